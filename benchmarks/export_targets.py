@@ -20,10 +20,10 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.export.files import Format, export_files
-from riglm.ports.maintenance import Kind
+from riglm.adapters.export.files import FileFormat, export_files
+from riglm.ports.maintenance import RecordKind
 
-FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "csv")
+FORMATS: tuple[FileFormat, ...] = ("parquet", "jsonl", "csv")
 _SHAPE = Shape(calls=20, lists=1)
 _TIMES = 3
 _TIMES_MORE = 20
@@ -65,14 +65,14 @@ class Answer:
 Ask = Callable[[str], Any]
 
 
-def exported(kind: str, url: str, directory: Path, format_: Format) -> Export:
+def exported(kind: str, url: str, directory: Path, format_: FileFormat) -> Export:
     """All calls of a store as one file."""
     began = time.perf_counter()
     with SqlAnalytics(url) as store:
         done = export_files(
-            store, directory, format_, [Kind.INVOCATIONS], since=0.0, about={}, progress=lambda _, __: None
+            store, directory, format_, [RecordKind.INVOCATIONS], since=0.0, about={}, progress=lambda _, __: None
         )
-    table = done[Kind.INVOCATIONS]
+    table = done[RecordKind.INVOCATIONS]
     seconds = round(time.perf_counter() - began, 1)
     return Export(store=kind, format=format_, rows=table.rows, bytes=table.bytes, seconds=seconds)
 

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.store_filling import STORES
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
+from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.prediction import Vector
 from riglm.domain.session import uuid7
@@ -94,7 +94,7 @@ def ask(store: SqlKnowledge, rows: Vector, questions: int, chance: np.random.Gen
     return Asked(took[1:], worked[1:], wrong)
 
 
-def nearest(store: SqlKnowledge, asked: Vector) -> Sequence[Candidate]:
+def nearest(store: SqlKnowledge, asked: Vector) -> Sequence[SnippetCandidate]:
     """What one table is asked for by a question."""
     return store.nearest(Table.THOUGHTS, Embedding(model="bench", vector=asked), Scope(owner=""), CANDIDATES)
 

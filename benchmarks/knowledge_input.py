@@ -25,7 +25,7 @@ from tests.started import free_port
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import NAME, OUTPUT_SCHEMA
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge.pieces import Embedding, Thought
 from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.session import uuid7
@@ -61,7 +61,7 @@ def stored(path: Path, strings: list[str]) -> tuple[Counter[str], dict[str, str]
             )
             try:
                 is_new = store.add_thoughts([piece]).new
-            except AnalyticsUnavailable:
+            except AnalyticsUnavailableError:
                 outcomes["FAULT: refused by the store"] += 1
                 continue
             outcomes["stored" if is_new else "reads like another one"] += 1

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, a_session_of, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import Maintenance, Rhythm
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import Expiry
 
 _QUIET_SECONDS = 45.0
@@ -116,7 +116,7 @@ class Beside:
                 began = time.perf_counter()
                 try:
                     store.record_many(batch)
-                except AnalyticsUnavailable as error:
+                except AnalyticsUnavailableError as error:
                     self.failed += 1
                     print(f"a batch failed: {error}", file=sys.stderr)
                 self._batch_times.append((time.perf_counter() - began) * 1000)
@@ -165,7 +165,7 @@ def _purge(url: str, expiry: Expiry, console: Console) -> float:
             return True
 
     began = time.perf_counter()
-    rhythm = Rhythm(delay=0.0, interval=_MOST_SECONDS)
+    rhythm = MaintenanceSchedule(delay=0.0, interval=_MOST_SECONDS)
     with Once(lambda: SqlAnalytics(url), lambda: -1, expiry=lambda _: expiry, rhythm=rhythm), console.status("purging"):
         done.wait(_MOST_SECONDS)
     return time.perf_counter() - began

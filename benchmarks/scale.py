@@ -19,10 +19,10 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import MOST_LEARNED_PAIRS
-from riglm.application.sharing.sealing import Sealer
+from riglm.application.recording.maintenance import MAX_LEARNED_PAIRS
+from riglm.application.sharing.sealing import StateSigner
 from riglm.application.sharing.session_record import encoded
-from riglm.application.sharing.shared_links import LinkRecord
+from riglm.application.sharing.shared_links import ConnectionRecord
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
@@ -173,7 +173,7 @@ def shared_state() -> float:
     import redis
     from tests.stores import valkey
 
-    sealer, chance = Sealer(bytes(32)), random.Random(9)
+    sealer, chance = StateSigner(bytes(32)), random.Random(9)
     with redis.Redis.from_url(valkey.shared_url()) as client:
         before = int(client.info("memory")["used_memory"])
         for number in range(_SHARED_SESSIONS):
@@ -183,7 +183,7 @@ def shared_state() -> float:
             for tool in chance.choices(chance.sample(TOOLS, 6), k=25):
                 state.called(tool, time.time())
             state.listed(tuple(chance.sample(TOOLS, 20)))
-            link = LinkRecord(principal=session.principal, session=session.id, handshake=_HANDSHAKE)
+            link = ConnectionRecord(principal=session.principal, session=session.id, handshake=_HANDSHAKE)
             values = {
                 sealer.name("session", str(session.id)): encoded(session, state),
                 sealer.name("place", str(number)): str(session.id).encode(),
@@ -200,7 +200,7 @@ def needs(teams: Teams, costs: list[Costs], seed: int = 11) -> Needs:
     sessions = people * teams.sessions_a_day
     calls = sessions * teams.calls_a_session
     records = sessions * (2 + teams.calls_a_session + teams.lists_a_session)  # a session is written when it ends too
-    pairs = min(MOST_LEARNED_PAIRS, int(sessions * teams.contexts_a_session * teams.working_days))
+    pairs = min(MAX_LEARNED_PAIRS, int(sessions * teams.contexts_a_session * teams.working_days))
     kept = teams.kept_days / 30.4 * teams.working_days
     kept_lists = teams.kept_days_of_lists / 30.4 * teams.working_days
     rows = {

@@ -15,8 +15,8 @@ from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import invocation
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.ports.analytics import AnalyticsPort, Record
 
 TOOLS = tuple(f"server{number % 8}__tool_with_a_usual_name_{number}" for number in range(120))
@@ -61,10 +61,10 @@ def a_session_of(shape: Shape, started: float, chance: random.Random) -> list[Re
     session = Session(
         started_at=started,
         ended_at=started + 1800.0,
-        era=Era.HANDSHAKE,
+        era=ProtocolEra.HANDSHAKE,
         transport=Transport.HTTP,
-        method=Method.CONNECTION,
-        client=Client(name="claude-code", version="2.1.0"),
+        method=IdentificationMethod.CONNECTION,
+        client=ClientInfo(name="claude-code", version="2.1.0"),
         client_id=f"{chance.randrange(200):032x}",
         principal=f"{chance.randrange(200):032x}",
         protocol_version="2025-11-25",
@@ -105,7 +105,7 @@ def a_session_of(shape: Shape, started: float, chance: random.Random) -> list[Re
                 success=chance.random() > 0.05,
                 sequence_number=number,
                 arguments_hash=f"{chance.getrandbits(128):032x}",
-                found=Found.LISTED,
+                found=DiscoveryMethod.LISTED,
             )
         )
     return records

@@ -14,23 +14,30 @@ from rich.table import Table
 
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
 from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
-from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.exchange import Overhead
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.catalogues import CatalogCache
+from riglm.application.forwarding.exchange import OverheadMeter
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.proxy import ProxyService
-from riglm.application.recording.record_queue import Item
-from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions.registry import Evidence, SessionRegistry
+from riglm.application.recording.record_queue import QueueItem
+from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era, Transport
+from riglm.domain.session import ProtocolEra, Transport
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
-from riglm.ports.downstream import Caller, ClientChannel, ReplySink
-from riglm.ports.telemetry import MeterPort, Readings, TracerPort
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
+from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
+from riglm.ports.telemetry import MeterPort, MetricSources, TracerPort
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+    UpstreamPort,
+)
 
 ROUNDS = 7
 SESSION = uuid4()
@@ -43,22 +50,22 @@ LINE = (
 RESULT = b'{"content":[{"type":"text","text":"none"}]}'
 
 
-class _Nowhere(ReplySink, ClientChannel):
+class _Nowhere(ClientResponseSink, ClientChannel):
     """A client that takes whatever comes."""
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         pass
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         pass
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         pass
 
     def interrupted(self) -> None:
         pass
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         return True
 
 
@@ -67,21 +74,21 @@ class _Link(UpstreamLink):
 
     def __init__(self, spec: UpstreamSpec) -> None:
         self.spec = spec
-        self.waiting: Reply | None = None
+        self.waiting: OutboundRequest | None = None
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         self.waiting = reply
 
     def send(self, message: Message) -> None:
         pass
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         pass
 
     def listen(self, *, listening: bool) -> None:
         pass
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         pass
 
     async def close(self) -> None:
@@ -95,16 +102,16 @@ class _Server(UpstreamPort):
         self.spec = UpstreamSpec(name="github", kind="stdio", command=("github",))
         self.link = _Link(self.spec)
 
-    def connect(self, outlet: Outlet) -> UpstreamLink:
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
         return self.link
 
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
         return self.link
 
-    def supports(self, era: Era) -> bool | None:
+    def supports(self, era: ProtocolEra) -> bool | None:
         return True
 
-    def learned(self, era: Era, *, supported: bool) -> None:
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         pass
 
     def health(self) -> UpstreamHealth:
@@ -117,7 +124,7 @@ class _Server(UpstreamPort):
 class _Sink:
     """Takes records and keeps none."""
 
-    def put(self, item: Item, size: int) -> None:
+    def put(self, item: QueueItem, size: int) -> None:
         pass
 
 
@@ -135,11 +142,11 @@ class _Exporter(SpanExporter):
 def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -> ProxyService:
     """All that a call passes inside riglm, without wires and records."""
     hasher = KeyedHasher(bytes(32))
-    tracking = TrackingService(_Sink(), hasher, _Privacy(), meter=meter)
-    sessions = SessionRegistry(tracking, hasher, Evidence())
-    services = Services(tracking=tracking, sessions=sessions, catalogues=Catalogues())
+    tracking = CallRecordingService(_Sink(), hasher, _Privacy(), meter=meter)
+    sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
+    services = RequestServices(tracking=tracking, sessions=sessions, catalogues=CatalogCache())
     if meter is not None:
-        services = replace(services, overhead=Overhead(meter))
+        services = replace(services, overhead=OverheadMeter(meter))
     return ProxyService(services, [server], traces=None if tracer is None else Traces(tracer))
 
 
@@ -176,7 +183,7 @@ def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
     names = [f"server-{number}" for number in range(servers)]
     metrics = PrometheusMetrics(names, lambda: "1")
     metrics.read_from(
-        Readings(
+        MetricSources(
             records=_Records,
             upstreams=lambda: [UpstreamHealth(name=name, state="open") for name in names],
             sessions=lambda: 5,
@@ -185,7 +192,7 @@ def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
     )
     for name in names:
         for kind in (None, *ErrorKind):
-            for found in Found:
+            for found in DiscoveryMethod:
                 metrics.called(SESSION, "read", name, found, kind, 0.01)
     costs = []
     for _ in range(SCRAPES):

@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
-from riglm.adapters.mcp.wire.http_client import Headers, HttpClient, HttpFailure, Target
+from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpHeaders, Target
 from riglm.adapters.mcp.wire.sse import EventParser, encode_event
 
 MESSAGE = b'{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"a call\'s usual answer"}]}}'
@@ -73,7 +73,7 @@ class Sink:
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         """Nothing to do."""
 
     def data(self, chunk: bytes) -> None:
@@ -83,7 +83,7 @@ class Sink:
         """The answer is there."""
         self.over.set_result(None)
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         """The answer will not come."""
         self.over.set_exception(failure)
 

@@ -8,15 +8,21 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import Override, OverrideKind
-from riglm.domain.session import Era, Method, Session, Transport, uuid7
-from riglm.domain.tool import ToolCatalog
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
+from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.usage import Usage, WarmSet
 
 
 def a_session(**known: Any) -> Session:
     """A session; `known` says what matters to the test."""
     return Session(
-        **{"started_at": 1000.0, "era": Era.HANDSHAKE, "transport": Transport.STDIO, "method": Method.PROCESS, **known}
+        **{
+            "started_at": 1000.0,
+            "era": ProtocolEra.HANDSHAKE,
+            "transport": Transport.STDIO,
+            "method": IdentificationMethod.PROCESS,
+            **known,
+        }
     )
 
 
@@ -82,9 +88,9 @@ def a_warm_set(*tools: str, **known: Any) -> WarmSet:
     )
 
 
-def a_tool_catalog(**known: Any) -> ToolCatalog:
+def a_tool_catalog(**known: Any) -> StoredToolCatalog:
     """The catalog of a server with one tool; `known` overrides fields."""
-    return ToolCatalog(
+    return StoredToolCatalog(
         **{
             "fingerprint": "f" * 32,
             "variant": "handshake:0",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.ports.analytics import Record
 
 _LISTING: Final = Path(__file__).parents[2] / "tests" / "integration" / "listing_server.py"
@@ -93,10 +93,10 @@ def _a_session(started: float, wisdom: float, chance: random.Random) -> Iterator
     session = Session(
         started_at=started,
         ended_at=started + 540.0,
-        era=Era.HANDSHAKE,
+        era=ProtocolEra.HANDSHAKE,
         transport=Transport.HTTP,
-        method=Method.CONNECTION,
-        client=Client(name=client, version=version),
+        method=IdentificationMethod.CONNECTION,
+        client=ClientInfo(name=client, version=version),
         protocol_version="2025-11-25",
         tools_available=tuple(sorted(_TOOLS)),
     )
@@ -105,7 +105,11 @@ def _a_session(started: float, wisdom: float, chance: random.Random) -> Iterator
     yield _list(session, started + 1, round(34 - 20 * wisdom + chance.uniform(-2, 2)))
     for number, tool in enumerate(tools, 1):
         hit = chance.random() < 0.62 + 0.36 * wisdom
-        found = Found.LISTED if hit else chance.choice((Found.SEARCHED, Found.SEARCHED, Found.NAMED))
+        found = (
+            DiscoveryMethod.LISTED
+            if hit
+            else chance.choice((DiscoveryMethod.SEARCHED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED))
+        )
         yield ToolInvocation(
             id=uuid7(),
             session_id=session.id,

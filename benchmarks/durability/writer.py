@@ -19,7 +19,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.session import Era, Method, Session, Transport, uuid7
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 
 _TICK_SECONDS = 0.002
 
@@ -29,7 +29,9 @@ def main() -> None:
     durable = sys.argv[4:] == ["full"]
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    session = Session(started_at=time.time(), era=Era.MODERN, transport=Transport.STDIO, method=Method.PROCESS)
+    session = Session(
+        started_at=time.time(), era=ProtocolEra.MODERN, transport=Transport.STDIO, method=IdentificationMethod.PROCESS
+    )
     say(f"session {session.id}")
     recorder = Recorder(
         lambda: SqlAnalytics(url, durable=durable),

@@ -3,7 +3,7 @@
 import random
 
 from riglm.adapters.prediction.hybrid import HybridPredictor
-from riglm.domain.prediction import Situation
+from riglm.domain.prediction import PredictionInput
 
 _SESSIONS = (0, 5, 20, 100)
 _LIST = 15
@@ -50,5 +50,5 @@ def _session(chance: random.Random, workflows: list[list[str]]) -> tuple[str, ..
     return tuple(chance.choice(TOOLS) if chance.random() < _DEVIATION else step for step in steps)
 
 
-def _situation(calls: tuple[str, ...]) -> Situation:
-    return Situation(candidates=TOOLS, calls=calls, servers=SERVERS)
+def _situation(calls: tuple[str, ...]) -> PredictionInput:
+    return PredictionInput(candidates=TOOLS, calls=calls, servers=SERVERS)

@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from riglm.adapters.prediction.hybrid import HybridPredictor
-from riglm.domain.prediction import Relevance, Situation
+from riglm.domain.prediction import PredictionInput, Relevance
 
 _SIZES = (500, 10_000)
 _SESSIONS = 60
@@ -39,7 +39,7 @@ def _times(size: int) -> tuple[list[float], list[float]]:
         for _ in range(_CALLS):
             again = calls and chance.random() < _REPEATED
             tool = chance.choice(calls if again else tools[:_USED])
-            situation = Situation(
+            situation = PredictionInput(
                 candidates=tools, calls=calls, servers=servers, relevance=relevance, principal="p", time=1e9
             )
             started = time.process_time()

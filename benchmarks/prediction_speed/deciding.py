@@ -11,7 +11,7 @@ from benchmarks.load import catalogue
 from riglm.adapters.prediction.hybrid import HybridPredictor
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.prediction import Context, Situation, Vector
+from riglm.domain.prediction import Context, PredictionInput, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
 from riglm.domain.tool import Tool, profile
@@ -72,9 +72,9 @@ class _Stage:
         tool = self._names[number * 7 % len(self._names)]
         self._pairs.learn(context, tool, 1.0, scope="", at=float(number), description_hash=self._prints[tool])
 
-    def _situation(self, number: int) -> Situation:
+    def _situation(self, number: int) -> PredictionInput:
         calls = tuple(self._names[(number + step) % 50] for step in range(20))
-        return Situation(
+        return PredictionInput(
             candidates=self._names, calls=calls, servers=self._servers, context=self._context(number), time=1e9
         )
 

@@ -15,9 +15,9 @@ from benchmarks.load import catalogue
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 
 TOOLS = 60
 _STARTS = 10
@@ -82,10 +82,10 @@ def _fill(data: Path, pairs: int) -> None:
             began = now - (_SESSIONS - number) * 600.0
             session = Session(
                 started_at=began,
-                era=Era.HANDSHAKE,
+                era=ProtocolEra.HANDSHAKE,
                 transport=Transport.STDIO,
-                method=Method.PROCESS,
-                client=Client(name="bench"),
+                method=IdentificationMethod.PROCESS,
+                client=ClientInfo(name="bench"),
             )
             store.record_many([session, *_calls(session, [names[place] for place in chance.integers(0, 30, _CALLS)])])
         store.record_many([_pair(names[number % 30], chance, now) for number in range(pairs)])
@@ -104,7 +104,7 @@ def _calls(session: Session, tools: list[str]) -> list[ToolInvocation]:
             duration_ms=1.0,
             success=True,
             sequence_number=number + 1,
-            found=Found.LISTED,
+            found=DiscoveryMethod.LISTED,
         )
         for number, tool in enumerate(tools)
     ]

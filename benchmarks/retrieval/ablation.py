@@ -9,7 +9,7 @@ from benchmarks.retrieval.sets import print_table, untaught
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.application.evaluation.retrieval import (
     BASELINES,
-    Prepared,
+    EmbeddedDataset,
     baseline,
     evaluate_retrieval,
     evaluate_usage,
@@ -18,7 +18,7 @@ from riglm.application.evaluation.retrieval import (
 )
 from riglm.domain.retrieval import contexts, pairs, retriever, static_index
 from riglm.domain.retrieval.scoring import FIELD_WEIGHTS, LexicalIndex
-from riglm.domain.retrieval.static_index import Weights
+from riglm.domain.retrieval.static_index import SignalWeights
 
 Change = tuple[Any, str, Any]
 
@@ -35,17 +35,17 @@ RETRIEVAL: dict[str, Change | None] = {
     "without parameter descriptions": _fields(parameter_descriptions=0.0),
     "without parameter names": _fields(parameters=0.0),
     "names like descriptions": _fields(name=1.0),
-    "words as much as vectors": (static_index, "REAL_MODEL", Weights(lexical=0.5, semantic=0.5)),
-    "vectors alone": (static_index, "REAL_MODEL", Weights(lexical=0.0, semantic=1.0)),
-    "words alone": (static_index, "REAL_MODEL", Weights(lexical=1.0, semantic=0.0)),
+    "words as much as vectors": (static_index, "REAL_MODEL", SignalWeights(lexical=0.5, semantic=0.5)),
+    "vectors alone": (static_index, "REAL_MODEL", SignalWeights(lexical=0.0, semantic=1.0)),
+    "words alone": (static_index, "REAL_MODEL", SignalWeights(lexical=1.0, semantic=0.0)),
 }
 
-_squared = vars(pairs.Reliability)["trust"].fget
+_squared = vars(pairs.PairReliability)["trust"].fget
 
 USAGE: dict[str, Change | None] = {
     "as it ships": None,
-    "votes always trusted": (pairs.Reliability, "trust", property(lambda _: 1.0)),
-    "trust not squared": (pairs.Reliability, "trust", property(lambda kept: _squared(kept) ** 0.5)),
+    "votes always trusted": (pairs.PairReliability, "trust", property(lambda _: 1.0)),
+    "trust not squared": (pairs.PairReliability, "trust", property(lambda kept: _squared(kept) ** 0.5)),
     "votes count half": (retriever, "LEARNED_WEIGHT", 3.0),
     "votes count twice": (retriever, "LEARNED_WEIGHT", 12.0),
     "contexts without words": (contexts, "WORDS_WEIGHT", 0.0),
@@ -66,7 +66,7 @@ def _changed(change: Change | None) -> Iterator[None]:
         setattr(where, name, before)
 
 
-def print_retrieval(sets: Sequence[Prepared]) -> None:
+def print_retrieval(sets: Sequence[EmbeddedDataset]) -> None:
     """R@5 with nothing learned."""
     rows = [(kind, [evaluate_retrieval(data, baseline(kind, data))["r@5"] for data in sets]) for kind in BASELINES]
     for name, change in RETRIEVAL.items():
@@ -75,7 +75,7 @@ def print_retrieval(sets: Sequence[Prepared]) -> None:
     print_table("R@5, nothing learned", [data.dataset.name for data in sets], rows)
 
 
-def print_usage(sets: Sequence[Prepared]) -> None:
+def print_usage(sets: Sequence[EmbeddedDataset]) -> None:
     """R@10 and C@10 on one half after the other was learned."""
     split = [(data, parts) for data in sets if (parts := halves(data.dataset.queries)) is not None]
     found: list[tuple[str, list[dict[str, Any]]]] = [

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from benchmarks.retrieval.sets import print_table
-from riglm.application.evaluation.retrieval import AbstentionFigures, Prepared, evaluate_abstention
+from riglm.application.evaluation.retrieval import AbstentionMetrics, EmbeddedDataset, evaluate_abstention
 
 _MOST = 200
 
 
-def print_abstention(sets: Sequence[Prepared]) -> None:
+def print_abstention(sets: Sequence[EmbeddedDataset]) -> None:
     """Requests of each set, and as many of all others, against its catalogue."""
     each = [evaluate_abstention(data, [other for other in sets if other is not data], most=_MOST) for data in sets]
-    total = AbstentionFigures(
+    total = AbstentionMetrics(
         answerable=sum(found.answerable for found in each),
         unanswerable=sum(found.unanswerable for found in each),
         wrongly=sum(found.wrongly for found in each),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from benchmarks.retrieval.sets import print_table, untaught
-from riglm.application.evaluation.retrieval import BASELINES, Prepared, baseline, evaluate_retrieval
+from riglm.application.evaluation.retrieval import BASELINES, EmbeddedDataset, baseline, evaluate_retrieval
 
 
-def print_distractors(sets: Sequence[Prepared]) -> None:
+def print_distractors(sets: Sequence[EmbeddedDataset]) -> None:
     """Compare riglm with words alone, vectors alone and their fusion by rank, and name the sets where one is better."""
     found = {kind: [evaluate_retrieval(data, baseline(kind, data))["r@5"] for data in sets] for kind in BASELINES}
     riglm = [evaluate_retrieval(data, untaught(data))["r@5"] for data in sets]

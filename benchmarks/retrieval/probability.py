@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.retrieval import Prepared
+from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Scores
 from riglm.domain.retrieval.retriever import log_odds, probabilities
 from riglm.domain.retrieval.static_index import StaticIndex
@@ -30,7 +30,7 @@ class _Row(NamedTuple):
     weight: float
 
 
-def print_probability(sets: Sequence[Prepared]) -> None:
+def print_probability(sets: Sequence[EmbeddedDataset]) -> None:
     """Fit on all sets together, each weighing the same, then compare estimated and true shares set by set."""
     rows = {f"{data.dataset.name} ({len(data.dataset.tools)})": list(_rows(data)) for data in sets}
     everything = [row for some in rows.values() for row in some]
@@ -74,7 +74,7 @@ def _probabilities(row: _Row) -> Scores:
     return np.minimum.accumulate(found[: len(row.is_wanted)])
 
 
-def _rows(data: Prepared) -> Iterator[_Row]:
+def _rows(data: EmbeddedDataset) -> Iterator[_Row]:
     index = StaticIndex(data.dataset.tools).with_vectors(data.model, data.vectors)
     count = min(len(data.contexts), _MAX_REQUESTS)
     for context, query in islice(zip(data.contexts, data.dataset.queries, strict=True), count):

@@ -8,8 +8,8 @@ from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.embedding.building import build_embedder
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.application.evaluation.dataset import Dataset, read_dataset, read_tools
-from riglm.application.evaluation.retrieval import PredictedRanking, Prepared, prepare
-from riglm.domain.schemas.section import Embedder
+from riglm.application.evaluation.retrieval import EmbeddedDataset, PredictedRanking, prepare
+from riglm.domain.schemas.section import EmbedderSettings
 
 NAMES = (
     "toolathlon",
@@ -28,18 +28,18 @@ SMALL_NAMES = ("toolalpaca", "apibank", "restbench", "nestful", "tooltalk", "wor
 DISTRACTORS = "mcp_catalog"
 
 
-def prepared_sets(data: Path, cache: Path, limit: int, names: Sequence[str] = ()) -> list[Prepared]:
+def prepared_sets(data: Path, cache: Path, limit: int, names: Sequence[str] = ()) -> list[EmbeddedDataset]:
     """The development side of the sets; vectors are taken from the cache where it has them."""
     cache.parent.mkdir(parents=True, exist_ok=True)
     vectors = SqlVectors(f"sqlite:///{cache}")
     try:
-        with build_embedder(Embedder(), vectors) as embedder:
+        with build_embedder(EmbedderSettings(), vectors) as embedder:
             return [prepare(read_dataset(data / name, limit=limit), embedder) for name in names or NAMES]
     finally:
         vectors.close()
 
 
-def mix_distractors(data: Path, cache: Path, sets: Sequence[Prepared]) -> list[Prepared]:
+def mix_distractors(data: Path, cache: Path, sets: Sequence[EmbeddedDataset]) -> list[EmbeddedDataset]:
     """Return the sets with the tools of the catalog of MCP servers added to each; it takes minutes the first time."""
     tools = tuple(
         replace(tool, name=f"{DISTRACTORS}/{tool.name}", bare_name=tool.bare_name or tool.name)
@@ -47,7 +47,7 @@ def mix_distractors(data: Path, cache: Path, sets: Sequence[Prepared]) -> list[P
     )
     vectors = SqlVectors(f"sqlite:///{cache}")
     try:
-        with build_embedder(Embedder(), vectors) as embedder:
+        with build_embedder(EmbedderSettings(), vectors) as embedder:
             added = prepare(Dataset(name=DISTRACTORS, side="", tools=tools, queries=()), embedder)
     finally:
         vectors.close()
@@ -61,7 +61,7 @@ def mix_distractors(data: Path, cache: Path, sets: Sequence[Prepared]) -> list[P
     ]
 
 
-def untaught(data: Prepared) -> PredictedRanking:
+def untaught(data: EmbeddedDataset) -> PredictedRanking:
     """Return the ranking of a riglm that has learned nothing."""
     return PredictedRanking(EmbeddingPredictor(), data.retriever(), data)
 

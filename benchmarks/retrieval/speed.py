@@ -7,7 +7,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from riglm.application.evaluation.retrieval import Prepared
+from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
@@ -16,7 +16,7 @@ _PAIRS = 5_000
 _QUESTIONS = 300
 
 
-def print_speed(sets: Sequence[Prepared]) -> None:
+def print_speed(sets: Sequence[EmbeddedDataset]) -> None:
     """Milliseconds of wall time and of processor time; a busy machine shows in the first."""
     print("\n| tools | pairs | build s | learn ms | relevance p50 ms | p99 ms | p50 cpu ms | p99 cpu ms |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -30,7 +30,7 @@ def _turned(vector: Vector | None, places: int) -> Vector | None:
     return None if vector is None else np.roll(vector, places, axis=-1)
 
 
-def _print_row(data: Prepared, count: int) -> None:
+def _print_row(data: EmbeddedDataset, count: int) -> None:
     tools = [
         replace(tool, name=f"{tool.name} {at}") for at, tool in enumerate(islice(cycle(data.dataset.tools), count))
     ]

@@ -5,6 +5,7 @@ Run it after a change to the models; `--check` only says whether the files are c
 
 import json
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,15 @@ def files() -> dict[Path, str]:
 def _markdown(schema: dict[str, Any]) -> str:
     definitions = schema["$defs"]
     simple = {name: field for name, field in schema["properties"].items() if _section(field) is None}
-    parts = [HEAD, _heading("The top", ""), _table(simple, "")]
+    parts = [HEAD, _heading("Top level", ""), _table(simple, "")]
     for name, field in schema["properties"].items():
         section = _section(field)
         if section is not None and name != "upstream":
             parts += _section_parts(definitions, section, (name,))
-    server = definitions["Server"]
-    parts += [_heading("`upstream`, and each of `mcpServers`", server["description"]), SERVER_NOTE]
-    parts += [_keys(server, "upstream"), _heading("`auth`", definitions["Auth"]["description"])]
-    parts.append(_keys(definitions["Auth"], "upstream__auth"))
+    server = definitions["ServerSettings"]
+    parts += [_heading("`upstream` and each entry of `mcpServers`", server["description"]), SERVER_NOTE]
+    parts += [_keys(server, "upstream"), _heading("`auth`", definitions["AuthSettings"]["description"])]
+    parts.append(_keys(definitions["AuthSettings"], "upstream__auth"))
     return "\n".join(parts)
 
 
@@ -81,15 +82,16 @@ def _heading(title: str, text: str) -> str:
 
 
 def _keys(definition: dict[str, Any], place: str) -> str:
-    return _table(definition["properties"], f"{place.upper()}__")
+    return _table(definition["properties"], f"{place.upper()}__", definition.get("required", ()))
 
 
-def _table(fields: dict[str, Any], place: str) -> str:
+def _table(fields: dict[str, Any], place: str, required: Container[str] = ()) -> str:
     lines = ["| Key | Type | Default | Variable | Meaning |", "|---|---|---|---|---|"]
     for name, field in fields.items():
         variable = f"`{PREFIX}{place}{name.upper()}`"
         meaning = field.get("description", "").replace("|", "\\|")
-        lines.append(f"| `{name}` | {_type(field)} | {_default(field)} | {variable} | {meaning} |")
+        default = "required" if name in required else _default(field)
+        lines.append(f"| `{name}` | {_type(field)} | {default} | {variable} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -103,16 +105,12 @@ def _type(field: dict[str, Any]) -> str:
     if "$ref" in field:
         return "section"
     kind = field["type"]
-    names = {"object": "map", "array": "list", "string": "text", "integer": "whole number", "boolean": "yes or no"}
+    names = {"object": "map", "array": "list", "string": "string", "integer": "integer", "boolean": "boolean"}
     return " or ".join(names.get(each, each) for each in ([kind] if isinstance(kind, str) else kind))
 
 
 def _default(field: dict[str, Any]) -> str:
-    if "default" not in field:
-        return "required" if "$ref" not in field else ""
-    value = field["default"]
-    if "$ref" in field:
-        return ""
+    value = None if "$ref" in field else field.get("default")
     return "" if value in (None, "", [], {}) else f"`{json.dumps(value)}`"
 
 

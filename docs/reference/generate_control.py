@@ -117,7 +117,16 @@ def _linked(name: str) -> str:
     return f"`{name}`" if name in _CHOICES else f"[{name}](#{name.lower()})"
 
 
-_CHOICES = {"Confidence", "Era", "ErrorKind", "Found", "Method", "OverrideKind", "OverrideScope", "Transport"}
+_CHOICES = {
+    "IdentificationConfidence",
+    "ProtocolEra",
+    "ErrorKind",
+    "DiscoveryMethod",
+    "IdentificationMethod",
+    "OverrideKind",
+    "OverrideScope",
+    "Transport",
+}
 
 
 def _default(schema: dict[str, Any]) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
-from riglm.domain.invocation import Found
-from riglm.domain.session import Era, Method, Session, Transport, uuid7
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
-from riglm.ports.telemetry import Readings
+from riglm.ports.telemetry import MetricSources
 
 FILE = Path(__file__).parent / "metrics.md"
 HEAD = """# Metrics
@@ -78,12 +78,18 @@ def metrics() -> PrometheusMetrics:
     """Metrics of which each has a sample."""
     made = PrometheusMetrics(["SERVER"], lambda: "")
     status = EmbedderStatus.before_loading("", "")
-    readings = Readings(
+    readings = MetricSources(
         records=_Records, upstreams=lambda: [UpstreamHealth(name="SERVER")], sessions=lambda: 0, embedder=lambda: status
     )
     made.read_from(readings)
-    made.called(uuid7(), "tool", "SERVER", Found.LISTED, None, 0.0)
-    session = Session(id=uuid7(), started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
+    made.called(uuid7(), "tool", "SERVER", DiscoveryMethod.LISTED, None, 0.0)
+    session = Session(
+        id=uuid7(),
+        started_at=0.0,
+        era=ProtocolEra.MODERN,
+        transport=Transport.HTTP,
+        method=IdentificationMethod.ADDRESS,
+    )
     made.session_opened(session)
     return made
 

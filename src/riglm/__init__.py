@@ -5,42 +5,42 @@ As a library, for agents that own their loop: `ToolSelector`.
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that is here
 if TYPE_CHECKING:
-    from riglm.application.selecting.background import SelectorClosed
-    from riglm.application.selecting.offer import UnusableTool
-    from riglm.application.selecting.service import Findings, FoundTool, Reason, Selection
+    from riglm.application.selecting.background import SelectorClosedError
+    from riglm.application.selecting.offer import UnusableToolError
+    from riglm.application.selecting.service import FoundTool, SearchResult, Selection, SelectionReason
     from riglm.application.selecting.session import ToolSession
     from riglm.composition.selecting import USER_STORE
     from riglm.composition.tool_selector import ToolSelector
-    from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput
+    from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 
 __all__ = [
     "USER_STORE",
     "ConfigurationError",
-    "Findings",
     "FoundTool",
-    "Reason",
     "RiglmError",
+    "SearchResult",
     "Selection",
-    "SelectorClosed",
+    "SelectionReason",
+    "SelectorClosedError",
     "ToolSelector",
     "ToolSession",
-    "UnusableInput",
-    "UnusableTool",
+    "UnusableInputError",
+    "UnusableToolError",
 ]
 
 _HOMES = {
     "ConfigurationError": "domain.errors",
-    "Findings": "application.selecting.service",
+    "SearchResult": "application.selecting.service",
     "FoundTool": "application.selecting.service",
-    "Reason": "application.selecting.service",
+    "SelectionReason": "application.selecting.service",
     "RiglmError": "domain.errors",
     "Selection": "application.selecting.service",
-    "SelectorClosed": "application.selecting.background",
+    "SelectorClosedError": "application.selecting.background",
     "ToolSelector": "composition.tool_selector",
     "ToolSession": "application.selecting.session",
     "USER_STORE": "composition.selecting",
-    "UnusableInput": "domain.errors",
-    "UnusableTool": "application.selecting.offer",
+    "UnusableInputError": "domain.errors",
+    "UnusableToolError": "application.selecting.offer",
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from mcp import Client
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.ports.analytics import Record
 from tests.interaction.stage import Process
 from tests.records import a_session, an_exposure, an_invocation
@@ -100,5 +100,7 @@ def _a_past(now: float) -> Iterator[Record]:
         yield an_exposure(session, *TOOLS[:12], hidden=tuple(sorted(TOOLS[12:])), timestamp=started + 1,
                           tokens_shown=900, tokens_hidden=1_500, tokens_own=80)  # fmt: skip
         for step, tool in enumerate(TOOLS[number % 3 : number % 3 + 4], 1):
-            found = (Found.LISTED, Found.LISTED, Found.SEARCHED, Found.NAMED)[step - 1]
+            found = (DiscoveryMethod.LISTED, DiscoveryMethod.LISTED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED)[
+                step - 1
+            ]
             yield an_invocation(session, tool, timestamp=started + 60 * step, sequence_number=step, found=found)

@@ -9,7 +9,7 @@ from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
 from riglm.application.evaluation.record import read_record
-from riglm.application.reporting.report import Findings, build_report
+from riglm.application.reporting.report import ReportInput, build_report
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
@@ -28,7 +28,7 @@ def file(tmp_path_factory):
         history = store.recent_calls()
         record = read_record(history, store.list_exposures(*(each.id for each in history)), Prices())
     walk = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
-    findings = Findings(
+    findings = ReportInput(
         settings=settings,
         sessions=len(history),
         walks={"frequency": walk},

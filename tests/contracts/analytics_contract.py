@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from riglm.domain.cooccurrence import LONGEST_TOOL, MAX_TOOLS_PER_SESSION
+from riglm.domain.cooccurrence import MAX_TOOL_LENGTH, MAX_TOOLS_PER_SESSION
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRefused, SessionClosed
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed
 from riglm.ports.overview import SessionSummary
 from tests.contracts.maintenance_contract import MaintenanceContract
 from tests.contracts.overview_contract import OverviewContract
@@ -59,10 +59,10 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def test_a_session_comes_back_as_it_was_stored(self, analytics: AnalyticsPort) -> None:
         """Every field is kept."""
         session = a_session(
-            era=Era.MODERN,
+            era=ProtocolEra.MODERN,
             transport=Transport.HTTP,
-            method=Method.META_KEY,
-            client=Client(name="Käse \U0001f9c0", version="1.2"),
+            method=IdentificationMethod.META_KEY,
+            client=ClientInfo(name="Käse \U0001f9c0", version="1.2"),
             client_id="c" * 32,
             principal="p" * 32,
             protocol_version="2026-07-28",
@@ -94,8 +94,8 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session = a_session(tools_available=("a",))
         analytics.create_session(session)
         session.started_at = 2000.0
-        session.client = Client(name="cursor", version="2")
-        session.method = Method.META_KEY
+        session.client = ClientInfo(name="cursor", version="2")
+        session.method = IdentificationMethod.META_KEY
         session.keys["threadId"] = "hash"
         session.metadata["title"] = "x"
         session.tools_available = ("a", "b")
@@ -175,7 +175,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             arguments='{"a": "ü"}',
             error_kind=ErrorKind.PROTOCOL,
             error_code=-32602,
-            found=Found.SEARCHED,
+            found=DiscoveryMethod.SEARCHED,
         )
         analytics.log_invocation(full)
         analytics.log_invocation(plain)
@@ -203,7 +203,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def test_a_batch_with_something_that_is_no_record_is_refused_whole(self, analytics: AnalyticsPort) -> None:
         """All or nothing."""
         session = a_session()
-        with pytest.raises(RecordRefused):
+        with pytest.raises(RecordRejectedError):
             analytics.record_many([session, an_invocation(session, "read"), cast("Record", object())])
         assert list(analytics.list_sessions()) == []
         assert list(analytics.list_invocations(session.id)) == []
@@ -211,7 +211,9 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def test_text_that_no_database_holds_comes_back_as_it_was(self, analytics: AnalyticsPort) -> None:
         """NUL and lone surrogates, and whatever a store writes in their place."""
         odd = ["re\0ad", "re\ud83dad", "re\x1aad", "re\x1a0000ad", "read"]
-        session = a_session(client=Client(name="\ud800", version="\0"), keys={"\0": "\udfff"}, tools_available=("\0",))
+        session = a_session(
+            client=ClientInfo(name="\ud800", version="\0"), keys={"\0": "\udfff"}, tools_available=("\0",)
+        )
         calls = [an_invocation(session, tool, upstream="\0", arguments='{"a": "\0"}') for tool in odd]
         exposure = an_exposure(session, "\0", "\ud83d", predictor="\0", reason="\ud83d")
         analytics.record_many([session, *calls, exposure])
@@ -231,9 +233,9 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert [call.id for call in analytics.list_invocations(session.id)] == [call.id for call in calls]
 
     def test_names_of_any_length_are_recorded(self, analytics: AnalyticsPort) -> None:
-        """Those longer than `LONGEST_TOOL` form no pairs."""
+        """Those longer than `MAX_TOOL_LENGTH` form no pairs."""
         session = a_session()
-        names = ["\U0001f9c0" * LONGEST_TOOL, "\0" * LONGEST_TOOL, "x" * (LONGEST_TOOL + 1), "y" * 10_000]
+        names = ["\U0001f9c0" * MAX_TOOL_LENGTH, "\0" * MAX_TOOL_LENGTH, "x" * (MAX_TOOL_LENGTH + 1), "y" * 10_000]
         self._use(analytics, session, *names)
         assert [call.tool for call in analytics.list_invocations(session.id)] == names
         assert analytics.refresh_cooccurrences(1.0) == 1
@@ -325,7 +327,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def test_statistics_tell_how_tools_were_found(self, analytics: AnalyticsPort) -> None:
         """The share that was listed is the share of zero-hop calls."""
         session = a_session()
-        found = [Found.LISTED, Found.LISTED, Found.SEARCHED, Found.NAMED]
+        found = [DiscoveryMethod.LISTED, DiscoveryMethod.LISTED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED]
         analytics.record_many([an_invocation(session, "read", found=each) for each in found])
         [read] = analytics.tool_statistics()
         assert (read.invocations, read.listed, read.searched) == (4, 2, 1)

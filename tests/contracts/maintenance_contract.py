@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from riglm.domain.learning import Teacher
+from riglm.domain.learning import PairSource
 from riglm.domain.policy import OverrideScope
-from riglm.domain.retention import DAY_SECONDS, Expiry, Forgotten, Removed, Whose
-from riglm.domain.session import Client, Session, uuid7
-from riglm.domain.usage import KEPT_SECONDS
+from riglm.domain.retention import DAY_SECONDS, ErasureRequest, ErasureScope, Expiry, RemovedCounts
+from riglm.domain.session import ClientInfo, Session, uuid7
+from riglm.domain.usage import TTL_SECONDS
 from riglm.ports.analytics import AnalyticsPort, SessionClosed
-from riglm.ports.maintenance import Kind
+from riglm.ports.maintenance import RecordKind
 from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
 
 ANN, BOB = "a" * 32, "b" * 32
@@ -23,9 +23,9 @@ def a_day(number: int) -> float:
     return number * DAY_SECONDS
 
 
-def summed(steps: Iterable[Removed]) -> Removed:
+def summed(steps: Iterable[RemovedCounts]) -> RemovedCounts:
     """What all steps removed together."""
-    return sum(steps, Removed())
+    return sum(steps, RemovedCounts())
 
 
 def a_used_session(start: float, *, ended: float | None = None, **known: Any) -> tuple[Session, list[Any]]:
@@ -40,7 +40,9 @@ def known_sessions(analytics: AnalyticsPort) -> set[UUID]:
     return {each.session.id for each in analytics.list_sessions()}
 
 
-def exported(analytics: AnalyticsPort, kind: Kind, since: float = 0.0, at_once: int = 1000) -> list[dict[str, Any]]:
+def exported(
+    analytics: AnalyticsPort, kind: RecordKind, since: float = 0.0, at_once: int = 1000
+) -> list[dict[str, Any]]:
     """All that is handed out of one kind."""
     return [dict(row) for part in analytics.export(kind, since, at_once) for row in part]
 
@@ -62,7 +64,7 @@ class MaintenanceContract:
         """With everything that belongs to it, and as it was counted before."""
         old, young = used
         expiry = Expiry.of_all(a_day(50), now=a_day(110))
-        assert analytics.expired(expiry) == Removed(sessions=1, invocations=2, exposures=1)
+        assert analytics.expired(expiry) == RemovedCounts(sessions=1, invocations=2, exposures=1)
         removed = summed(analytics.purge(expiry))
         assert (removed.sessions, removed.invocations, removed.exposures) == (1, 2, 1)
         assert known_sessions(analytics) == {young.id}
@@ -70,11 +72,11 @@ class MaintenanceContract:
         assert list(analytics.list_exposures(old.id)) == []
         assert len(analytics.list_invocations(young.id)) == 2
         assert analytics.list_exposures(young.id)[0].hidden == ("write",)
-        assert analytics.expired(expiry) == Removed()
+        assert analytics.expired(expiry) == RemovedCounts()
 
     def test_nothing_is_purged_without_a_limit(self, analytics: AnalyticsPort, used: tuple[Session, Session]) -> None:
         """For ever is for ever."""
-        assert summed(analytics.purge(Expiry(now=a_day(100_000)))) == Removed()
+        assert summed(analytics.purge(Expiry(now=a_day(100_000)))) == RemovedCounts()
         assert len(known_sessions(analytics)) == 2
 
     def test_a_purge_goes_in_steps_and_may_be_given_up_after_any(
@@ -84,7 +86,7 @@ class MaintenanceContract:
         old, _ = used
         expiry = Expiry.of_all(a_day(50), now=a_day(110))
         steps = analytics.purge(expiry, at_once=1)
-        assert next(steps) == Removed(invocations=1)
+        assert next(steps) == RemovedCounts(invocations=1)
         assert len(analytics.list_invocations(old.id)) == 1
         removed = summed(analytics.purge(expiry, at_once=1))
         assert (removed.sessions, removed.invocations, removed.exposures) == (1, 1, 1)
@@ -107,8 +109,8 @@ class MaintenanceContract:
         session, records = a_used_session(a_day(1), ended=a_day(2))
         analytics.record_many(records)
         expiry = Expiry(now=a_day(100), sessions=a_day(90), exposures=a_day(90))
-        assert analytics.expired(expiry) == Removed(exposures=1)
-        assert summed(analytics.purge(expiry)) == Removed(exposures=1)
+        assert analytics.expired(expiry) == RemovedCounts(exposures=1)
+        assert summed(analytics.purge(expiry)) == RemovedCounts(exposures=1)
         assert known_sessions(analytics) == {session.id}
 
     def test_learned_pairs_go_by_their_last_use(self, analytics: AnalyticsPort) -> None:
@@ -126,34 +128,34 @@ class MaintenanceContract:
         young = an_override(scope=OverrideScope.SESSION, key=str(uuid7()), created_at=a_day(99))
         for each in (lasting, orphan, young, gone):
             analytics.put_override(each)
-        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - KEPT_SECONDS - 1), None)
-        assert summed(analytics.purge(Expiry(now=now, sessions=a_day(50)))) == Removed(overrides=2, warm_sets=1)
+        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - TTL_SECONDS - 1), None)
+        assert summed(analytics.purge(Expiry(now=now, sessions=a_day(50)))) == RemovedCounts(overrides=2, warm_sets=1)
         assert {each.id for each in analytics.list_overrides()} == {lasting.id, young.id}
         assert analytics.get_warm_set(old_set.principal, old_set.client, old_set.profile) is None
 
-    @pytest.mark.parametrize("whose", list(Whose))
-    def test_whoever_is_forgotten_leaves_nothing(self, analytics: AnalyticsPort, whose: Whose) -> None:
+    @pytest.mark.parametrize("whose", list(ErasureScope))
+    def test_whoever_is_forgotten_leaves_nothing(self, analytics: AnalyticsPort, whose: ErasureScope) -> None:
         """And nothing of anybody else goes."""
-        mine, my_records = a_used_session(1000.0, principal=ANN, client_id=ANN, client=Client(name="ann's"))
-        other, their_records = a_used_session(1000.0, principal=BOB, client_id=BOB, client=Client(name="bob's"))
+        mine, my_records = a_used_session(1000.0, principal=ANN, client_id=ANN, client=ClientInfo(name="ann's"))
+        other, their_records = a_used_session(1000.0, principal=BOB, client_id=BOB, client=ClientInfo(name="bob's"))
         analytics.record_many([*my_records, *their_records])
-        key = str(mine.id) if whose is Whose.SESSION else ANN
-        whom = Forgotten(whose=whose, key=key, at=2000.0)
-        expected = Removed(sessions=1, invocations=2, exposures=1)
+        key = str(mine.id) if whose is ErasureScope.SESSION else ANN
+        whom = ErasureRequest(whose=whose, key=key, at=2000.0)
+        expected = RemovedCounts(sessions=1, invocations=2, exposures=1)
         assert analytics.known_of(whom) == expected
         assert summed(analytics.forget(whom, at_once=1)) == expected
         assert known_sessions(analytics) == {other.id}
         assert list(analytics.list_invocations(mine.id)) == []
         assert list(analytics.list_exposures(mine.id)) == []
         assert len(analytics.list_invocations(other.id)) == 2
-        assert analytics.known_of(whom) == Removed()
-        assert summed(analytics.forget(whom)) == Removed()
+        assert analytics.known_of(whom) == RemovedCounts()
+        assert summed(analytics.forget(whom)) == RemovedCounts()
 
     def test_a_client_is_forgotten_by_its_name_as_well(self, analytics: AnalyticsPort) -> None:
         """Several may have the same name."""
         for _ in range(2):
-            analytics.record_many(a_used_session(1000.0, client=Client(name="ann's"), client_id=uuid7().hex)[1])
-        whom = Forgotten(whose=Whose.CLIENT, key="ann's", at=2000.0)
+            analytics.record_many(a_used_session(1000.0, client=ClientInfo(name="ann's"), client_id=uuid7().hex)[1])
+        whom = ErasureRequest(whose=ErasureScope.CLIENT, key="ann's", at=2000.0)
         assert summed(analytics.forget(whom)).sessions == 2
         assert known_sessions(analytics) == set()
 
@@ -166,8 +168,8 @@ class MaintenanceContract:
         for override, warm_set in zip(overrides, sets, strict=True):
             analytics.put_override(override)
             analytics.put_warm_set(warm_set, None)
-        whom = Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=5000.0)
-        expected = Removed(learned_pairs=1, overrides=1, warm_sets=1)
+        whom = ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=5000.0)
+        expected = RemovedCounts(learned_pairs=1, overrides=1, warm_sets=1)
         assert analytics.known_of(whom) == expected
         assert summed(analytics.forget(whom)) == expected
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {pairs[1].id, pairs[2].id}
@@ -180,9 +182,9 @@ class MaintenanceContract:
         sets = [a_warm_set("read", client=name) for name in ("ann's", "bob's")]
         for each in sets:
             analytics.put_warm_set(each, None)
-        whom = Forgotten(whose=Whose.CLIENT, key="ann's", at=5000.0)
-        assert analytics.known_of(whom) == Removed(warm_sets=1)
-        assert summed(analytics.forget(whom)) == Removed(warm_sets=1)
+        whom = ErasureRequest(whose=ErasureScope.CLIENT, key="ann's", at=5000.0)
+        assert analytics.known_of(whom) == RemovedCounts(warm_sets=1)
+        assert summed(analytics.forget(whom)) == RemovedCounts(warm_sets=1)
         kept = [analytics.get_warm_set(each.principal, each.client, each.profile) for each in sets]
         assert kept == [None, sets[1]]
 
@@ -191,7 +193,7 @@ class MaintenanceContract:
         records = a_used_session(1000.0)[1]
         named, theirs = a_used_session(1000.0, principal=BOB)
         analytics.record_many([*records, *theirs])
-        assert summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0))).sessions == 1
+        assert summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0))).sessions == 1
         assert known_sessions(analytics) == {named.id}
 
     def test_forgetting_callers_without_a_name_keeps_what_others_taught_in_the_scope_of_all(
@@ -201,8 +203,8 @@ class MaintenanceContract:
         nobody, ann = a_session(), a_session(principal=ANN)
         theirs, anns = a_learned_pair(session_id=nobody.id), a_learned_pair(session_id=ann.id)
         analytics.record_many([nobody, ann, theirs, anns])
-        removed = summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=5000.0)))
-        assert removed == Removed(sessions=1, learned_pairs=1)
+        removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=5000.0)))
+        assert removed == RemovedCounts(sessions=1, learned_pairs=1)
         late = a_learned_pair(session_id=ann.id, updated_at=1002.0)
         analytics.record_many([late, a_learned_pair(session_id=nobody.id)])
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {anns.id, late.id}
@@ -210,16 +212,16 @@ class MaintenanceContract:
     def test_forgetting_again_by_a_clock_that_is_behind_takes_nothing_back(self, analytics: AnalyticsPort) -> None:
         """What started before the first time is dropped still, and both times are heard of only once."""
         for at in (2000.0, 500.0):
-            summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=at)))
+            summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=at)))
         assert analytics.forgettings() == 2000.0
         analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
         assert known_sessions(analytics) == set()
 
     def test_a_forgetting_by_a_clock_ahead_hides_no_other(self, analytics: AnalyticsPort) -> None:
         """Whoever watches sees the number grow."""
-        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=9000.0)))
+        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=9000.0)))
         heard = analytics.forgettings(1000.0)
-        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=BOB, at=2000.0)))
+        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=BOB, at=2000.0)))
         assert analytics.forgettings(1000.0) > heard > 0.0
 
     def test_a_refresh_by_a_clock_ahead_is_set_right_by_the_next(self, analytics: AnalyticsPort) -> None:
@@ -241,17 +243,19 @@ class MaintenanceContract:
         ]
         analytics.record_many([mine, other, *lessons])
         analytics.put_override(an_override(scope=OverrideScope.SESSION, key=str(mine.id)))
-        removed = summed(analytics.forget(Forgotten(whose=Whose.SESSION, key=str(mine.id), at=5000.0)))
-        assert removed == Removed(sessions=1, learned_pairs=1, overrides=1)
+        removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.SESSION, key=str(mine.id), at=5000.0)))
+        assert removed == RemovedCounts(sessions=1, learned_pairs=1, overrides=1)
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id, unknown.id}
 
-    @pytest.mark.parametrize("whom", [(Whose.PRINCIPAL, ANN), (Whose.CLIENT, ANN), (Whose.CLIENT, "ann's")])
+    @pytest.mark.parametrize(
+        "whom", [(ErasureScope.PRINCIPAL, ANN), (ErasureScope.CLIENT, ANN), (ErasureScope.CLIENT, "ann's")]
+    )
     def test_what_somebody_taught_is_found_when_the_session_is_purged(
-        self, analytics: AnalyticsPort, whom: tuple[Whose, str]
+        self, analytics: AnalyticsPort, whom: tuple[ErasureScope, str]
     ) -> None:
         """What others taught as well stays, and so does what nobody is known to have taught."""
-        ann = {"principal": ANN, "client_id": ANN, "client": Client(name="ann's")}
-        bob = {"principal": BOB, "client_id": BOB, "client": Client(name="bob's")}
+        ann = {"principal": ANN, "client_id": ANN, "client": ClientInfo(name="ann's")}
+        bob = {"principal": BOB, "client_id": BOB, "client": ClientInfo(name="bob's")}
         long_ago = [a_session(started_at=a_day(1), ended_at=a_day(2), **who) for who in (ann, bob)]
         lately = [a_session(started_at=a_day(99), **who) for who in (ann, bob)]
         alone, again, with_purged, with_kept, bobs, unknown = (a_learned_pair(updated_at=a_day(99)) for _ in range(6))
@@ -261,13 +265,13 @@ class MaintenanceContract:
         lessons = [a_learned_pair(id=pair.id, session_id=by.id, updated_at=a_day(99)) for pair, by in taught]
         analytics.record_many([*long_ago, *lately, *lessons, unknown])
         assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 2
-        whom_to_forget = Forgotten(whose=whom[0], key=whom[1], at=a_day(100))
-        assert analytics.known_of(whom_to_forget) == Removed(sessions=1, learned_pairs=1)
-        assert summed(analytics.forget(whom_to_forget)) == Removed(sessions=1, learned_pairs=2)
+        whom_to_forget = ErasureRequest(whose=whom[0], key=whom[1], at=a_day(100))
+        assert analytics.known_of(whom_to_forget) == RemovedCounts(sessions=1, learned_pairs=1)
+        assert summed(analytics.forget(whom_to_forget)) == RemovedCounts(sessions=1, learned_pairs=2)
         kept = {pair.id for pair in analytics.list_learned_pairs("minilm")}
         assert kept == {with_purged.id, with_kept.id, bobs.id, unknown.id}
-        others = Forgotten(whose=Whose.CLIENT, key=BOB, at=a_day(100))
-        assert summed(analytics.forget(others)) == Removed(sessions=1, learned_pairs=3)
+        others = ErasureRequest(whose=ErasureScope.CLIENT, key=BOB, at=a_day(100))
+        assert summed(analytics.forget(others)) == RemovedCounts(sessions=1, learned_pairs=3)
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {unknown.id}
 
     def test_a_pair_that_goes_takes_along_who_taught_it(self, analytics: AnalyticsPort) -> None:
@@ -277,19 +281,23 @@ class MaintenanceContract:
         analytics.record_many([ann, bob, pair])
         assert summed(analytics.purge(Expiry.of_all(a_day(50), now=a_day(100)))).learned_pairs == 1
         analytics.record_many([a_learned_pair(id=pair.id, session_id=bob.id, updated_at=a_day(99))])
-        assert analytics.known_of(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=a_day(100))) == Removed()
+        assert (
+            analytics.known_of(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=a_day(100))) == RemovedCounts()
+        )
         assert len(analytics.list_learned_pairs("minilm")) == 1
 
-    @pytest.mark.parametrize("whom", [(Whose.PRINCIPAL, ANN), (Whose.CLIENT, ANN), (Whose.CLIENT, "ann's")])
+    @pytest.mark.parametrize(
+        "whom", [(ErasureScope.PRINCIPAL, ANN), (ErasureScope.CLIENT, ANN), (ErasureScope.CLIENT, "ann's")]
+    )
     def test_a_pair_that_comes_after_its_session_was_purged_is_forgotten_all_the_same(
-        self, analytics: AnalyticsPort, whom: tuple[Whose, str]
+        self, analytics: AnalyticsPort, whom: tuple[ErasureScope, str]
     ) -> None:
         """Whether it is stored before or after its teacher is forgotten; what others taught as well stays."""
         anns, bobs = (
-            Teacher(client_id=key, client_name=name, principal=key) for key, name in ((ANN, "ann's"), (BOB, "bob's"))
+            PairSource(client_id=key, client_name=name, principal=key) for key, name in ((ANN, "ann's"), (BOB, "bob's"))
         )
         session = a_session(
-            started_at=a_day(1), ended_at=a_day(2), principal=ANN, client_id=ANN, client=Client(name="ann's")
+            started_at=a_day(1), ended_at=a_day(2), principal=ANN, client_id=ANN, client=ClientInfo(name="ann's")
         )
         known: dict[str, Any] = {"session_id": session.id, "teacher": anns, "updated_at": a_day(2)}
         again, late, shared, replayed = (a_learned_pair(**known) for _ in range(4))
@@ -297,9 +305,9 @@ class MaintenanceContract:
         assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 1
         by_bob = a_learned_pair(id=shared.id, session_id=uuid7(), teacher=bobs, updated_at=a_day(2))
         analytics.record_many([again, late, shared, by_bob])
-        whom_to_forget = Forgotten(whose=whom[0], key=whom[1], at=a_day(100))
-        assert analytics.known_of(whom_to_forget) == Removed(learned_pairs=2)
-        assert summed(analytics.forget(whom_to_forget)) == Removed(learned_pairs=2)
+        whom_to_forget = ErasureRequest(whose=whom[0], key=whom[1], at=a_day(100))
+        assert analytics.known_of(whom_to_forget) == RemovedCounts(learned_pairs=2)
+        assert summed(analytics.forget(whom_to_forget)) == RemovedCounts(learned_pairs=2)
         analytics.record_many([late, replayed])
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id}
         back = a_learned_pair(session_id=uuid7(), teacher=anns, updated_at=a_day(101))
@@ -312,16 +320,16 @@ class MaintenanceContract:
         late, more = a_used_session(1001.0, principal=ANN)
         analytics.record_many(records)
         assert list(analytics.forgotten_sessions()) == []
-        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=2000.0)))
+        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
         analytics.record_many(more)
-        told = {Forgotten(whose=Whose.SESSION, key=str(each.id), at=2000.0) for each in (mine, late)}
+        told = {ErasureRequest(whose=ErasureScope.SESSION, key=str(each.id), at=2000.0) for each in (mine, late)}
         assert set(analytics.forgotten_sessions(2000.0)) == told
         assert list(analytics.forgotten_sessions(2000.5)) == []
 
     def test_records_of_a_forgotten_session_that_come_late_are_dropped(self, analytics: AnalyticsPort) -> None:
         """They waited in a queue or a spool. All else in the batch is stored."""
         session, records = a_used_session(1000.0)
-        summed(analytics.forget(Forgotten(whose=Whose.SESSION, key=str(session.id), at=2000.0)))
+        summed(analytics.forget(ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=2000.0)))
         other, others = a_used_session(1000.0)
         late: list[Any] = [SessionClosed(session_id=session.id, ended_at=3000.0), a_learned_pair(session_id=session.id)]
         analytics.record_many([*records, *others, *late])
@@ -331,25 +339,27 @@ class MaintenanceContract:
         assert list(analytics.list_learned_pairs("minilm")) == []
         assert len(analytics.list_invocations(other.id)) == 2
 
-    @pytest.mark.parametrize("whom", [(Whose.PRINCIPAL, ANN), (Whose.CLIENT, ANN), (Whose.CLIENT, "ann's")])
+    @pytest.mark.parametrize(
+        "whom", [(ErasureScope.PRINCIPAL, ANN), (ErasureScope.CLIENT, ANN), (ErasureScope.CLIENT, "ann's")]
+    )
     def test_a_session_that_the_store_did_not_know_yet_is_dropped_with_all_its_records(
-        self, analytics: AnalyticsPort, whom: tuple[Whose, str]
+        self, analytics: AnalyticsPort, whom: tuple[ErasureScope, str]
     ) -> None:
         """Also with those that came before it, in whatever order."""
-        session, records = a_used_session(1000.0, principal=ANN, client_id=ANN, client=Client(name="ann's"))
+        session, records = a_used_session(1000.0, principal=ANN, client_id=ANN, client=ClientInfo(name="ann's"))
         _, call, *rest = records
-        summed(analytics.forget(Forgotten(whose=whom[0], key=whom[1], at=2000.0)))
+        summed(analytics.forget(ErasureRequest(whose=whom[0], key=whom[1], at=2000.0)))
         analytics.record_many([call])
         analytics.record_many([session, *rest])
         assert known_sessions(analytics) == set()
         assert len(analytics.list_invocations(session.id)) == 1
-        assert summed(analytics.finish_forgetting()) == Removed(invocations=1)
+        assert summed(analytics.finish_forgetting()) == RemovedCounts(invocations=1)
         assert list(analytics.list_invocations(session.id)) == []
-        assert summed(analytics.finish_forgetting()) == Removed()
+        assert summed(analytics.finish_forgetting()) == RemovedCounts()
 
     def test_whoever_was_forgotten_may_come_back(self, analytics: AnalyticsPort) -> None:
         """A session that starts later is recorded, and so is what it teaches."""
-        summed(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=2000.0)))
+        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
         session, records = a_used_session(2000.5, principal=ANN)
         pair = a_learned_pair(scope=ANN, updated_at=2001.0, session_id=session.id)
         stale = a_learned_pair(scope=ANN, updated_at=1999.0)
@@ -362,7 +372,7 @@ class MaintenanceContract:
         """The first step notes who is to be forgotten."""
         for _ in range(3):
             analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
-        next(analytics.forget(Forgotten(whose=Whose.PRINCIPAL, key=ANN, at=2000.0)))
+        next(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
         assert analytics.forgettings() > 0.0
         summed(analytics.finish_forgetting())
         assert known_sessions(analytics) == set()
@@ -370,26 +380,30 @@ class MaintenanceContract:
     def test_nobody_is_forgotten_at_first(self, analytics: AnalyticsPort) -> None:
         """Zero says so."""
         assert analytics.forgettings() == 0.0
-        assert summed(analytics.finish_forgetting()) == Removed()
+        assert summed(analytics.finish_forgetting()) == RemovedCounts()
 
     def test_everything_is_handed_out_oldest_first_in_parts(self, analytics: AnalyticsPort) -> None:
         """Equal times are no obstacle; each record comes once."""
         sessions = [a_session(started_at=start) for start in (3.0, 1.0, 2.0, 2.0, 2.0)]
         analytics.record_many(sessions)
-        assert analytics.count_rows(Kind.SESSIONS) == 5
-        parts = list(analytics.export(Kind.SESSIONS, at_once=2))
+        assert analytics.count_rows(RecordKind.SESSIONS) == 5
+        parts = list(analytics.export(RecordKind.SESSIONS, at_once=2))
         assert [len(part) for part in parts] == [2, 2, 1]
         rows = [row for part in parts for row in part]
         assert [row["started_at"] for row in rows] == [1.0, 2.0, 2.0, 2.0, 3.0]
         assert {row["id"] for row in rows} == {str(each.id) for each in sessions}
-        assert analytics.count_rows(Kind.SESSIONS, since=2.0) == len(exported(analytics, Kind.SESSIONS, 2.0)) == 4
+        assert (
+            analytics.count_rows(RecordKind.SESSIONS, since=2.0)
+            == len(exported(analytics, RecordKind.SESSIONS, 2.0))
+            == 4
+        )
 
     def test_a_session_is_handed_out_with_all_that_is_stored_of_it(self, analytics: AnalyticsPort) -> None:
         """In plain values."""
-        session = a_session(client=Client(name="cursor", version="2"), client_id=ANN, tools_available=("b", "a"))
+        session = a_session(client=ClientInfo(name="cursor", version="2"), client_id=ANN, tools_available=("b", "a"))
         session.keys["threadId"] = "hash"
         analytics.create_session(session)
-        assert exported(analytics, Kind.SESSIONS) == [
+        assert exported(analytics, RecordKind.SESSIONS) == [
             {
                 "id": str(session.id),
                 "started_at": 1000.0,
@@ -415,7 +429,7 @@ class MaintenanceContract:
         call = an_invocation(session, "read", arguments_hash=ANN)
         shown = an_exposure(session, "b", "a", hidden=("z", "c"), mode="enforce", tokens_shown=7)
         analytics.record_many([call, shown])
-        [told] = exported(analytics, Kind.INVOCATIONS)
+        [told] = exported(analytics, RecordKind.INVOCATIONS)
         assert told == {
             "id": str(call.id),
             "session_id": str(session.id),
@@ -431,7 +445,7 @@ class MaintenanceContract:
             "error_code": None,
             "found": "named",
         }
-        [told] = exported(analytics, Kind.EXPOSURES)
+        [told] = exported(analytics, RecordKind.EXPOSURES)
         assert (told["id"], told["shown"], told["hidden"]) == (str(shown.id), ["b", "a"], ["c", "z"])
         assert (told["mode"], told["tokens_shown"], told["session_id"]) == ("enforce", 7, str(session.id))
         assert "available" not in told
@@ -444,21 +458,21 @@ class MaintenanceContract:
         analytics.put_override(override)
         analytics.put_warm_set(warm_set, None)
         analytics.refresh_cooccurrences(5000.0)
-        [told] = exported(analytics, Kind.LEARNED_PAIRS)
+        [told] = exported(analytics, RecordKind.LEARNED_PAIRS)
         assert told["id"] == str(pair.id)
         assert told["vector"] == pytest.approx([0.6, 0.8])
         assert (told["dimensions"], told["terms"], told["updated_at"]) == (2, [1, 2], 1000.0)
-        [told] = exported(analytics, Kind.OVERRIDES)
+        [told] = exported(analytics, RecordKind.OVERRIDES)
         assert (told["id"], told["kind"], told["expires_at"]) == (str(override.id), "include", None)
-        [told] = exported(analytics, Kind.WARM_SETS)
+        [told] = exported(analytics, RecordKind.WARM_SETS)
         assert (told["client"], told["evidence"], told["probabilities"]) == ("cursor", 3, {"a": 0.5, "b": 0.5})
-        [told] = exported(analytics, Kind.COOCCURRENCES)
+        [told] = exported(analytics, RecordKind.COOCCURRENCES)
         assert (told["tool_a"], told["tool_b"], told["count"]) == ("read", "write", 1)
 
     def test_a_store_that_is_empty_hands_out_nothing(self, analytics: AnalyticsPort) -> None:
         """Of any kind."""
-        assert [exported(analytics, kind) for kind in Kind] == [[]] * len(Kind)
-        assert {analytics.count_rows(kind) for kind in Kind} == {0}
+        assert [exported(analytics, kind) for kind in RecordKind] == [[]] * len(RecordKind)
+        assert {analytics.count_rows(kind) for kind in RecordKind} == {0}
 
     @pytest.mark.parametrize("whole", [False, True])
     def test_a_store_that_was_compacted_holds_what_it_held(

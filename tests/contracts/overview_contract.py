@@ -3,10 +3,10 @@
 import math
 
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import AnalyticsPort, Record
-from riglm.ports.overview import SessionKey, Usage
+from riglm.ports.overview import SessionKey, UsageCounts
 from tests.records import a_session, an_exposure, an_invocation
 
 
@@ -27,7 +27,7 @@ class OverviewContract:
         assert list(analytics.latest_exposures(uuid7(), 10)) == []
         assert list(analytics.tools_known()) == []
         assert analytics.tool_totals("read") is None
-        assert list(analytics.usage(0.0, 100.0, 3)) == [Usage()] * 3
+        assert list(analytics.usage(0.0, 100.0, 3)) == [UsageCounts()] * 3
         assert list(analytics.top_cooccurrences(10)) == []
 
     def test_sessions_are_given_part_by_part_and_new_ones_shift_nothing(self, analytics: AnalyticsPort) -> None:
@@ -128,13 +128,17 @@ class OverviewContract:
     def test_how_tools_were_found_is_counted_of_uses_alone(self, analytics: AnalyticsPort) -> None:
         """A call in which no tool surely ran is counted as a call; riglm's own tools are left out of all."""
         session = a_session()
-        listed = an_invocation(session, "read", found=Found.LISTED)
-        searched = an_invocation(session, "write", found=Found.SEARCHED, success=False, error_kind=ErrorKind.TOOL)
-        lost = an_invocation(session, "nothing", found=Found.NAMED, success=False, error_kind=ErrorKind.PROTOCOL)
-        own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM, found=Found.LISTED)
+        listed = an_invocation(session, "read", found=DiscoveryMethod.LISTED)
+        searched = an_invocation(
+            session, "write", found=DiscoveryMethod.SEARCHED, success=False, error_kind=ErrorKind.TOOL
+        )
+        lost = an_invocation(
+            session, "nothing", found=DiscoveryMethod.NAMED, success=False, error_kind=ErrorKind.PROTOCOL
+        )
+        own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM, found=DiscoveryMethod.LISTED)
         analytics.record_many([listed, searched, lost, own])
-        assert list(analytics.usage(0.0, 9e9)) == [Usage(calls=3, failures=2, listed=1, searched=1)]
-        assert list(analytics.usage(0.0, 9e9, tool="write")) == [Usage(calls=1, failures=1, searched=1)]
+        assert list(analytics.usage(0.0, 9e9)) == [UsageCounts(calls=3, failures=2, listed=1, searched=1)]
+        assert list(analytics.usage(0.0, 9e9, tool="write")) == [UsageCounts(calls=1, failures=1, searched=1)]
 
     def test_lists_count_with_what_the_client_saw(self, analytics: AnalyticsPort) -> None:
         """In the mode `shadow` that is everything; answers to a search are no lists."""

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import OverrideKind, OverrideScope
-from riglm.domain.session import Client, uuid7
-from riglm.domain.tool import KEPT_SECONDS as CATALOG_KEPT_SECONDS
-from riglm.domain.usage import KEPT_SECONDS, SessionUse, Usage
-from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedCall, RecordedSession
+from riglm.domain.session import ClientInfo, uuid7
+from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
+from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
+from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingCall, TrainingSession
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 from tests.records import a_learned_pair, a_session, a_tool_catalog, a_warm_set, an_invocation, an_override
 
@@ -95,18 +95,18 @@ class PredictionStoreContract:
         gone, back, stays = (a_learned_pair(tool=tool) for tool in ("gone", "back", "stays"))
         analytics.record_many([gone, back, stays])
         analytics.record_many(
-            [PairsForgotten(ids=(gone.id, back.id, uuid7())), replace(back, updated_at=1.0, confidence=0.01)]
+            [LearnedPairsDeleted(ids=(gone.id, back.id, uuid7())), replace(back, updated_at=1.0, confidence=0.01)]
         )
         found = {pair.tool: pair.confidence for pair in analytics.list_learned_pairs("minilm")}
         assert found == {"back": 0.01, "stays": 0.5}
-        analytics.record_many([stays, PairsForgotten(ids=(stays.id,)), PairsForgotten(ids=())])
+        analytics.record_many([stays, LearnedPairsDeleted(ids=(stays.id,)), LearnedPairsDeleted(ids=())])
         assert [pair.tool for pair in analytics.list_learned_pairs("minilm")] == ["back"]
 
     def test_more_pairs_than_one_statement_takes_are_forgotten(self, analytics: AnalyticsPort) -> None:
         """A whole store may be forgotten at once."""
         pairs = [a_learned_pair() for _ in range(1500)]
         analytics.record_many(pairs)
-        analytics.record_many([PairsForgotten(ids=tuple(pair.id for pair in pairs[1:]))])
+        analytics.record_many([LearnedPairsDeleted(ids=tuple(pair.id for pair in pairs[1:]))])
         assert [pair.id for pair in analytics.list_learned_pairs("minilm")] == [pairs[0].id]
 
     def test_pruning_leaves_the_newest_pairs_of_all_models(self, analytics: AnalyticsPort) -> None:
@@ -130,17 +130,17 @@ class PredictionStoreContract:
         late = a_session(started_at=20.0)
         early = a_session(
             started_at=10.0,
-            client=Client(name="cursor", version="1"),
+            client=ClientInfo(name="cursor", version="1"),
             client_id="c" * 32,
             principal="p" * 32,
             metadata={"profile": "work"},
             tools_available=("read", "write"),
         )
-        first = an_invocation(early, "read", found=Found.LISTED, timestamp=11.0)
+        first = an_invocation(early, "read", found=DiscoveryMethod.LISTED, timestamp=11.0)
         second = an_invocation(early, "write", upstream="files", success=False, timestamp=10.5)
         analytics.record_many([late, early, an_invocation(late, "read"), second, first])
         [earlier, later] = analytics.recent_calls()
-        assert earlier == RecordedSession(
+        assert earlier == TrainingSession(
             id=early.id,
             started_at=10.0,
             client="cursor",
@@ -149,8 +149,8 @@ class PredictionStoreContract:
             profile="work",
             tools_available=("read", "write"),
             calls=(
-                RecordedCall("read", "github", Found.LISTED, True, 11.0),
-                RecordedCall("write", "files", Found.NAMED, False, 10.5),
+                TrainingCall("read", "github", DiscoveryMethod.LISTED, True, 11.0),
+                TrainingCall("write", "files", DiscoveryMethod.NAMED, False, 10.5),
             ),
         )
         assert (later.id, later.profile, len(later.calls)) == (late.id, "", 1)
@@ -239,7 +239,7 @@ class PredictionStoreContract:
         tools = ("\0", "\ud83d", "\x1a")
         warm = a_warm_set(*tools, client="\ud83d", profile="\0")
         assert choices.put_warm_set(warm, None) == warm
-        session = a_session(client=Client(name="\ud83d"), metadata={"profile": "\0"})
+        session = a_session(client=ClientInfo(name="\ud83d"), metadata={"profile": "\0"})
         analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
         [use] = choices.list_session_uses()
         assert (use.tools, use.client, use.profile) == (tools, "\ud83d", "\0")
@@ -293,7 +293,7 @@ class PredictionStoreContract:
         )
         for each in (old, other, young):
             choices.put_warm_set(each, None)
-        new = replace(old, created_at=KEPT_SECONDS + 1.0)
+        new = replace(old, created_at=TTL_SECONDS + 1.0)
         assert choices.put_warm_set(new, old.created_at) == new
         kept = [choices.get_warm_set(each.principal, each.client, each.profile) for each in (old, other, young)]
         assert kept == [new, None, young]
@@ -320,7 +320,7 @@ class PredictionStoreContract:
     ) -> None:
         """The order is that of the sequence numbers, in any order of arrival."""
         session = a_session(
-            started_at=5.0, client=Client(name="cursor"), principal="m" * 32, metadata={"profile": "work"}
+            started_at=5.0, client=ClientInfo(name="cursor"), principal="m" * 32, metadata={"profile": "work"}
         )
         calls = [an_invocation(session, tool) for tool in ("write", "read", "write", "delete")]
         analytics.record_many([session, *reversed(calls)])

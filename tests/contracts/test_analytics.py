@@ -15,10 +15,10 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
+from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind
-from riglm.domain.session import Client, uuid7
-from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordRefused, SessionClosed
+from riglm.domain.session import ClientInfo, uuid7
+from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, RecordRejectedError, SessionClosed
 from tests.contracts.analytics_contract import AnalyticsContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract
 from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
@@ -99,7 +99,7 @@ def test_before_there_is_a_store_nothing_was_decided_and_nothing_is_made(tmp_pat
     file = tmp_path / "none.db"
     choices = SqliteChoices(file)
     assert (choices.list_overrides(), choices.get_warm_set("", "", ""), choices.list_session_uses()) == ([], None, [])
-    with pytest.raises(AnalyticsUnavailable, match=r"none\.db"):
+    with pytest.raises(AnalyticsUnavailableError, match=r"none\.db"):
         choices.put_warm_set(a_warm_set("a"), None)
     assert not file.exists()
     file.touch()
@@ -109,7 +109,7 @@ def test_before_there_is_a_store_nothing_was_decided_and_nothing_is_made(tmp_pat
 def test_a_damaged_store_is_unavailable_to_choices(tmp_path):
     file = tmp_path / "damaged.db"
     file.write_bytes(b"not a database at all" * 100)
-    with pytest.raises(AnalyticsUnavailable, match=r"damaged\.db"):
+    with pytest.raises(AnalyticsUnavailableError, match=r"damaged\.db"):
         SqliteChoices(file).list_overrides()
 
 
@@ -170,7 +170,7 @@ def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
     with SqlAnalytics(url(file), timeout=0.01) as store:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*locked") as raised:
+        with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*locked") as raised:
             store.create_session(a_session())
         assert raised.value.__cause__ is not None
         other.execute("ROLLBACK")
@@ -182,20 +182,20 @@ def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
 def test_a_file_that_is_no_database_is_unavailable_and_left_alone(tmp_path):
     file = tmp_path / "usage.db"
     file.write_bytes(b"no database " * 1000)
-    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*not a database"), SqlAnalytics(url(file)):
+    with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*not a database"), SqlAnalytics(url(file)):
         pass
     assert file.read_bytes() == b"no database " * 1000
 
 
 def test_a_directory_that_cannot_be_made_is_unavailable(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(AnalyticsUnavailable, match="file"), SqlAnalytics(url(tmp_path / "file" / "usage.db")):
+    with pytest.raises(AnalyticsUnavailableError, match="file"), SqlAnalytics(url(tmp_path / "file" / "usage.db")):
         pass
 
 
 @pytest.mark.parametrize("place", ["nonsense", "nodialect://host/db", "postgresql+nodriver://user:secret@host/db"])
 def test_an_unusable_url_is_unavailable_and_its_password_is_not_told(place):
-    with pytest.raises(AnalyticsUnavailable) as raised, SqlAnalytics(place):
+    with pytest.raises(AnalyticsUnavailableError) as raised, SqlAnalytics(place):
         pass
     assert "secret" not in str(raised.value)
 
@@ -203,9 +203,9 @@ def test_an_unusable_url_is_unavailable_and_its_password_is_not_told(place):
 def test_a_table_that_is_gone_makes_the_store_unavailable(place):
     with SqlAnalytics(place) as store:
         execute(place, "DROP TABLE invocation")
-        with pytest.raises(AnalyticsUnavailable, match="invocation"):
+        with pytest.raises(AnalyticsUnavailableError, match="invocation"):
             store.list_invocations(uuid7())
-        with pytest.raises(AnalyticsUnavailable, match="invocation"):
+        with pytest.raises(AnalyticsUnavailableError, match="invocation"):
             store.log_invocation(an_invocation(a_session(), "read"))
 
 
@@ -216,13 +216,13 @@ def test_calls_are_recorded_when_the_table_of_learned_pairs_is_gone(place):
         pass
     execute(place, f"DROP TABLE learned_pair{'' if place.startswith('sqlite') else ' CASCADE'}")
     with Recorder(lambda: SqlAnalytics(place)) as recorder:
-        for record in (session, a_learned_pair(), call, PairsForgotten(ids=(uuid7(),))):
+        for record in (session, a_learned_pair(), call, LearnedPairsDeleted(ids=(uuid7(),))):
             recorder.put(record)
         assert recorder.flush(30.0)
         assert (recorder.counts().stored, recorder.counts().reasons["refused"]) == (2, 2)
     with SqlAnalytics(place) as store:
         assert list(store.list_invocations(session.id)) == [call]
-        with pytest.raises(AnalyticsUnavailable, match="learned_pair"):
+        with pytest.raises(AnalyticsUnavailableError, match="learned_pair"):
             store.list_learned_pairs("minilm")
 
 
@@ -231,7 +231,7 @@ def test_a_full_disk_loses_no_learned_pair(tmp_path):
     with SqlAnalytics(url(tmp_path / "usage.db")) as store:
         store.record_many([a_session()])
         limit_pages(store, 1)
-        with pytest.raises(AnalyticsUnavailable, match="full"):
+        with pytest.raises(AnalyticsUnavailableError, match="full"):
             store.record_many([pair])
         limit_pages(store, 1_000_000)
         store.record_many([pair])
@@ -241,7 +241,7 @@ def test_a_full_disk_loses_no_learned_pair(tmp_path):
 @pytest.mark.parametrize("vector", [np.array([1.0, float("nan")]), np.ones((2, 2)), np.array(1.0)])
 def test_a_learned_pair_whose_vector_is_none_is_refused(place, vector):
     with SqlAnalytics(place) as store:
-        with pytest.raises(RecordRefused, match="finite numbers"):
+        with pytest.raises(RecordRejectedError, match="finite numbers"):
             store.record_many([a_session(), a_learned_pair(vector=vector)])
         assert list(store.list_sessions()) == []
 
@@ -265,14 +265,14 @@ def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):
     other.commit()
     other.close()
     before = file.read_bytes()
-    with pytest.raises(SchemaTooNew, match=r"9999.*upgrade riglm"), SqlAnalytics(url(file)):
+    with pytest.raises(SchemaTooNewError, match=r"9999.*upgrade riglm"), SqlAnalytics(url(file)):
         pass
     assert file.read_bytes() == before
 
 
 def test_a_store_that_is_not_open_says_so(tmp_path):
     store = SqlAnalytics(url(tmp_path / "usage.db"))
-    with pytest.raises(AnalyticsUnavailable, match="not open"):
+    with pytest.raises(AnalyticsUnavailableError, match="not open"):
         store.list_sessions()
     store.__exit__(None, None, None)
 
@@ -301,7 +301,7 @@ def test_a_store_that_is_not_open_says_so(tmp_path):
 def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(place, wrong):
     session = a_session()
     with SqlAnalytics(place) as store:
-        with pytest.raises(RecordRefused):
+        with pytest.raises(RecordRejectedError):
             store.record_many([session, an_invocation(session, "read", **wrong)])
         assert list(store.list_sessions()) == []
 
@@ -320,7 +320,7 @@ def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(place, wro
         lambda _: a_session(keys=[]),
         lambda _: a_session(metadata=None),
         lambda _: a_session(tools_available="read"),
-        lambda _: a_session(client=Client(name=7)),
+        lambda _: a_session(client=ClientInfo(name=7)),
         lambda session: SessionClosed(session_id=session.id, ended_at=()),
         lambda _: SessionClosed(session_id=7, ended_at=1.0),
         lambda session: a_learned_pair(session_id="no UUID", scope=session.principal),
@@ -330,7 +330,7 @@ def test_a_value_that_fits_no_column_is_refused_and_nothing_is_stored(place, wro
 def test_a_value_of_another_type_than_its_own_is_refused_in_every_kind_of_record(place, make):
     session = a_session()
     with SqlAnalytics(place) as store:
-        with pytest.raises(RecordRefused):
+        with pytest.raises(RecordRejectedError):
             store.record_many([session, make(session)])
         assert list(store.list_sessions()) == []
 
@@ -341,7 +341,7 @@ def test_a_refusal_does_not_tell_the_values_of_records(place, wrong):
     secret = session.id.hex
     calls = [an_invocation(session, "read", arguments=secret, **each) for each in ({}, wrong)]
     with SqlAnalytics(place) as store:
-        with pytest.raises(RecordRefused) as raised:
+        with pytest.raises(RecordRejectedError) as raised:
             store.record_many(calls)
         assert secret not in "".join(traceback.format_exception(raised.value))
 

@@ -9,7 +9,7 @@ from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.domain.schemas.section import Embedder
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderPort
 from riglm.testing.embedder import EmbedderContract
 
@@ -53,7 +53,7 @@ class TestFallbackEmbedderWithoutItsModel(EmbedderContract):
 
 @pytest.fixture(scope="module")
 def built() -> Iterator[EmbedderPort]:
-    with build_embedder(Embedder(deadline=60, start_deadline=60)) as embedder:
+    with build_embedder(EmbedderSettings(deadline=60, start_deadline=60)) as embedder:
         yield embedder
 
 

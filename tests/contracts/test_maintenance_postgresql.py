@@ -7,7 +7,7 @@ import psycopg
 
 from riglm.adapters.analytics import storing
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.retention import Forgotten, Whose
+from riglm.domain.retention import ErasureRequest, ErasureScope
 from tests.contracts.maintenance_contract import a_used_session, summed
 
 SOON = 60.0
@@ -25,7 +25,7 @@ def wait_for_a_lock(url):
 
 def test_nothing_slips_past_that_was_being_written_when_somebody_was_forgotten(postgres_url):
     session, records = a_used_session(1000.0, principal="p" * 32)
-    whom = Forgotten(whose=Whose.PRINCIPAL, key="p" * 32, at=2000.0)
+    whom = ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p" * 32, at=2000.0)
     with SqlAnalytics(postgres_url, timeout=SOON) as writer, SqlAnalytics(postgres_url, timeout=SOON) as other:
         forgetting = threading.Thread(target=lambda: summed(other.forget(whom)))
         with writer._database.writing() as connection:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from riglm.adapters.state.line import MOST_NEWS, MOST_VALUES
+from riglm.adapters.state.line import MAX_NEWS, MAX_VALUES
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.adapters.state.redis import RedisSessionState
-from riglm.domain.duration import Patience
-from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.domain.duration import TimeBudget
+from riglm.domain.errors import ConfigurationError, StateUnavailableError
 from riglm.ports.session_state import SessionStatePort
 from tests.contracts.session_state_contract import LONG, Heard, SessionStateContract
 from tests.stores import valkey
@@ -94,7 +94,7 @@ async def back(state: SessionStatePort) -> None:
         while True:
             try:
                 await state.take(["anything"], LONG)
-            except StateUnavailable:
+            except StateUnavailableError:
                 await asyncio.sleep(0.02)
             else:
                 return
@@ -102,7 +102,7 @@ async def back(state: SessionStatePort) -> None:
 
 async def away(state: SessionStatePort) -> None:
     """The state is found to be away."""
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(StateUnavailableError):
         await state.take(["anything"], LONG)
 
 
@@ -217,7 +217,7 @@ async def test_a_server_that_is_slow_again_and_again_counts_as_away_until_it_is_
     async with slow_server() as (slow, url), RedisSessionState(url, deadline=1.0) as state:
         slow.answers_after = 0.45
         for _ in range(10):
-            with contextlib.suppress(StateUnavailable):
+            with contextlib.suppress(StateUnavailableError):
                 await state.take(["a"], LONG)
         await away(state)  # although each answer came in time
         slow.answers_after = 0.0
@@ -230,11 +230,11 @@ async def test_a_server_that_is_slow_again_and_again_counts_as_away_until_it_is_
 async def test_all_that_a_request_asks_has_one_deadline() -> None:
     async with slow_server() as (slow, url), RedisSessionState(url, deadline=1.0) as state:
         slow.answers_after = 0.45
-        with Patience():
+        with TimeBudget():
             for _ in range(2):
-                with contextlib.suppress(StateUnavailable):  # where the machine is slow as well
+                with contextlib.suppress(StateUnavailableError):  # where the machine is slow as well
                     await state.take(["a"], LONG)
-            with pytest.raises(StateUnavailable):
+            with pytest.raises(StateUnavailableError):
                 await state.take(["a"], LONG)
             await state.keep("a", b"1", LONG)
         slow.answers_after = 0.0
@@ -293,13 +293,13 @@ async def test_the_backlog_is_bounded_and_says_what_it_forgot(
 ) -> None:
     async with RedisSessionState(server.url, deadline=0.3) as state:
         server.kill()
-        for number in range(MOST_VALUES + 5):
+        for number in range(MAX_VALUES + 5):
             await state.keep(f"k{number}", b"v", LONG)
-        for number in range(MOST_NEWS + 7):
+        for number in range(MAX_NEWS + 7):
             await state.tell(b"%d" % number)
         server.start()
         await back(state)
-        assert await state.there(["k0", "k4", "k5", f"k{MOST_VALUES + 4}"]) == [False, False, True, True]
+        assert await state.there(["k0", "k4", "k5", f"k{MAX_VALUES + 4}"]) == [False, False, True, True]
     record = next(one for one in caplog.records if "could not keep" in one.getMessage())
     assert record.__dict__["forgotten"] == 12
 

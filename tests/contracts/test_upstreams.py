@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.mcp.upstream.building import Upstreams
-from riglm.domain.schemas.section import Timeouts
-from riglm.domain.upstream import Sharing, UpstreamSpec
+from riglm.domain.schemas.section import TimeoutSettings
+from riglm.domain.upstream import ProcessSharing, UpstreamSpec
 from riglm.ports.upstream import UpstreamPort
 from tests.contracts.upstream_contract import UpstreamContract, within
 
@@ -20,20 +20,20 @@ SERVER = (sys.executable, str(Path(__file__).parents[1] / "interaction" / "serve
 
 @asynccontextmanager
 async def opened(spec: UpstreamSpec) -> AsyncIterator[UpstreamPort]:
-    async with Upstreams([spec], Timeouts(), 1 << 20).opened(lambda *_: None) as [upstream]:
+    async with Upstreams([spec], TimeoutSettings(), 1 << 20).opened(lambda *_: None) as [upstream]:
         yield upstream
         await within(upstream.close())
     assert len(asyncio.all_tasks()) == 1, "a closed upstream leaves no task"
 
 
-def on_pipes(sharing: Sharing, *flags: str, max_processes: int = 32) -> UpstreamSpec:
+def on_pipes(sharing: ProcessSharing, *flags: str, max_processes: int = 32) -> UpstreamSpec:
     return UpstreamSpec(
         name="scripted", kind="stdio", command=(*SERVER, *flags), sharing=sharing, max_processes=max_processes
     )
 
 
 @asynccontextmanager
-async def over_http(kind: str, path: str, sharing: Sharing = "auto") -> AsyncIterator[UpstreamPort]:
+async def over_http(kind: str, path: str, sharing: ProcessSharing = "auto") -> AsyncIterator[UpstreamPort]:
     server = await asyncio.create_subprocess_exec(
         *SERVER, "--transport", "http", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )

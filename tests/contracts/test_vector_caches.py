@@ -11,7 +11,7 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.vectors import SqlVectors, VectorLimits
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.embedder import VectorCachePort
 from tests.contracts.vector_cache_contract import VectorCacheContract, a_vector
 from tests.records import a_session
@@ -146,7 +146,7 @@ def test_vectors_are_found_while_another_process_writes(url, file, clock):
     other.execute("BEGIN IMMEDIATE")
     clock.now += 100_000
     assert len(vectors.get_many("minilm", ["a"])) == 1
-    with pytest.raises(AnalyticsUnavailable, match="locked"):
+    with pytest.raises(AnalyticsUnavailableError, match="locked"):
         vectors.put_many("minilm", {"b": a_vector(1)})
     other.execute("ROLLBACK")
     other.close()
@@ -156,9 +156,9 @@ def test_vectors_are_found_while_another_process_writes(url, file, clock):
 def test_a_file_that_is_no_database_is_unavailable(url, file):
     file.write_bytes(b"no database " * 1000)
     vectors = SqlVectors(url)
-    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*not a database"):
+    with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*not a database"):
         vectors.get_many("minilm", ["a"])
-    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*not a database"):
+    with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*not a database"):
         vectors.put_many("minilm", {"a": a_vector(1)})
 
 

@@ -14,8 +14,8 @@ import pytest
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era
-from riglm.ports.upstream import EventMark, Outlet, Reply, UpstreamLink, UpstreamPort
+from riglm.domain.session import ProtocolEra
+from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
 
 PATIENCE: Final = 20.0
 """After so many seconds a test is taken for failed."""
@@ -30,7 +30,7 @@ async def within(waiting: Awaitable[_T]) -> _T:
         return await waiting
 
 
-class RecordedReply(Reply):
+class RecordedReply(OutboundRequest):
     """A request, and all that came back for it; a second end fails the test."""
 
     def __init__(self, message: Message) -> None:
@@ -43,15 +43,15 @@ class RecordedReply(Reply):
         self.failure: tuple[ErrorKind, str] | None = None
         self.over = asyncio.Event()
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         """Keep it."""
         assert not self.over.is_set(), "nothing belongs to a request that ended"
         self.heard.append(message)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """A place without a message is nothing to keep."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """Keep the answer."""
         self.answer = message
         self._end()
@@ -82,14 +82,14 @@ class RecordedReply(Reply):
         self.over.set()
 
 
-class RecordedOutlet(Outlet):
+class RecordedOutlet(ServerMessageHandler):
     """Keeps what the server says of its own accord."""
 
     def __init__(self) -> None:
         """Nothing was said yet."""
         self.heard: list[Message] = []
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Keep it."""
         self.heard.append(message)
 
@@ -107,7 +107,7 @@ def call(link: UpstreamLink, message_id: object, tool: str, meta: object = None,
     return ask(link, message_id, "tools/call", params if meta is None else {**params, "_meta": meta})
 
 
-async def greeted(upstream: UpstreamPort, outlet: Outlet | None = None) -> UpstreamLink:
+async def greeted(upstream: UpstreamPort, outlet: ServerMessageHandler | None = None) -> UpstreamLink:
     """A link over which the handshake was done."""
     link = upstream.connect(outlet or RecordedOutlet())
     params = {"protocolVersion": protocol.HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT}
@@ -210,7 +210,7 @@ class UpstreamContract:
 
     async def test_what_is_known_of_an_era_is_told_to_all_who_ask(self, upstream: UpstreamPort) -> None:
         """What was learned is no longer unknown."""
-        for era in Era:
+        for era in ProtocolEra:
             upstream.learned(era, supported=True)
             assert upstream.supports(era) in (True, False)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import yaml
 
 from riglm.adapters.configuration.loading import Options, load, settings_in
-from riglm.adapters.configuration.problem import TOP, Problem, Shape
+from riglm.adapters.configuration.problem import TOP, ConfigProblem, SchemaNode
 from riglm.adapters.control.app import api
 from riglm.domain.errors import RiglmError
 from riglm.ports.control import ControlPort
@@ -148,13 +148,13 @@ def _nested(path: list[str], value: str) -> str:
 
 @cache
 def _sections() -> tuple[str, ...]:
-    outer = [name for name in TOP.keys if cast("Shape", TOP.below(name)).form == "section" and name != "upstream"]
-    inner = [f"{name}.{key}" for name in outer for key in cast("Shape", TOP.below(name)).keys]
-    return (*outer, *(place for place in inner if cast("Shape", _at(place.split("."))).form == "section"))
+    outer = [name for name in TOP.keys if cast("SchemaNode", TOP.below(name)).form == "section" and name != "upstream"]
+    inner = [f"{name}.{key}" for name in outer for key in cast("SchemaNode", TOP.below(name)).keys]
+    return (*outer, *(place for place in inner if cast("SchemaNode", _at(place.split("."))).form == "section"))
 
 
-def _at(path: list[str]) -> Shape | None:
-    here: Shape | None = TOP
+def _at(path: list[str]) -> SchemaNode | None:
+    here: SchemaNode | None = TOP
     for key in path:
         here = here.below(key) if here is not None else None
     return here
@@ -173,7 +173,7 @@ def is_setting(variable: str) -> bool:
     if not variable.startswith("RIGLM"):
         return False
     read = [*settings_in({variable: "[{}]"}), *settings_in({variable: "{}"})]
-    return any(not isinstance(each, Problem) for each in read)
+    return any(not isinstance(each, ConfigProblem) for each in read)
 
 
 @cache

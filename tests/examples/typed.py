@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 from mcp import Tool
 
-from riglm import USER_STORE, Findings, FoundTool, Reason, Selection, ToolSelector, ToolSession
+from riglm import USER_STORE, FoundTool, SearchResult, Selection, SelectionReason, ToolSelector, ToolSession
 
 
 def the_tools_that_come_out_are_of_the_type_that_went_in(tools: Sequence[Tool]) -> None:
@@ -14,10 +14,10 @@ def the_tools_that_come_out_are_of_the_type_that_went_in(tools: Sequence[Tool]) 
         selection = session.select("what it is about")
         assert_type(selection, Selection[Tool])
         assert_type(selection.tools, list[Tool])
-        assert_type(selection.reasons["read_file"], Reason)
+        assert_type(selection.reasons["read_file"], SelectionReason)
         session.used(selection.tools[0])
         session.used("read_file", failed=True, seconds=0.2)
-        assert_type(session.search("a file"), Findings[Tool])
+        assert_type(session.search("a file"), SearchResult[Tool])
         assert_type(list(session.search("a file")), list[FoundTool[Tool]])
 
 

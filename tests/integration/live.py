@@ -11,7 +11,7 @@ from riglm.composition.container import build
 from riglm.composition.lifespan import lifespan
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
-from riglm.ports.downstream import Caller, ClientChannel, ReplySink
+from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
 from tests.unit.adapters.upstream.web import WebServer, reply, result
 from tests.unit.adapters.wire.peers import serving
 
@@ -88,7 +88,7 @@ class Told(ClientChannel):
         return True
 
 
-class Answers(ReplySink):
+class Answers(ClientResponseSink):
     """The answers to a client's requests, by id."""
 
     def __init__(self):

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.ports.analytics import Record
 from tests.records import a_session, an_exposure, an_invocation
 
@@ -14,7 +14,7 @@ TOOLS: Final = tuple(
     for of in ("file", "issue", "note", "page", "song", "task")
     for what in ("read", "write", "find", "move", "close")
 )
-_FOUND = (Found.LISTED, Found.LISTED, Found.SEARCHED, Found.NAMED)
+_FOUND = (DiscoveryMethod.LISTED, DiscoveryMethod.LISTED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED)
 
 
 def definitions() -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.domain.control import NotThere, OverrideWish
+from riglm.domain.control import NotFoundError, OverrideRequest
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import uuid7
 from tests.integration.live import FILE, PATIENCE, TOOLS, standing
@@ -76,7 +76,7 @@ async def test_an_override_counts_for_the_next_list_and_the_client_is_told(tmp_p
         client = await stage.client()
         assert "tool09" in await client.listed()
         [session] = (await service.sessions()).items
-        wish = OverrideWish(
+        wish = OverrideRequest(
             kind=OverrideKind.EXCLUDE, tool="tool09", scope=OverrideScope.SESSION, key=str(session.id), reason="no"
         )
         made = await service.put_override(wish)
@@ -122,7 +122,7 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         assert set(SOME) <= set(past.shown)
         assert {each.tool for each in past.tools} == set(TOOLS[:-1])
         for name in ("session", "prediction", "override", "delete_override"):
-            with pytest.raises(NotThere):
+            with pytest.raises(NotFoundError):
                 await getattr(service, name)(uuid7())
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from riglm.cli import demo
 from riglm.cli.main import app
 from riglm.demo import drive
-from riglm.demo.drive import Scene, Step, bundled_scene, npm_scene
+from riglm.demo.drive import DemoStep, Scene, bundled_scene, npm_scene
 from riglm.domain.errors import RiglmError
 
 pytestmark = pytest.mark.timeout(120)
@@ -52,7 +52,7 @@ def test_people_are_shown_calls_sessions_and_pairs() -> None:
 
 def test_a_step_that_does_not_go_as_meant_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = bundled_scene().servers
-    steps = (Step("notes__read_note", {"title": "missing"}),)
+    steps = (DemoStep("notes__read_note", {"title": "missing"}),)
     monkeypatch.setattr(drive, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=(steps,)))
     result = runner.invoke(app, ["demo", "--json"])
     assert isinstance(result.exception, RiglmError)

@@ -24,8 +24,8 @@ from riglm.adapters.embedding.bundled import BUNDLED_MODEL, TOKENIZER, bundled_f
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.adapters.embedding.onnx_model import described_model
-from riglm.domain.schemas.section import Embedder
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.domain.schemas.section import EmbedderSettings
+from riglm.ports.embedder import EmbedderUnavailableError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -120,7 +120,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes 
 
 def test_an_altered_model_is_not_loaded(install: Callable[[bytes | None], None], tmp_path: Path, heard: Heard) -> None:
     install(bundled_file().read_bytes()[:-1] + b"!")
-    with build_embedder(Embedder(directory=str(tmp_path / "models"), start_deadline=PATIENCE)) as embedder:
+    with build_embedder(EmbedderSettings(directory=str(tmp_path / "models"), start_deadline=PATIENCE)) as embedder:
         assert asdict(embedder.status()) == STANDING_IN
         assert embedder.embed(["Read a file"]).shape == (1, 256)
         assert embedder.model == STATIC_MODEL
@@ -133,7 +133,7 @@ def test_a_missing_model_is_told_with_its_fix(
     install: Callable[[bytes | None], None], tmp_path: Path, heard: Heard
 ) -> None:
     install(None)
-    with build_embedder(Embedder(directory=str(tmp_path / "models"), start_deadline=PATIENCE)) as embedder:
+    with build_embedder(EmbedderSettings(directory=str(tmp_path / "models"), start_deadline=PATIENCE)) as embedder:
         assert asdict(embedder.status()) == STANDING_IN
     [reason] = heard.warnings()
     assert "cannot be read" in reason
@@ -155,7 +155,7 @@ def test_a_model_that_is_installed_later_takes_over(
 def test_a_hub_that_hangs_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hub:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.getsockname()[1]}")
-        settings = Embedder(model="BAAI/bge-small-en-v1.5", directory=str(tmp_path), start_deadline=PATIENCE)
+        settings = EmbedderSettings(model="BAAI/bge-small-en-v1.5", directory=str(tmp_path), start_deadline=PATIENCE)
         with build_embedder(settings) as embedder:
             assert asdict(embedder.status()) == AT_WORK | {
                 "model": "BAAI/bge-small-en-v1.5",
@@ -179,7 +179,7 @@ def test_a_model_of_the_hub_that_was_downloaded_before_is_used(tmp_path: Path) -
     files = snapshot / "snapshots" / revision
     shutil.copytree(TOKENIZER, files)
     shutil.copy(bundled_file(), files / "model.onnx")
-    with build_embedder(Embedder(model=name, directory=str(tmp_path), start_deadline=PATIENCE)) as embedder:
+    with build_embedder(EmbedderSettings(model=name, directory=str(tmp_path), start_deadline=PATIENCE)) as embedder:
         assert asdict(embedder.status()) == AT_WORK | {"model": name, "actual_model": name}
         assert embedder.model == f"{name}@{revision[:12]}"
         downloaded = embedder.embed(["Read a file"])
@@ -223,7 +223,7 @@ def test_a_text_that_ends_the_process_again_and_again_harms_no_other(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
     with real(tmp_path) as embedder:
         before = embedder.embed(["Read a file"])
-        with pytest.raises(EmbedderUnavailable, match="ended"):
+        with pytest.raises(EmbedderUnavailableError, match="ended"):
             embedder.embed(["Read a file", "poison"])
         heard.wait_for("the model can be used again")
         assert np.array_equal(embedder.embed(["Read a file"]), before)
@@ -241,7 +241,7 @@ def test_a_text_that_the_model_refuses_leaves_the_process_alone(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
     with real(tmp_path) as embedder:
         pid = embedder.pid
-        with pytest.raises(EmbedderUnavailable, match="refused a text: ValueError"):
+        with pytest.raises(EmbedderUnavailableError, match="refused a text: ValueError"):
             embedder.embed(["Read a file", "poison"])
         assert embedder.embed(["Read a file"]).shape == (1, 384)
         assert embedder.pid == pid
@@ -262,11 +262,11 @@ def test_closing_ends_the_process_even_while_it_hangs_with_a_question(tmp_path: 
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(embedder.embed, ["Read a file"])
         embedder.__exit__(None, None, None)
-        with pytest.raises(EmbedderUnavailable):
+        with pytest.raises(EmbedderUnavailableError):
             asked.result(PATIENCE)
     assert gone(pid)
     assert embedder.pid is None
-    with pytest.raises(EmbedderUnavailable, match="not open"):
+    with pytest.raises(EmbedderUnavailableError, match="not open"):
         embedder.embed(["Read a file"])
 
 
@@ -406,19 +406,19 @@ assert dict(os.environ) == before
 
 
 def test_a_configured_model_that_is_not_there_is_stood_in_for_only_where_that_is_wanted(tmp_path: Path) -> None:
-    settings = Embedder(model="BAAI/bge-small-en-v1.5", directory=str(tmp_path), start_deadline=PATIENCE)
+    settings = EmbedderSettings(model="BAAI/bge-small-en-v1.5", directory=str(tmp_path), start_deadline=PATIENCE)
     embedders = build_embedders(settings)
     with embedders.always as always:
         assert always.embed(["Read a file"]).shape == (1, 384)
         assert always.status().actual_model == BUNDLED_MODEL
         for texts in (["Read a file"], []):
-            with pytest.raises(EmbedderUnavailable, match=r"riglm embedder pull BAAI/bge-small-en-v1\.5"):
+            with pytest.raises(EmbedderUnavailableError, match=r"riglm embedder pull BAAI/bge-small-en-v1\.5"):
                 embedders.chosen.embed(texts)
         assert (embedders.chosen.model, embedders.chosen.status().status) == (settings.model, "unavailable")
 
 
 def test_where_no_model_is_configured_the_one_that_is_there_is_chosen(tmp_path: Path) -> None:
-    embedders = build_embedders(Embedder(directory=str(tmp_path), start_deadline=PATIENCE))
+    embedders = build_embedders(EmbedderSettings(directory=str(tmp_path), start_deadline=PATIENCE))
     with embedders.always as always:
         assert np.array_equal(embedders.chosen.embed(["Read a file"]), always.embed(["Read a file"]))
         assert embedders.chosen.model == always.model
@@ -426,8 +426,8 @@ def test_where_no_model_is_configured_the_one_that_is_there_is_chosen(tmp_path: 
 
 
 def test_the_model_of_the_configuration_is_the_installed_one() -> None:
-    assert Embedder().model == BUNDLED_MODEL
-    assert candidates(Embedder())[0] == BUNDLED_MODEL
+    assert EmbedderSettings().model == BUNDLED_MODEL
+    assert candidates(EmbedderSettings())[0] == BUNDLED_MODEL
 
 
 def test_the_meaning_of_a_request_finds_its_tool(embedder: FastembedEmbedder) -> None:

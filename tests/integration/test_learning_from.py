@@ -249,7 +249,7 @@ def test_wrong_use_is_told_with_its_fix(home, words, told):
 def test_an_import_that_was_ended_goes_on_where_it_was(home, monkeypatch):
     """Every session is stored with all that it taught, or not at all: in the end all is as if nothing had happened."""
     folder = write(home, Person(5).before(12), 5)
-    monkeypatch.setattr(recording, "RECORDS_AT_ONCE", 1)
+    monkeypatch.setattr(recording, "RECORDS_BATCH_SIZE", 1)
     whole = SqlAnalytics.record_many
     left = iter(range(4))
 
@@ -267,7 +267,7 @@ def test_an_import_that_was_ended_goes_on_where_it_was(home, monkeypatch):
     assert first["calls"]["new"] > 0
     resumed = everything(home)
     monkeypatch.setenv("RIGLM_DATA_DIR", str(home / "again" / "data"))
-    monkeypatch.setattr(recording, "RECORDS_AT_ONCE", 500)
+    monkeypatch.setattr(recording, "RECORDS_BATCH_SIZE", 500)
     assert learned(folder)["calls"]["known"] == 0
     assert everything(home / "again") == resumed
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.domain.control import Conflict, Forbidden, Invalid
+from riglm.domain.control import ConflictError, ForbiddenError, InvalidInputError
 from riglm.domain.secret import MASK
 from tests.integration.live import FILE, PATIENCE, TOOLS, standing
 
@@ -108,7 +108,7 @@ async def test_what_bounds_an_answer_of_the_inner_voice_counts_for_the_next_ques
         said = await diagnostics()
         assert (said["k_req"], said["floor_used"]) == (3, 0.05)
         for late in ({"alias": "snippets"}, {"shared": True}, {"enabled": False}):
-            with pytest.raises(Invalid, match="start"):
+            with pytest.raises(InvalidInputError, match="start"):
                 await stage.live.put({"knowledge": late})
 
 
@@ -179,7 +179,7 @@ async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
         document = {**document, "nothing": 1}
     async with standing(tmp_path) as stage:
         before, content, parts = stage.live.shown(), stage.file.read_bytes(), _in_force(stage)
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(InvalidInputError) as refused:
             await stage.live.put(document, persist=persist)
         assert all(fault.detail for fault in refused.value.faults)
         assert stage.live.shown() == before
@@ -210,7 +210,7 @@ def _in_force(stage):
 async def test_access_and_servers_are_not_changed_in_this_way(tmp_path, document, persist):
     async with standing(tmp_path) as stage:
         before, content = stage.live.shown(), stage.file.read_bytes()
-        with pytest.raises(Forbidden):
+        with pytest.raises(ForbiddenError):
             await stage.live.put(document, persist=persist)
         assert stage.live.shown() == before
         assert stage.file.read_bytes() == content
@@ -230,7 +230,7 @@ async def test_a_version_that_is_no_more_is_refused(tmp_path):
     async with standing(tmp_path) as stage:
         version = stage.live.shown().version
         await stage.live.put({"filtering": {"max_tools": 8}}, expected_version=version)
-        with pytest.raises(Conflict, match=f"version {version + 1}, not {version}"):
+        with pytest.raises(ConflictError, match=f"version {version + 1}, not {version}"):
             await stage.live.put({"filtering": {"max_tools": 9}}, expected_version=version)
         assert stage.live.settings.filtering.max_tools == 8
 
@@ -285,8 +285,8 @@ async def test_a_refusal_shows_no_secret(tmp_path):
     text = FILE + "predictor: {{kind: frequency, options: {{}}}}\ndownstream: {{token: canary-0123456789abcdef}}\n"
     async with standing(tmp_path, text) as stage:
         assert stage.live.shown().document["downstream"]["token"] == MASK
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(InvalidInputError) as refused:
             await stage.live.put({"predictor": {"options": {"api_key": "canary-of-options"}}})
         assert "canary" not in str(refused.value)
-        with pytest.raises(Invalid, match="mask"):
+        with pytest.raises(InvalidInputError, match="mask"):
             await stage.live.put({"downstream": {"token": "***!"}}, persist=True)

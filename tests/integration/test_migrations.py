@@ -17,8 +17,8 @@ from riglm.adapters.analytics.engine import make_engine, safe_url, writing
 from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
-from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
-from riglm.domain.retention import Expiry, Forgotten, Removed, Whose
+from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
+from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry, RemovedCounts
 from riglm.domain.session import uuid7
 from tests.records import a_learned_pair, a_session, an_invocation
 
@@ -206,10 +206,13 @@ def test_forgetting_goes_on_with_what_was_known_before_an_upgrade(url):
         tables.forgotten.insert().values(whose="client", key="somebody", at=9.0, is_done=True),
     )
     with SqlAnalytics(url, names=hashed) as store:
-        removed = sum(store.purge(Expiry.of_all(100.0, now=5000.0)), Removed())
+        removed = sum(store.purge(Expiry.of_all(100.0, now=5000.0)), RemovedCounts())
         assert (removed.sessions, removed.learned_pairs) == (1, 0)
         assert (
-            sum(store.forget(Forgotten(whose=Whose.CLIENT, key=hashed("old"), at=5000.0)), Removed()).learned_pairs == 1
+            sum(
+                store.forget(ErasureRequest(whose=ErasureScope.CLIENT, key=hashed("old"), at=5000.0)), RemovedCounts()
+            ).learned_pairs
+            == 1
         )
         assert [each.tool for each in store.list_learned_pairs("minilm")] == ["old"]
     engine = make_engine(url)
@@ -231,7 +234,7 @@ def test_to_an_older_riglm_that_is_still_open_a_store_that_lost_a_column_is_unav
     session = a_session()
     with SqlAnalytics(url) as store:
         execute(url, text("ALTER TABLE invocation DROP COLUMN found"))
-        with pytest.raises(AnalyticsUnavailable):
+        with pytest.raises(AnalyticsUnavailableError):
             store.record_many([session, an_invocation(session, "read")])
 
 
@@ -303,7 +306,7 @@ def test_a_newer_schema_is_neither_upgraded_nor_written_to(url):
     set_revision(url, "9999")
     once = described(url)
     for ask in (schema.status, schema.upgrade, lambda url: SqlAnalytics(url).__enter__()):
-        with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade riglm"):
+        with pytest.raises(SchemaTooNewError, match=r"schema 9999.*upgrade riglm"):
             ask(url)
     assert described(url) == once
 
@@ -312,7 +315,7 @@ def test_a_store_that_cannot_be_read_is_unavailable(file):
     url = f"sqlite:///{file}"
     file.write_bytes(b"x" * 4096)
     for ask in (schema.status, schema.upgrade):
-        with pytest.raises(AnalyticsUnavailable, match=r"usage\.db"):
+        with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db"):
             ask(url)
 
 

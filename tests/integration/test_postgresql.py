@@ -1,4 +1,4 @@
-"""PostgreSQL that hangs, breaks off, refuses and fails over: always `AnalyticsUnavailable`, in time, and then over."""
+"""PostgreSQL that hangs, closes connections, refuses and fails over: always `AnalyticsUnavailableError`, in time."""
 
 import os
 import socket
@@ -22,9 +22,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from riglm.adapters.analytics import postgresql, schema
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.session import Session
-from riglm.ports.analytics import PairsForgotten, SessionClosed
+from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from tests.records import a_learned_pair, a_session, an_invocation
 from tests.stores.postgres import Databases
 from tests.stores.proxy import FaultProxy
@@ -105,9 +105,9 @@ def test_a_server_that_hangs_is_unavailable_within_a_bounded_time_and_used_again
     with SqlAnalytics(proxied, timeout=SHORT) as store:
         store.create_session(a_session())
         proxy.freeze()
-        with pytest.raises(AnalyticsUnavailable, match=r"did not answer within 3 s"):
+        with pytest.raises(AnalyticsUnavailableError, match=r"did not answer within 3 s"):
             store.create_session(a_session())
-        with pytest.raises(AnalyticsUnavailable, match="timeout"):
+        with pytest.raises(AnalyticsUnavailableError, match="timeout"):
             store.create_session(a_session())
         proxy.thaw()
         store.create_session(a_session())
@@ -116,7 +116,7 @@ def test_a_server_that_hangs_is_unavailable_within_a_bounded_time_and_used_again
 
 def test_a_store_is_not_opened_on_a_server_that_hangs(proxy, proxied):
     proxy.freeze()
-    with pytest.raises(AnalyticsUnavailable, match="timeout"), SqlAnalytics(proxied, timeout=SHORT):
+    with pytest.raises(AnalyticsUnavailableError, match="timeout"), SqlAnalytics(proxied, timeout=SHORT):
         pass
 
 
@@ -141,7 +141,7 @@ def test_a_connection_that_breaks_in_mid_transaction_stores_nothing(proxy, proxi
 
         kept, session = a_session(started_at=1.0), a_session()
         store.create_session(kept)
-        with pytest.raises(AnalyticsUnavailable):
+        with pytest.raises(AnalyticsUnavailableError):
             broken_off()
         store.record_many([session, an_invocation(session, "read")])
         assert [each.session.id for each in store.list_sessions()] == [session.id, kept.id]
@@ -152,7 +152,7 @@ def test_records_whose_answer_was_lost_are_stored_once_when_they_come_again(prox
     records = [session, *(an_invocation(session, "read") for _ in range(3))]
     with SqlAnalytics(proxied) as store:
         proxy.lose_the_answer_to(b"COMMIT")
-        with pytest.raises(AnalyticsUnavailable):
+        with pytest.raises(AnalyticsUnavailableError):
             store.record_many(records)
         eventually(lambda: stored(postgres_url) == 1)
         store.record_many(records)
@@ -181,10 +181,10 @@ def test_a_server_that_fails_over_to_read_only_is_left_for_the_one_that_takes_ov
     become("on")
     with SqlAnalytics(postgres_url) as store:
         for _ in range(2):
-            with pytest.raises(AnalyticsUnavailable, match="read-only"):
+            with pytest.raises(AnalyticsUnavailableError, match="read-only"):
                 store.create_session(a_session())
         assert list(store.list_sessions()) == []
-        with pytest.raises(AnalyticsUnavailable, match="read-only"):
+        with pytest.raises(AnalyticsUnavailableError, match="read-only"):
             store.create_session(a_session())
         become("off")
         store.create_session(a_session())
@@ -210,7 +210,7 @@ def test_a_store_works_with_one_connection_and_another_waits_for_it_to_be_free(l
         store.record_many([session, an_invocation(session, "read")])
         store.refresh_cooccurrences(1.0)
         assert len(store.list_sessions()) == 1
-        with pytest.raises(AnalyticsUnavailable, match="too many connections") as raised, SqlAnalytics(limited):
+        with pytest.raises(AnalyticsUnavailableError, match="too many connections") as raised, SqlAnalytics(limited):
             pass
         assert "s3cret" not in str(raised.value)
     eventually(lambda: is_open(limited))
@@ -219,7 +219,7 @@ def test_a_store_works_with_one_connection_and_another_waits_for_it_to_be_free(l
 def is_open(url: str) -> bool:
     try:
         return stored(url) == 1
-    except AnalyticsUnavailable:
+    except AnalyticsUnavailableError:
         return False
 
 
@@ -229,7 +229,7 @@ def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeou
         store.create_session(session)
         with other_client(postgres_url) as other:
             other.execute("UPDATE session SET ended_at = 1")
-            with pytest.raises(AnalyticsUnavailable, match="timeout"):
+            with pytest.raises(AnalyticsUnavailableError, match="timeout"):
                 store.close_session(session.id, 5.0)
         store.close_session(session.id, 5.0)
         assert store.list_sessions()[0].session.ended_at == 5.0
@@ -239,7 +239,10 @@ def test_a_question_may_take_longer_than_a_record(postgres_url):
     with SqlAnalytics(postgres_url, timeout=SHORT) as store:
         with store._database.reading() as connection:
             connection.exec_driver_sql("SELECT pg_sleep(2.5)")
-        with pytest.raises(AnalyticsUnavailable, match="statement timeout"), store._database.writing() as connection:
+        with (
+            pytest.raises(AnalyticsUnavailableError, match="statement timeout"),
+            store._database.writing() as connection,
+        ):
             connection.exec_driver_sql("SELECT pg_sleep(60.0)")
 
 
@@ -286,7 +289,7 @@ def test_a_database_that_cannot_hold_every_name_is_refused(postgres):
     postgres.execute(sql.SQL(make).format(sql.Identifier(name)))
     try:
         with (
-            pytest.raises(AnalyticsUnavailable, match=r"encoding SQL_ASCII.*UTF8"),
+            pytest.raises(AnalyticsUnavailableError, match=r"encoding SQL_ASCII.*UTF8"),
             SqlAnalytics(postgres.url_of(name)),
         ):
             pass
@@ -305,7 +308,7 @@ def test_a_database_that_cannot_hold_every_name_is_refused(postgres):
     ],
 )
 def test_a_server_that_cannot_be_reached_is_unavailable_and_its_password_is_not_told(url):
-    with pytest.raises(AnalyticsUnavailable) as raised, SqlAnalytics(url, timeout=SHORT):
+    with pytest.raises(AnalyticsUnavailableError) as raised, SqlAnalytics(url, timeout=SHORT):
         pass
     told = "".join(traceback.format_exception(raised.value))
     assert "s3cr" not in told
@@ -362,7 +365,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 SqlAnalytics("postgresql://host/db").__enter__()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert "AnalyticsUnavailable" in done.stderr
+    assert "AnalyticsUnavailableError" in done.stderr
     assert "pip install 'riglm[postgresql]'" in done.stderr
 
 
@@ -417,7 +420,7 @@ def test_a_vector_follows_its_learned_pair(postgres_url):
         store.record_many([replace(pair, vector=-east - east, updated_at=1001.0)])
         store.record_many([replace(other, vector=north, updated_at=1001.0)])
         assert nearest(postgres_url, east) == ["write", "read"]
-        store.record_many([PairsForgotten(ids=(pair.id,))])
+        store.record_many([LearnedPairsDeleted(ids=(pair.id,))])
         assert nearest(postgres_url, east) == ["write"]
         store.record_many([a_learned_pair(vector=np.ones(20_000, np.float32)), a_learned_pair(vector=east[:0])])
         assert len(store.list_learned_pairs("minilm")) == 3
@@ -503,5 +506,5 @@ def test_of_several_servers_in_the_url_the_one_that_takes_writes_is_used(postgre
         assert len(store.list_sessions()) == 1
     change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
     postgres.execute(change.format(sql.Identifier(name_of(postgres_url))))
-    with pytest.raises(AnalyticsUnavailable, match="read-only"), SqlAnalytics(several):
+    with pytest.raises(AnalyticsUnavailableError, match="read-only"), SqlAnalytics(several):
         pass

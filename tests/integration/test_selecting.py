@@ -15,7 +15,14 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 from threadpoolctl import threadpool_info
 
-from riglm import USER_STORE, ConfigurationError, SelectorClosed, ToolSelector, UnusableInput, UnusableTool
+from riglm import (
+    USER_STORE,
+    ConfigurationError,
+    SelectorClosedError,
+    ToolSelector,
+    UnusableInputError,
+    UnusableToolError,
+)
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.ports import predictor
@@ -260,7 +267,7 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
     selector.close()
     calls = (session.select, lambda: session.used("read_file"), lambda: session.mark("read_file", relevant=True))
     for use in (*calls, selector.status, selector.__enter__):
-        with pytest.raises(SelectorClosed, match="is closed — fix: "):
+        with pytest.raises(SelectorClosedError, match="is closed — fix: "):
             use()
 
 
@@ -284,7 +291,7 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
 def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(options, words):
     with pytest.raises(ConfigurationError, match=words):
         ToolSelector(TOOLS, **options)
-    with pytest.raises(UnusableTool, match="fix: "):
+    with pytest.raises(UnusableToolError, match="fix: "):
         ToolSelector([*TOOLS, 42])
 
 
@@ -330,7 +337,7 @@ class Broken:
 
 def test_a_mistake_in_a_call_is_told_with_its_place_and_the_fix(make):
     session = make().session()
-    with pytest.raises(UnusableTool, match=r"None is no tool .* — fix: "):
+    with pytest.raises(UnusableToolError, match=r"None is no tool .* — fix: "):
         session.used(None)
     for use, words in {
         lambda: session.select(5): r"select\(context=...\): 5 is no text — fix: ",
@@ -343,7 +350,7 @@ def test_a_mistake_in_a_call_is_told_with_its_place_and_the_fix(make):
         lambda: make(TOOLS[0]): r"is no list of tools — fix: ",
         lambda: session.select(tools=5): r"5 is no list of tools — fix: ",
     }.items():
-        with pytest.raises(UnusableInput, match=words):
+        with pytest.raises(UnusableInputError, match=words):
             use()
 
 
@@ -434,7 +441,7 @@ def test_a_forked_process_is_told_to_make_its_own(make):
     if child == 0:
         try:
             session.select("read a file")
-        except SelectorClosed as error:
+        except SelectorClosedError as error:
             os._exit(0 if "make one in each process" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
 from tests.integration.past import TOOLS, listing_server
 from tests.records import a_session, an_exposure, an_invocation
@@ -35,7 +35,7 @@ def habits(now, sessions=40):
     for number in range(sessions):
         session = a_session(started_at=now - 3_600 * (sessions - number), ended_at=now, tools_available=TOOLS)
         records += [session, an_exposure(session, *TOOLS)]
-        records += [an_invocation(session, tool, upstream="notes", found=Found.LISTED) for tool in WORKFLOW]
+        records += [an_invocation(session, tool, upstream="notes", found=DiscoveryMethod.LISTED) for tool in WORKFLOW]
     return records
 
 

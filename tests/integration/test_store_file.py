@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.analytics import store_file, storing
-from riglm.adapters.analytics.database import Connected, Database, FileChanged
+from riglm.adapters.analytics.database import Database, FileConnection, FileReplacedError
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite_choices import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
@@ -20,10 +20,10 @@ from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.recorder import Recorder
 from riglm.composition.storage import store_url
-from riglm.domain.errors import AnalyticsUnavailable, NoStore, SchemaTooNew
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, SchemaTooNewError
 from riglm.domain.retention import Expiry
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import Storage
+from riglm.domain.schemas.storage import StorageSettings
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.vector_cache_contract import a_vector
@@ -208,14 +208,14 @@ def test_a_record_that_met_indexes_which_another_process_mended_meanwhile_is_sto
     sessions = [a_session() for _ in range(5)]
     with_bad_indexes(file, sessions)
     with SqlAnalytics(url(file), sets_aside=True) as store:
-        look_after = Connected.look_after
+        look_after = FileConnection.look_after
 
-        def mended_first(connected: Connected, error: Exception) -> None:
+        def mended_first(connected: FileConnection, error: Exception) -> None:
             StoreFile(file).mend()
             look_after(connected, error)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Connected, "look_after", mended_first)
+            patch.setattr(FileConnection, "look_after", mended_first)
             store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
         assert 2.0**31 in {summary.session.ended_at for summary in store.list_sessions()}
 
@@ -277,7 +277,7 @@ def test_a_file_that_never_was_a_database_of_riglm_stays_as_it_is(file, what, se
     file.write_bytes(FOREIGN[what])
     for _ in range(2):
         with (
-            pytest.raises(NoStore, match=r"usage\.db.*is not a database of riglm.*storage\.path"),
+            pytest.raises(NoStoreError, match=r"usage\.db.*is not a database of riglm.*storage\.path"),
             SqlAnalytics(url(file), sets_aside=sets_aside),
         ):
             pass
@@ -298,7 +298,7 @@ def test_a_copied_database_is_known_as_riglms_once_it_was_open(file):
 @pytest.mark.parametrize("name", ["a?b", "a%20b", "a#b c", "a?mode=memory&x=%3F", "é ü"])
 def test_a_file_is_where_it_was_named_whatever_its_name(tmp_path, name):
     named = tmp_path / name / f"{name}.db"
-    settings = Settings(storage=Storage(path=str(named)))
+    settings = Settings(storage=StorageSettings(path=str(named)))
     with SqlAnalytics(store_url(settings)) as store:
         store.create_session(session := a_session())
     with SqlAnalytics(store_url(settings)) as store:
@@ -329,7 +329,7 @@ def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, 
 def test_whoever_only_reads_sets_nothing_aside(file, how):
     filled(file)
     spoiled = spoil(file, how)
-    with pytest.raises(AnalyticsUnavailable, match=r"usage\.db.*(not a database|malformed).*fix: "):
+    with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*(not a database|malformed).*fix: "):
         ids(file)
     assert aside(file) == []
     assert file.read_bytes() == spoiled
@@ -456,7 +456,7 @@ def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch)
     monkeypatch.setattr(store_file, "_GUARD_SECONDS", 0.01)
     with (
         store_file.locked(file.with_name("usage.db-guard"), timeout=0) as held,
-        pytest.raises(AnalyticsUnavailable, match=r"not a database.*not set aside.*another process"),
+        pytest.raises(AnalyticsUnavailableError, match=r"not a database.*not set aside.*another process"),
         SqlAnalytics(url(file), sets_aside=True),
     ):
         pass
@@ -469,7 +469,7 @@ def test_a_locked_file_is_not_set_aside(file):
     with SqlAnalytics(url(file), timeout=0.01, sets_aside=True) as store:
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(AnalyticsUnavailable, match="locked"):
+            with pytest.raises(AnalyticsUnavailableError, match="locked"):
                 store.create_session(a_session())
         store.create_session(a_session())
     assert aside(file) == []
@@ -480,7 +480,7 @@ def test_a_full_disk_sets_nothing_aside(file):
     with SqlAnalytics(url(file), sets_aside=True) as store:
         with store._database.reading() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
-        with pytest.raises(AnalyticsUnavailable, match="full"):
+        with pytest.raises(AnalyticsUnavailableError, match="full"):
             store.record_many([a_session() for _ in range(1000)])
     assert aside(file) == []
 
@@ -490,7 +490,7 @@ def test_a_file_that_may_not_be_written_is_not_set_aside(file):
     with SqlAnalytics(url(file), sets_aside=True) as store:
         with store._database.reading() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")
-        with pytest.raises(AnalyticsUnavailable, match="readonly"):
+        with pytest.raises(AnalyticsUnavailableError, match="readonly"):
             store.create_session(a_session())
     assert aside(file) == []
 
@@ -499,14 +499,14 @@ def test_a_newer_schema_is_not_set_aside(file):
     filled(file)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(SchemaTooNew), SqlAnalytics(url(file), sets_aside=True):
+    with pytest.raises(SchemaTooNewError), SqlAnalytics(url(file), sets_aside=True):
         pass
     assert aside(file) == []
 
 
 def test_a_directory_in_the_place_of_the_file_is_not_set_aside(file):
     file.mkdir(parents=True)
-    with pytest.raises(AnalyticsUnavailable, match="unable to open"), SqlAnalytics(url(file), sets_aside=True):
+    with pytest.raises(AnalyticsUnavailableError, match="unable to open"), SqlAnalytics(url(file), sets_aside=True):
         pass
     assert file.is_dir()
 
@@ -519,7 +519,7 @@ def test_a_disk_that_damages_one_file_after_the_other_is_not_filled(file):
             pass
     spoil(file, "zeros")
     with (
-        pytest.raises(AnalyticsUnavailable, match=r"10 damaged files were set aside already.*fix: "),
+        pytest.raises(AnalyticsUnavailableError, match=r"10 damaged files were set aside already.*fix: "),
         SqlAnalytics(url(file), sets_aside=True),
     ):
         pass
@@ -581,7 +581,7 @@ def test_the_end_of_a_store_leaves_no_journal(file):
 def test_a_transaction_that_went_into_a_replaced_file_is_told(file):
     database = Database(url(file))
     database.open()
-    with pytest.raises(FileChanged), database.writing():
+    with pytest.raises(FileReplacedError), database.writing():
         file.rename(file.with_name("elsewhere.db"))
     with database.writing() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM session").scalar_one() == 0

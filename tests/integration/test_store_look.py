@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.analytics import schema
-from riglm.adapters.analytics.looking import StoreLook
+from riglm.adapters.analytics.looking import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.examining import PortsLook
-from riglm.application.examining.check import Once
+from riglm.adapters.examining import PortInspector
+from riglm.application.examining.check import SharedProbe
 from riglm.application.examining.store import StoreCheck
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.finding import Severity
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.ports.examining import Exposed, FilesLookPort, SpoolLeft, StoreFacts
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.ports.examining import FileInspectorPort, InsecureFile, SpoolStatus, StoreStatus
 from tests.started import free_port
 
 HOLDING = """
@@ -35,9 +35,14 @@ with lease(url):
 
 
 def session(name: str, at: float) -> Session:
-    client = Client(name=name, version="1.2")
+    client = ClientInfo(name=name, version="1.2")
     return Session(
-        started_at=at, era=Era.MODERN, transport=Transport.STDIO, method=Method.PROCESS, client=client, ended_at=at
+        started_at=at,
+        era=ProtocolEra.MODERN,
+        transport=Transport.STDIO,
+        method=IdentificationMethod.PROCESS,
+        client=client,
+        ended_at=at,
     )
 
 
@@ -58,12 +63,12 @@ def test_a_store_at_work_is_told_with_who_holds_it_and_left_as_it_was(tmp_path: 
     url, now = f"sqlite:///{file}", time.time()
     with SqlAnalytics(url) as store, held(url) as process:
         del store
-        facts = StoreLook(url, timeout=5).look()
+        facts = StoreInspector(url, timeout=5).look()
         assert (facts.keeper, facts.writer) == (f"process {process}", f"process {process}")
     with SqlAnalytics(url) as store:
         store.record_many([session("codex", now - 10), session("codex", now - 5), session("cursor", now)])
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
-        facts = StoreLook(url, timeout=5).look()
+        facts = StoreInspector(url, timeout=5).look()
         after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
     assert before == after
     assert [(each.name, each.sessions, each.last_seen) for each in facts.clients] == [
@@ -84,12 +89,12 @@ def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) ->
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
     engine.dispose()
-    assert StoreLook(url, timeout=5).look().schema == "0003"
-    assert StoreLook(url, timeout=5).look().pending[-1] == schema.SCHEMA_REVISION
+    assert StoreInspector(url, timeout=5).look().schema == "0003"
+    assert StoreInspector(url, timeout=5).look().pending[-1] == schema.SCHEMA_REVISION
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert StoreLook(f"sqlite:///{tmp_path / 'none' / 'riglm.db'}", timeout=5).look().schema is None
+    assert StoreInspector(f"sqlite:///{tmp_path / 'none' / 'riglm.db'}", timeout=5).look().schema is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,16 +103,16 @@ def test_a_store_on_a_server_is_told_as_one_in_a_file_is(postgres_url: str) -> N
         store.create_session(session("codex", 5.0))
         with store.maintenance_lease() as mine:
             assert mine
-            facts = StoreLook(postgres_url, timeout=5).look()
+            facts = StoreInspector(postgres_url, timeout=5).look()
     assert (facts.sessions, facts.keeper, facts.pending) == (1, "a riglm", ())
     assert facts.size_bytes > 0
 
 
-class Files(FilesLookPort):
+class Files(FileInspectorPort):
     """A directory that nobody may write in, with a file that anybody may read."""
 
-    def exposed(self, path: Path) -> Exposed | None:
-        return Exposed(path=path, mode="0644")
+    def exposed(self, path: Path) -> InsecureFile | None:
+        return InsecureFile(path=path, mode="0644")
 
     def is_file(self, path: Path) -> bool:
         return True
@@ -121,15 +126,17 @@ class Files(FilesLookPort):
 
 @pytest.mark.parametrize("is_away", [False, True])
 async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_away: bool) -> None:
-    def look() -> StoreFacts:
+    def look() -> StoreStatus:
         if is_away:
-            raise AnalyticsUnavailable("the server is away — fix: start it")
-        return StoreFacts(
+            raise AnalyticsUnavailableError("the server is away — fix: start it")
+        return StoreStatus(
             place="here", schema="2", pending=(), free_bytes=1 << 20, newest=time.time() + 4000, writer="process 7"
         )
 
-    spool = SpoolLeft(place="spool", records=5, damaged=1, is_newer=False, is_held=True)
-    check = StoreCheck(Once(look), lambda: [spool], Files(), directory=tmp_path, private=[tmp_path / "riglm.key"])
+    spool = SpoolStatus(place="spool", records=5, damaged=1, is_newer=False, is_held=True)
+    check = StoreCheck(
+        SharedProbe(look), lambda: [spool], Files(), directory=tmp_path, private=[tmp_path / "riglm.key"]
+    )
     found = {each.place: each for each in await check.examine() if each.severity is not Severity.OK}
     files = {str(tmp_path), str(tmp_path / "riglm.key"), "spool"}
     assert set(found) == files | ({"database"} if is_away else {"disk", "clock", "lock"})
@@ -141,12 +148,12 @@ async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path
 def test_a_port_is_told_as_taken_free_or_unusable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        other = PortsLook().listener("127.0.0.1", port)
-        mine = PortsLook(f"process 5, 127.0.0.1 port {port}").listener("127.0.0.1", port)
+        other = PortInspector().listener("127.0.0.1", port)
+        mine = PortInspector(f"process 5, 127.0.0.1 port {port}").listener("127.0.0.1", port)
     assert other is not None
     assert not other.is_riglm
     assert mine is not None
     assert mine.is_riglm
-    assert PortsLook().listener("127.0.0.1", free_port()) is None
+    assert PortInspector().listener("127.0.0.1", free_port()) is None
     with pytest.raises(OSError, match=r".+"):
-        PortsLook().listener("203.0.113.7", 1)
+        PortInspector().listener("203.0.113.7", 1)

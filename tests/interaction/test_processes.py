@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.sharing.sealing import Sealer
+from riglm.application.sharing.sealing import StateSigner
 from riglm.domain.hashing import KeyedHasher
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
@@ -85,7 +85,7 @@ class Processes:
     async def shared(self) -> bytes:
         """All that is kept of sessions for all processes."""
         key = hashlib.sha256(self.env["RIGLM_PRIVACY__KEY"].encode()).digest()
-        sealer = Sealer(KeyedHasher(key).derived_key("shared state"))
+        sealer = StateSigner(KeyedHasher(key).derived_key("shared state"))
         async with Redis.from_url(self.env["RIGLM_STATE__URL"]) as server:
             keys = [key async for key in server.scan_iter(f"{self.prefix}:session:*", 1000)]
             names = [key.decode().partition(":")[2] for key in keys]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.session import Era, Method, Session, Transport
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
 from tests.interaction.clients.stdio import StdioLink
@@ -190,7 +190,9 @@ async def test_clients_that_share_a_database_lose_nothing(stage: Stage):
 @behaviour("record.calls")
 def test_a_store_that_is_opened_twice_stays_with_the_first(stage: Stage):
     def session() -> Session:
-        return Session(started_at=1.0, era=Era.MODERN, transport=Transport.STDIO, method=Method.PROCESS)
+        return Session(
+            started_at=1.0, era=ProtocolEra.MODERN, transport=Transport.STDIO, method=IdentificationMethod.PROCESS
+        )
 
     with stage.store() as first:
         first.create_session(session())

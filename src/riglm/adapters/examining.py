@@ -20,30 +20,30 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 
 from riglm.ports.examining import (
-    Exposed,
-    FilesLookPort,
-    Heard,
-    Listener,
-    OverhearingPort,
-    PortsLookPort,
+    FileInspectorPort,
+    InsecureFile,
+    LogCapturePort,
+    PortInspectorPort,
+    PortOwner,
     ProgramsPort,
-    SchemaJudgePort,
+    SchemaValidatorPort,
+    ServerOutput,
 )
 
 _OF_OTHERS: Final = 0o077
 
 
-class FilesLook(FilesLookPort):
+class FileInspector(FileInspectorPort):
     """Looks at the files of this machine."""
 
-    def exposed(self, path: Path) -> Exposed | None:
+    def exposed(self, path: Path) -> InsecureFile | None:
         if os.name != "posix":
             return None
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError:
             return None
-        return Exposed(path=path, mode=f"{mode:04o}") if mode & _OF_OTHERS else None
+        return InsecureFile(path=path, mode=f"{mode:04o}") if mode & _OF_OTHERS else None
 
     def is_file(self, path: Path) -> bool:
         return path.is_file() and os.access(path, os.R_OK)
@@ -65,7 +65,7 @@ def _there(path: Path) -> Path:
     return next((each for each in (whole, *whole.parents) if each.exists()), whole)
 
 
-_PATIENCE_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 _VERSION: Final = re.compile(r"riglm (\S+)")
 
 
@@ -84,7 +84,7 @@ class Programs(ProgramsPort):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=_PATIENCE_SECONDS,
+                timeout=_TIMEOUT_SECONDS,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
@@ -98,7 +98,7 @@ _LOGGER: Final = "riglm"
 _NOISE: Final = "skipped a line that is no message"
 
 
-class Overhearing(logging.Handler, OverhearingPort):
+class LogCapture(logging.Handler, LogCapturePort):
     """Listens to riglm's log as a context manager; meanwhile nothing of it goes anywhere else."""
 
     def __init__(self) -> None:
@@ -134,26 +134,26 @@ class Overhearing(logging.Handler, OverhearingPort):
         elif record.msg == _NOISE:
             self._noise[name] = self._noise.get(name, 0) + 1
 
-    def heard(self, upstream: str) -> Heard:
-        return Heard(complaints=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
+    def heard(self, upstream: str) -> ServerOutput:
+        return ServerOutput(complaints=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
 
     def forget(self, upstream: str) -> None:
         self._said.pop(upstream, None)
         self._noise.pop(upstream, None)
 
 
-_LISTENING_PATIENCE_SECONDS: Final = 2.0
+_LISTENING_TIMEOUT_SECONDS: Final = 2.0
 _LISTENS: Final = "0A"
 
 
-class PortsLook(PortsLookPort):
+class PortInspector(PortInspectorPort):
     """Tries to bind, and identifies the process that listens already."""
 
     def __init__(self, known: str = "") -> None:
         """`known` is what a running `riglm serve` wrote down of itself: `process N, HOST port P`; empty for none."""
         self._known = known
 
-    def listener(self, host: str, port: int) -> Listener | None:
+    def listener(self, host: str, port: int) -> PortOwner | None:
         """Who listens there; None when the port is free.
 
         Raises:
@@ -162,12 +162,12 @@ class PortsLook(PortsLookPort):
         if _is_free(host, port):
             return None
         if self._known.endswith(f"{host} port {port}"):
-            return Listener(words=f"riglm serve ({self._known.partition(',')[0]})", is_riglm=True)
+            return PortOwner(words=f"riglm serve ({self._known.partition(',')[0]})", is_riglm=True)
         owner = _owner(port)
         is_riglm = _says_riglm(host, port) or (owner is not None and owner.endswith("(riglm)"))
         if owner is None:
-            return Listener(words="a riglm" if is_riglm else "another process", is_riglm=is_riglm)
-        return Listener(words=owner, is_riglm=is_riglm)
+            return PortOwner(words="a riglm" if is_riglm else "another process", is_riglm=is_riglm)
+        return PortOwner(words=owner, is_riglm=is_riglm)
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -186,7 +186,7 @@ def _is_free(host: str, port: int) -> bool:
 
 def _says_riglm(host: str, port: int) -> bool:
     """Whether what is there answers as riglm's control API or its MCP endpoint do."""
-    connection = http.client.HTTPConnection(host, port, timeout=_LISTENING_PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_LISTENING_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/health", headers={"Accept": "application/json"})
         answer = connection.getresponse()
@@ -229,10 +229,10 @@ def _listening(table: Path, port: int) -> Iterator[str]:
                 yield fields[9]
 
 
-_LONGEST: Final = 200
+_MAX: Final = 200
 
 
-class JsonSchemaJudge(SchemaJudgePort):
+class JsonSchemaValidator(SchemaValidatorPort):
     """Holds schemas against the meta-schema that they name, by default that of 2020-12."""
 
     def fault(self, schema: Any) -> str | None:
@@ -240,7 +240,7 @@ class JsonSchemaJudge(SchemaJudgePort):
             validator_for(schema, default=Draft202012Validator).check_schema(schema)
         except SchemaError as error:
             place = "/".join(map(str, error.absolute_path))
-            words = " ".join(error.message.split())[:_LONGEST]
+            words = " ".join(error.message.split())[:_MAX]
             return f"{place}: {words}" if place else words
         except RecursionError:
             return "it is nested too deeply"

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 
-Row: TypeAlias = Mapping[str, Any]
+JsonRow: TypeAlias = Mapping[str, Any]
 """One JSON object of a file."""
 
-LONGEST: Final = 16 << 20
+MAX: Final = 16 << 20
 """The longest line that is read, in bytes."""
 
 
-class UnusableFile(UnusableInput):
+class UnreadableFileError(UnusableInputError):
     """There is no such file, or nobody may read it. The message names the file and the fix."""
 
 
-class BadLine(ValueError):
+class InvalidLineError(ValueError):
     """A line is not what it must be; the message tells the reason and the fix, not the place."""
 
 
@@ -28,45 +28,45 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not blank, by number, the first being 1; of one that is too long the beginning.
 
     Raises:
-        UnusableFile: it is no file, or cannot be read.
+        UnreadableFileError: it is no file, or cannot be read.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise UnusableFile(f"{path}: this is no file — fix: put a file of JSON lines there")
+            raise UnreadableFileError(f"{path}: this is no file — fix: put a file of JSON lines there")
         with path.open("rb") as file:
             number = 0
-            while line := file.readline(LONGEST + 1):
+            while line := file.readline(MAX + 1):
                 number += 1
                 rest = line
-                while len(rest) > LONGEST and not rest.endswith(b"\n"):
-                    rest = file.readline(LONGEST + 1)
+                while len(rest) > MAX and not rest.endswith(b"\n"):
+                    rest = file.readline(MAX + 1)
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 if line.strip():
                     yield number, line
     except OSError as error:
-        raise UnusableFile(f"{path}: {error.strerror} — fix: put a file there that you may read") from error
+        raise UnreadableFileError(f"{path}: {error.strerror} — fix: put a file there that you may read") from error
 
 
 def decoded(line: bytes) -> str:
     """A line as text.
 
     Raises:
-        BadLine: it is too long, or not UTF-8.
+        InvalidLineError: it is too long, or not UTF-8.
     """
-    if len(line) > LONGEST:
-        raise BadLine(f"the line is longer than {LONGEST >> 20} MiB — fix: one JSON object on each line")
+    if len(line) > MAX:
+        raise InvalidLineError(f"the line is longer than {MAX >> 20} MiB — fix: one JSON object on each line")
     try:
         return line.decode().rstrip()
     except UnicodeDecodeError as error:
-        raise BadLine(f"byte {error.start + 1} is not UTF-8 — fix: save the file in UTF-8") from error
+        raise InvalidLineError(f"byte {error.start + 1} is not UTF-8 — fix: save the file in UTF-8") from error
 
 
-def object_of(line: bytes) -> Row:
+def object_of(line: bytes) -> JsonRow:
     """The JSON object that a line is.
 
     Raises:
-        BadLine: it is none.
+        InvalidLineError: it is none.
     """
     text = decoded(line)
     try:
@@ -81,7 +81,7 @@ def object_of(line: bytes) -> Row:
         if isinstance(value, dict):
             return value
         reason = f"this is not a JSON object but {_kind(value)}"  # which may be private
-    raise BadLine(f"{reason} — fix: one JSON object on each line")
+    raise InvalidLineError(f"{reason} — fix: one JSON object on each line")
 
 
 def _kind(value: Any) -> str:

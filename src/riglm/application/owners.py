@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-MOST_NAMES: Final = 50_000
+MAX_NAMES: Final = 50_000
 """Names beyond so many are not remembered, and count as nobody's."""
 
 
@@ -21,7 +21,7 @@ class ToolOwners:
         if owners is self._noted:
             return
         self._noted = owners
-        if len(self._owners) + len(owners) > MOST_NAMES:
+        if len(self._owners) + len(owners) > MAX_NAMES:
             self._owners.clear()
         self._owners.update(owners)
 

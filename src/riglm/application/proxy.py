@@ -5,24 +5,24 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.aggregating.conversation import AggregateConversation
+from riglm.application.aggregating.conversation import MultiServerConnection
 from riglm.application.aggregating.ensemble import check_names
-from riglm.application.aggregating.listings import Listings
-from riglm.application.aggregating.modern import AggregateModern
-from riglm.application.conversations.conversation import Connection, DirectConversation
-from riglm.application.conversations.stateless import Stateless
-from riglm.application.forwarding.services import Services
-from riglm.application.showing.modern import ModernRequests
-from riglm.application.showing.showing import Showing
+from riglm.application.aggregating.listings import MergedListCache
+from riglm.application.aggregating.modern import MultiServerModernHandler
+from riglm.application.conversations.conversation import DualEraRouter, SingleServerConnection
+from riglm.application.conversations.stateless import SingleServerModernHandler
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.showing.modern import FilteringModernHandler
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,
     ClientChannel,
-    ClientConnection,
-    Conversation,
+    ClientResponseSink,
     DownstreamPort,
-    ModernService,
-    ReplySink,
+    DualEraConnection,
+    HandshakeConnection,
+    ModernRequestHandler,
 )
 from riglm.ports.upstream import UpstreamPort
 
@@ -37,10 +37,10 @@ class ProxyService(DownstreamPort):
 
     def __init__(
         self,
-        services: Services,
+        services: RequestServices,
         upstreams: Sequence[UpstreamPort],
         naming: Naming = "prefix",
-        showing: Showing | None = None,
+        showing: FilterMiddleware | None = None,
         traces: "Traces | None" = None,
     ) -> None:
         """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`.
@@ -51,32 +51,32 @@ class ProxyService(DownstreamPort):
         self._services = services
         self._traces = traces
         self._upstreams = tuple(upstreams if traces is None else map(traces.upstream, upstreams))
-        self._listings = Listings(naming)
+        self._listings = MergedListCache(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
-        self._modern: ModernRequests
+        self._modern: FilteringModernHandler
         if len(self._upstreams) == 1:
-            self._modern = Stateless(services, self._upstreams[0], showing)
+            self._modern = SingleServerModernHandler(services, self._upstreams[0], showing)
         else:
-            self._modern = AggregateModern(services, self._upstreams, self._listings, showing)
-        self.modern: ModernService = self._modern if traces is None else traces.modern(self._modern)
+            self._modern = MultiServerModernHandler(services, self._upstreams, self._listings, showing)
+        self.modern: ModernRequestHandler = self._modern if traces is None else traces.modern(self._modern)
 
-    def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
-        return Connection(self, caller, channel, sink)
+    def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
+        return DualEraRouter(self, caller, channel, sink)
 
     def hold(self, *, on: bool) -> None:
         for upstream in self._upstreams:
             upstream.hold(on=on)
 
-    def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
-        conversation: Conversation
+    def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
+        conversation: HandshakeConnection
         if len(self._upstreams) > 1:
             listings = self._listings
-            conversation = AggregateConversation(
+            conversation = MultiServerConnection(
                 self._services, self._upstreams, listings, caller, channel, self._showing
             )
         else:
-            conversation = DirectConversation(self._services, self._upstreams[0], caller, channel, self._showing)
+            conversation = SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
         return conversation if self._traces is None else self._traces.conversation(conversation, caller)
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:

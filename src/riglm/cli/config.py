@@ -13,7 +13,7 @@ from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
-    from riglm.domain.installation import Installation
+    from riglm.domain.installation import ClientSetup
 
 app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     found = in_use(Options(config=config, mcp_json=mcp_json), installations())
     checked: list[tuple[Configuration, list[str]]] = []
 
-    def examine(options: Options, made: "Installation | None") -> None:
+    def examine(options: Options, made: "ClientSetup | None") -> None:
         configuration = load(options)
         checked.append((configuration, _checked(configuration, made.place.project if made is not None else None)))
 

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json
-from riglm.domain.errors import RiglmError, UnusableInput
+from riglm.domain.errors import RiglmError, UnusableInputError
 from riglm.domain.secret import mask_url
 
 if TYPE_CHECKING:
-    from riglm.domain.schemas.downstream import Control
+    from riglm.domain.schemas.downstream import ControlSettings
 
 
 app = typer.Typer(name="control", help="The control API.", no_args_is_help=True, rich_markup_mode=None)
@@ -59,23 +59,23 @@ def token(
     _tell_of_configured(control)
 
 
-def _tell_of_configured(control: "Control") -> None:
+def _tell_of_configured(control: "ControlSettings") -> None:
     for key, given in (("token", control.token), ("read_token", control.read_token)):
         if given is not None:
             scope = "write" if key == "token" else "read"
             typer.echo(f"control.{key} is set: it counts in place of the {scope} token", err=True)
 
 
-_PATIENCE_SECONDS: Final = 10.0
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_TIMEOUT_SECONDS: Final = 10.0
+_MAX_BYTES: Final = 32 * 1024 * 1024
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what listens on all is asked on loopback
 
 
-class ControlApiAway(RiglmError):
+class ControlApiUnavailableError(RiglmError):
     """There is no control API at this URL."""
 
 
-class ControlApiRefused(RiglmError):
+class ControlApiRejectedError(RiglmError):
     """The control API does not answer this, or not to us."""
 
 
@@ -86,7 +86,7 @@ class ControlApi:
         """`url` is where the page is.
 
         Raises:
-            UnusableInput: it is no URL of a control API.
+            UnusableInputError: it is no URL of a control API.
         """
         self.url: Final = mask_url(url.rstrip("/"))
         """Where the page is, as it may be shown."""
@@ -98,7 +98,7 @@ class ControlApi:
         if parts.scheme not in {"http", "https"} or not host:
             raise _no_url(url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(host, port, timeout=_PATIENCE_SECONDS)
+        self._connection = kind(host, port, timeout=_TIMEOUT_SECONDS)
         self._path = parts.path
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
@@ -106,8 +106,8 @@ class ControlApi:
         """What is answered.
 
         Raises:
-            ControlApiAway: there is no response, or none of a control API.
-            ControlApiRefused: it answers with a problem.
+            ControlApiUnavailableError: there is no response, or none of a control API.
+            ControlApiRejectedError: it answers with a problem.
         """
         return self._asked("GET", path, None)
 
@@ -115,25 +115,27 @@ class ControlApi:
         """What is answered to a document that is put there.
 
         Raises:
-            ControlApiAway: there is no response, or none of a control API.
-            ControlApiRefused: it answers with a problem.
+            ControlApiUnavailableError: there is no response, or none of a control API.
+            ControlApiRejectedError: it answers with a problem.
         """
         return self._asked("PUT", path, json.dumps(document).encode())
 
     def _asked(self, method: str, path: str, content: bytes | None) -> Any:
         try:
             answer = self._answer(method, path, content)
-            body = answer.read(_MOST_BYTES)
+            body = answer.read(_MAX_BYTES)
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            raise ControlApiAway(
+            raise ControlApiUnavailableError(
                 f"no riglm answers at {self.url} ({error}) — fix: start one with control.enabled: true or `riglm serve "
                 "--control`, or name its address with --url"
             ) from error
         try:
             read = json.loads(body)
         except ValueError as error:
-            raise ControlApiAway(f"what answers at {self.url} is no control API — fix: name another --url") from error
+            raise ControlApiUnavailableError(
+                f"what answers at {self.url} is no control API — fix: name another --url"
+            ) from error
         if answer.status >= 400:
             raise _refused(answer.status, read)
         return read
@@ -154,18 +156,18 @@ class ControlApi:
         return self._connection.getresponse()
 
 
-def _no_url(url: str) -> UnusableInput:
-    return UnusableInput(f"--url: {mask_url(url)!r} is no address — fix: write it like http://127.0.0.1:8701")
+def _no_url(url: str) -> UnusableInputError:
+    return UnusableInputError(f"--url: {mask_url(url)!r} is no address — fix: write it like http://127.0.0.1:8701")
 
 
-def _refused(status: int, read: Any) -> ControlApiRefused:
+def _refused(status: int, read: Any) -> ControlApiRejectedError:
     detail = read.get("detail") if isinstance(read, dict) else None
     if status == 401:
-        return ControlApiRefused(
+        return ControlApiRejectedError(
             "riglm answers only those who have a token — fix: put the one that `riglm control token` prints into "
             "RIGLM_CONTROL_TOKEN"
         )
-    return ControlApiRefused(f"riglm does not answer: {detail or f'status {status}'}")
+    return ControlApiRejectedError(f"riglm does not answer: {detail or f'status {status}'}")
 
 
 def configured(config: Path | None, *, may_write: bool = False) -> tuple[str, str | None]:

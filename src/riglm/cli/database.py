@@ -13,7 +13,7 @@ from riglm.cli import forgetting
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, progress
 from riglm.cli.store_access import alone, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError
-from riglm.ports.maintenance import Kind
+from riglm.ports.maintenance import RecordKind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
@@ -34,13 +34,13 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
-    from riglm.domain.retention import Removed
+    from riglm.domain.retention import RemovedCounts
 
     settings = settings_of(config)
     expiry = _expiry(settings, older_than)
     with opened(settings) as store:
         found = store.expired(expiry)
-        removed = Removed()
+        removed = RemovedCounts()
         if not dry_run:
             with alone(store), progress("purging", found.total) as advance:
                 for step in paced(store.purge(expiry)):
@@ -102,7 +102,7 @@ def export(
     since: Annotated[
         str | None, typer.Option("--since", metavar="DATE|SPAN", help="From then on: 2026-01-31, or 30d for the last.")
     ] = None,
-    table: Annotated[list[Kind] | None, typer.Option("--table", help="Only these; may be repeated.")] = None,
+    table: Annotated[list[RecordKind] | None, typer.Option("--table", help="Only these; may be repeated.")] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,7 +110,7 @@ def export(
     if not out.strip():
         raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
     settings = settings_of(config)
-    kinds = list(dict.fromkeys(table or Kind))
+    kinds = list(dict.fromkeys(table or RecordKind))
     start = _since(since)
     with opened(settings) as store:
         total = sum(store.count_rows(kind, start) for kind in kinds)
@@ -137,7 +137,7 @@ def export(
         typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
 
 
-def _to_stdout(store: Any, format_: ExportFormat, kinds: list[Kind], since: float, tell: Any) -> None:
+def _to_stdout(store: Any, format_: ExportFormat, kinds: list[RecordKind], since: float, tell: Any) -> None:
     from riglm.adapters.export.files import export_stream
 
     counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=since, progress=tell)

@@ -15,7 +15,7 @@ from riglm.cli.output import JsonOption, print_json, print_table
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
-    from riglm.demo.drive import Scene, Visit
+    from riglm.demo.drive import DemoSession, Scene
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.ports.overview import SessionSummary
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _INSTALL_S = 60.0
 _PLAY_S = 50.0
 _GRACE_S = 20.0  # Node servers on a busy machine take their time
-_MOST_PAIRS = 8
+_MAX_PAIRS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _scene(directory: Path, bundled: bool, tell: Callable[[str], None]) -> "Scen
     return bundled_scene()
 
 
-def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list[Visit]":
+def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list[DemoSession]":
     import yaml
 
     from riglm.demo.drive import drive
@@ -96,7 +96,7 @@ def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
     log = directory / "riglm.log"
 
-    async def play() -> "list[Visit]":
+    async def play() -> "list[DemoSession]":
         with log.open("w", encoding="utf-8") as errors:
             async with asyncio.timeout(_PLAY_S):
                 return await drive(
@@ -130,7 +130,7 @@ def _recorded(directory: Path) -> Recorded:
         return Recorded(sessions, invocations, list(store.get_cooccurrences(used)))
 
 
-def _judge(visits: "list[Visit]", recorded: Recorded) -> None:
+def _judge(visits: "list[DemoSession]", recorded: Recorded) -> None:
     """Fail unless every step went as meant and every call was recorded in its session, in order, with its outcome."""
     wrong = [answer for visit in visits for answer in visit.answers if not answer.as_meant]
     if wrong:
@@ -141,7 +141,7 @@ def _judge(visits: "list[Visit]", recorded: Recorded) -> None:
         raise RiglmError(f"what was recorded is not what was sent: {stored} instead of {sent}")
 
 
-def _print(scene: "Scene", visits: "list[Visit]", recorded: Recorded) -> None:
+def _print(scene: "Scene", visits: "list[DemoSession]", recorded: Recorded) -> None:
     from riglm.cli.usage import call_row
 
     typer.echo(f"riglm proxied {scene.title}: {', '.join(scene.servers)}.")
@@ -156,7 +156,7 @@ def _print(scene: "Scene", visits: "list[Visit]", recorded: Recorded) -> None:
         session = summary.session
         title = f"Recorded: session {session.id} of {session.client.name or 'a client'} ({session.era.value} era)"
         print_table(title, ("#", "time", "tool", "server", "ms", "outcome", "found by"), map(call_row, calls))
-    pairs = [(pair.tool_a, pair.tool_b, pair.count) for pair in recorded.cooccurrences[:_MOST_PAIRS]]
+    pairs = [(pair.tool_a, pair.tool_b, pair.count) for pair in recorded.cooccurrences[:_MAX_PAIRS]]
     print_table("Used together", ("tool", "and tool", "sessions"), pairs)
     count = sum(map(len, recorded.invocations))
     typer.echo(
@@ -164,7 +164,7 @@ def _print(scene: "Scene", visits: "list[Visit]", recorded: Recorded) -> None:
     )
 
 
-def _as_json(scene: "Scene", visits: "list[Visit]", recorded: Recorded) -> dict[str, Any]:
+def _as_json(scene: "Scene", visits: "list[DemoSession]", recorded: Recorded) -> dict[str, Any]:
     from riglm.cli.usage import invocation_fields, pair_fields, session_fields
 
     return {

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, printable
-from riglm.domain.finding import Finding, Section, Severity, is_healthy
+from riglm.domain.finding import DoctorSection, Finding, Severity, is_healthy
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from riglm.composition.examining import Examination
-    from riglm.domain.schemas.section import Embedder
-    from riglm.ports.examining import EmbedderFacts
+    from riglm.domain.schemas.section import EmbedderSettings
+    from riglm.ports.examining import EmbedderCheckResult
 
 
 def doctor(
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     only: Annotated[
-        list[Section] | None, typer.Option("--only", metavar="SECTION", help="Only this section; may be repeated.")
+        list[DoctorSection] | None,
+        typer.Option("--only", metavar="SECTION", help="Only this section; may be repeated."),
     ] = None,
     no_upstreams: Annotated[bool, typer.Option("--no-upstreams", help="Start no servers and ask none.")] = False,
     deadline: Annotated[
@@ -45,7 +46,7 @@ def doctor(
 
     options = Options(config=config, mcp_json=mcp_json)
     planned = examination(options, _load_embedder, visits=not no_upstreams, seconds=deadline)
-    findings = _run(planned, only or list(Section))
+    findings = _run(planned, only or list(DoctorSection))
     if as_json:
         print_json(_fields(findings))
     else:
@@ -56,7 +57,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _run(planned: "Examination", only: Sequence[Section]) -> "list[Finding]":
+def _run(planned: "Examination", only: Sequence[DoctorSection]) -> "list[Finding]":
     from riglm.application.examining.check import run
     from riglm.cli.output import progress
     from riglm.domain.secret import Redactor
@@ -68,13 +69,13 @@ def _run(planned: "Examination", only: Sequence[Section]) -> "list[Finding]":
     return [replace(each, place=clean(each.place), what=clean(each.what), fix=clean(each.fix)) for each in findings]
 
 
-def _load_embedder(settings: "Embedder") -> "EmbedderFacts":
+def _load_embedder(settings: "EmbedderSettings") -> "EmbedderCheckResult":
     from riglm.cli.embedder import examine
-    from riglm.ports.examining import EmbedderFacts
+    from riglm.ports.examining import EmbedderCheckResult
 
     facts = examine(settings)
     embeddings = facts["embeddings"]
-    return EmbedderFacts(
+    return EmbedderCheckResult(
         wanted=settings.model if settings.provider != "static" else settings.provider,
         at_work=facts["identity"],
         is_fallback=embeddings["is_fallback_active"] and settings.provider != "static",

@@ -11,7 +11,7 @@ import typer
 from riglm.cli.output import ConfigOption, JsonOption, print_json
 
 if TYPE_CHECKING:
-    from riglm.domain.schemas.section import Embedder
+    from riglm.domain.schemas.section import EmbedderSettings
 
 app = typer.Typer(help="Manage the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -82,13 +82,13 @@ def _show_pulled(fields: dict[str, Any], words: str, as_json: bool) -> None:
         typer.echo(words)
 
 
-def _settings(config: Path | None) -> "Embedder":
+def _settings(config: Path | None) -> "EmbedderSettings":
     from riglm.adapters.configuration.loading import Options, load
 
     return load(Options(config=config, with_servers=False)).settings.embedder
 
 
-def examine(settings: "Embedder") -> dict[str, Any]:
+def examine(settings: "EmbedderSettings") -> dict[str, Any]:
     """Load the configured model, and report the model that is used and why; it may be the fallback."""
     from riglm.adapters.embedding.building import build_embedder, models_directory
 

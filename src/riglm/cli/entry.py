@@ -67,7 +67,7 @@ def _run(
     from pathlib import Path
 
     from riglm.cli.starting import common_values, ready
-    from riglm.domain.errors import RiglmError, UnusableInput
+    from riglm.domain.errors import RiglmError, UnusableInputError
 
     try:
         configuration = ready(
@@ -82,7 +82,7 @@ def _run(
         code = run_stdio(configuration)
     except RiglmError as error:
         print(f"riglm: {error}", file=sys.stderr)  # noqa: T201  # for the user who started it
-        code = 2 if isinstance(error, UnusableInput) else 1
+        code = 2 if isinstance(error, UnusableInputError) else 1
     sys.exit(code)
 
 

@@ -39,7 +39,7 @@ from riglm.cli.replaying import (
     store_of,
     strategies,
 )
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ app.command()(evaluate_retrieval.usage)
 _DEFAULT_CUTS: Final = "1,5,10,15"
 
 
-class WalkOption(StrEnum):
+class ProtocolOption(StrEnum):
     """How sessions are walked."""
 
     KFOLD = "kfold"
@@ -78,14 +78,14 @@ def sequences(
         int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of sessions of a set, by hash of id.")
     ] = 3_000,
     protocol: Annotated[
-        WalkOption,
+        ProtocolOption,
         typer.Option(
             "--protocol",
             metavar="kfold|online",
             help="kfold: learn from four fifths of the sessions, predict the rest; online: from an empty start, learn "
             "from each session after predicting it.",
         ),
-    ] = WalkOption.KFOLD,
+    ] = ProtocolOption.KFOLD,
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -121,7 +121,7 @@ def sequences(
             name = one.dataset.name
             with show_progress(f"{name}: vectors", text_count(one.dataset)) as advance:
                 prepared = prepare(one.dataset, embedder, advance)
-            walked = len(one.sessions) * (FOLDS if protocol is WalkOption.KFOLD else 1)
+            walked = len(one.sessions) * (FOLDS if protocol is ProtocolOption.KFOLD else 1)
             for kind, make in makers.items():
                 with show_progress(f"{name}: {kind}", walked) as advance:
                     figures = evaluate_sequences(
@@ -239,25 +239,25 @@ def _set_costs(
             )
         rows += [{"dataset": found.name, "tools": len(found.catalogue.tools), **row} for row in cost_rows(figures)]
     if not rows:
-        raise UnusableInput(f"--learn {learn}: no set has more sessions — fix: a smaller --learn, or other sets")
+        raise UnusableInputError(f"--learn {learn}: no set has more sessions — fix: a smaller --learn, or other sets")
     return rows
 
 
 def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int) -> "list[SessionSet]":
     """The sets that are asked for, but those with few sessions; it is an error if there is none."""
     from riglm.application.evaluation.dataset import DatasetError, find_sets
-    from riglm.application.evaluation.sequences import FEWEST, read_sessions
+    from riglm.application.evaluation.sequences import MIN, read_sessions
 
     kept = []
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
         one = read_sessions(directory, side=side, limit=limit)
-        if len(one.sessions) < FEWEST:
+        if len(one.sessions) < MIN:
             tell_left_out(one.dataset.name, f"{len(one.sessions)} sessions of two calls or more are too few")
         else:
             kept.append(one)
     if not kept:
         raise DatasetError(
-            f"{data}: no set has {FEWEST} sessions of two calls or more to be measured — fix: more sessions or a "
+            f"{data}: no set has {MIN} sessions of two calls or more to be measured — fix: more sessions or a "
             "larger --limit, or other sets"
         )
     return kept

@@ -26,7 +26,7 @@ from riglm.cli.output import ConfigOption, JsonOption
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.dataset import Dataset
-    from riglm.application.evaluation.retrieval import Prepared, Ranker
+    from riglm.application.evaluation.retrieval import EmbeddedDataset, Ranker
     from riglm.domain.schemas.settings import Settings
 
 _DEFAULT_PREDICTOR: Final = "embedding"
@@ -72,7 +72,7 @@ def retrieval(
     kinds = _kinds(predictor, settings)
     datasets = _datasets(data, names, side, limit, lambda dataset: "" if dataset.queries else "it has no requests")
 
-    def measure(prepared: "Prepared", kind: str, advance: Advance) -> dict[str, Any]:
+    def measure(prepared: "EmbeddedDataset", kind: str, advance: Advance) -> dict[str, Any]:
         return evaluate_retrieval(prepared, _ranker(kind, prepared, settings), cuts, advance)
 
     rows = _measured(datasets, kinds, settings, cache, measure)
@@ -96,16 +96,16 @@ def usage(
     `without_history`). The figures are those of `retrieval`; what learns nothing is measured once. Sets with fewer than
     20 requests on a half are left out.
     """
-    from riglm.application.evaluation.retrieval import BASELINES, FEWEST, evaluate_usage, halves, taught
+    from riglm.application.evaluation.retrieval import BASELINES, MIN, evaluate_usage, halves, taught
 
     cuts, settings = parse_cuts(k), read_settings(config)
     kinds = _kinds(predictor, settings)
 
     def too_small(dataset: "Dataset") -> str:
-        found = f"of its {len(dataset.queries)} requests fewer than {FEWEST} are on a half"
+        found = f"of its {len(dataset.queries)} requests fewer than {MIN} are on a half"
         return "" if halves(dataset.queries) else found
 
-    def measure(prepared: "Prepared", kind: str, advance: Advance) -> dict[str, Any]:
+    def measure(prepared: "EmbeddedDataset", kind: str, advance: Advance) -> dict[str, Any]:
         history, rest = halves(prepared.dataset.queries) or ([], [])
         untaught = evaluate_usage(prepared, _ranker(kind, prepared, settings), rest, cuts, advance)
         if kind in BASELINES:
@@ -151,7 +151,7 @@ def _measured(
     kinds: Sequence[str],
     settings: "Settings",
     cache: Path | None,
-    measure: "Callable[[Prepared, str, Advance], dict[str, Any]]",
+    measure: "Callable[[EmbeddedDataset, str, Advance], dict[str, Any]]",
 ) -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_limits
 
@@ -177,7 +177,7 @@ def _with_control(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [row] if control is None else [{**row, "history": 0, **control}, row]
 
 
-def _ranker(kind: str, prepared: "Prepared", settings: "Settings") -> "Ranker":
+def _ranker(kind: str, prepared: "EmbeddedDataset", settings: "Settings") -> "Ranker":
     from riglm.application.evaluation.retrieval import BASELINES, PredictedRanking, baseline
 
     if kind in BASELINES:

@@ -8,12 +8,12 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
-from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailable
+from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from riglm.domain.retention import Forgotten, Removed, Whose
+    from riglm.domain.retention import ErasureRequest, ErasureScope, RemovedCounts
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
 
@@ -43,7 +43,7 @@ def forget(
 ) -> None:
     """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
     from riglm.composition.container import build
-    from riglm.domain.retention import Removed
+    from riglm.domain.retention import RemovedCounts
 
     settings = settings_of(config)
     _one_of(client, session, principal)
@@ -55,7 +55,7 @@ def forget(
             if dropped := _drop_shared(settings, store.forgotten_sessions()):
                 if not as_json:
                     typer.echo(f"nothing is stored of {told}, but Redis still held sessions that were erased")
-                _tell(whom, Removed(), 0, dropped, 0, as_json=as_json)
+                _tell(whom, RemovedCounts(), 0, dropped, 0, as_json=as_json)
                 return
             raise RiglmError(
                 f"nothing is stored of {told} — fix: look into `riglm sessions`, or add --unseen to drop what "
@@ -64,7 +64,7 @@ def forget(
         if not yes:
             reach = ", whichever principal it called for," if client is not None else ""
             typer.confirm(f"Erase {known}{_and(pieces)} of {told}{reach} permanently?", abort=True, err=True)
-        removed = Removed()
+        removed = RemovedCounts()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
                 removed += step
@@ -82,7 +82,9 @@ def forget(
         typer.echo(f"{waiting} records wait in spools; those of {told} are dropped instead of stored")
 
 
-def _tell(whom: "Forgotten", removed: "Removed", pieces: int, dropped: int, waiting: int, *, as_json: bool) -> None:
+def _tell(
+    whom: "ErasureRequest", removed: "RemovedCounts", pieces: int, dropped: int, waiting: int, *, as_json: bool
+) -> None:
     if as_json:
         gone = asdict(removed) | {"knowledge": pieces}
         told = {"removed": gone, "removed_from_redis": dropped, "spooled": waiting}
@@ -104,19 +106,19 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
 
 def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
-) -> "Forgotten":
+) -> "ErasureRequest":
     from riglm.composition.container import build
-    from riglm.domain.retention import Forgotten, Whose
+    from riglm.domain.retention import ErasureRequest, ErasureScope
 
-    def forgotten(whose: "Whose", key: str) -> Forgotten:
-        return Forgotten(whose=whose, key=key, at=time.time())
+    def forgotten(whose: "ErasureScope", key: str) -> ErasureRequest:
+        return ErasureRequest(whose=whose, key=key, at=time.time())
 
     if session is not None:
-        return forgotten(Whose.SESSION, _session_id(store, session))
+        return forgotten(ErasureScope.SESSION, _session_id(store, session))
     if not client and not principal:
-        return forgotten(Whose.PRINCIPAL, "")
+        return forgotten(ErasureScope.PRINCIPAL, "")
     hasher = build(settings).hasher()
-    whose, given = (Whose.CLIENT, client) if client else (Whose.PRINCIPAL, principal or "")
+    whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
     named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
     if is_hash(given) and not store.known_of(named).total:
         return forgotten(whose, given)
@@ -139,16 +141,16 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
         return gone[0]
 
 
-def _told(whom: "Forgotten", name: str | None) -> str:
+def _told(whom: "ErasureRequest", name: str | None) -> str:
     return f"the {whom.whose.value} {printable(name or whom.key) or 'without a name'}"
 
 
-def _pieces(settings: "Settings", whom: "Forgotten") -> int:
+def _pieces(settings: "Settings", whom: "ErasureRequest") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
     from riglm.composition.container import build
-    from riglm.domain.retention import Whose
+    from riglm.domain.retention import ErasureScope
 
-    if whom.whose is not Whose.PRINCIPAL:
+    if whom.whose is not ErasureScope.PRINCIPAL:
         return 0
     with build(settings).knowledge() as knowledge:
         counts = knowledge.counts(whom.key, "")
@@ -166,7 +168,7 @@ def _spooled(settings: "Settings") -> int:
     return sum(spool.records for spool in survey(spool_path(settings)))
 
 
-def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
+def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> int:
     """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed.
 
     This covers everything ever erased: a second run is made because Redis was unavailable during an earlier one.
@@ -189,7 +191,7 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[Forgotten]") -> int:
 
     try:
         return asyncio.run(drop())
-    except StateUnavailable as error:
+    except StateUnavailableError as error:
         seconds = max(settings.sessions.idle_gap, settings.downstream.session_idle)
         typer.echo(
             f"what Redis keeps of sessions could not be removed ({error}); it expires {seconds:g} seconds after "

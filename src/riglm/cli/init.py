@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli.output import JsonOption, print_json, printable
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from riglm.composition.installing import Installing
-    from riglm.domain.installation import InstallPlan, Rewriting
+    from riglm.composition.installing import SetupServices
+    from riglm.domain.installation import FileChange, InstallPlan
 
 
 NOT_CONFIRMED: Final = 3
@@ -30,7 +30,7 @@ ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", metavar="DIR", help="Only what is for work in this directory.", file_okay=False),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show, and change nothing.")]
+SetupDryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show, and change nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -40,14 +40,14 @@ def known_clients(names: Sequence[str] | None) -> tuple[str, ...]:
 
     for name in names or ():
         if name not in CLIENTS:
-            raise UnusableInput(f"riglm knows no client {name!r} — fix: one of {', '.join(CLIENTS)}")
+            raise UnusableInputError(f"riglm knows no client {name!r} — fix: one of {', '.join(CLIENTS)}")
     return tuple(names or ())
 
 
 def require_directory(project: Path | None) -> None:
-    """Raise UnusableInput where a directory was named that is not there."""
+    """Raise UnusableInputError where a directory was named that is not there."""
     if project is not None and not project.is_dir():
-        raise UnusableInput(f"--project {project}: there is no such directory — fix: name one that is there")
+        raise UnusableInputError(f"--project {project}: there is no such directory — fix: name one that is there")
 
 
 def print_removed(files: Iterable[Path]) -> None:
@@ -83,7 +83,7 @@ def print_list(label: str, items: Iterable[str]) -> None:
         typer.echo(f"  {label}: {printable(item)}")
 
 
-def print_rewritings(rewritings: "Iterable[Rewriting]", cover: Callable[[str], str]) -> None:
+def print_rewritings(rewritings: "Iterable[FileChange]", cover: Callable[[str], str]) -> None:
     """What changes in files, in colours on a terminal, secrets covered."""
     from rich.console import Console
     from rich.text import Text
@@ -94,7 +94,7 @@ def print_rewritings(rewritings: "Iterable[Rewriting]", cover: Callable[[str], s
             console.print(Text(line, style=_style(line)))
 
 
-def _difference(rewriting: "Rewriting", cover: Callable[[str], str]) -> list[str]:
+def _difference(rewriting: "FileChange", cover: Callable[[str], str]) -> list[str]:
     """The lines that change, with those around them; only these are looked through for secrets: files can be large."""
     before, after = (_text(content).splitlines() for content in (rewriting.before, rewriting.after))
     same, last = _same(before, after), _same(before[::-1], after[::-1])
@@ -130,7 +130,7 @@ def init(
         list[str] | None,
         typer.Option("--include", metavar="SERVER", help="Move this server although you may have to sign in to it."),
     ] = None,
-    dry_run: DryRunOption = False,
+    dry_run: SetupDryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -165,8 +165,8 @@ def init(
     _end([*(plan for plan in plans if not plan.changes), *done[0]], done=bool(changing), as_json=as_json)
 
 
-def _require_servers(names: "Collection[str]", parts: "Installing", plans: "Sequence[InstallPlan]") -> None:
-    """Raise UnusableInput for a name that no server has, be it here or behind riglm already."""
+def _require_servers(names: "Collection[str]", parts: "SetupServices", plans: "Sequence[InstallPlan]") -> None:
+    """Raise UnusableInputError for a name that no server has, be it here or behind riglm already."""
     if any(plan.fault for plan in plans):  # it may be in a file that cannot be read
         return
     there = [
@@ -177,11 +177,11 @@ def _require_servers(names: "Collection[str]", parts: "Installing", plans: "Sequ
     for name in names:
         if name not in there and name not in behind:
             known = ", ".join(map(shown_name, dict.fromkeys(there))) or "none that could be moved"
-            raise UnusableInput(f"--include {name}: no server is called so — fix: there are {known}")
+            raise UnusableInputError(f"--include {name}: no server is called so — fix: there are {known}")
 
 
 def _installed(
-    parts: "Installing", plans: "Sequence[InstallPlan]", directory: Path | None
+    parts: "SetupServices", plans: "Sequence[InstallPlan]", directory: Path | None
 ) -> "tuple[tuple[InstallPlan, ...], tuple[Path, ...]]":
     """Return the plans as they were done, and the deleted files that an earlier riglm had left."""
     removed = parts.clearing.clear(directory)
@@ -232,7 +232,9 @@ def _moved(name: str, behind: str) -> str:
     return name if name == behind else f"{shown_name(name)}, as {behind}"
 
 
-def _hint(parts: "Installing", client: list[str] | None, project: Path | None, plans: "Sequence[InstallPlan]") -> None:
+def _hint(
+    parts: "SetupServices", client: list[str] | None, project: Path | None, plans: "Sequence[InstallPlan]"
+) -> None:
     if project is not None:
         return
     seen = {plan.place for plan in plans}

@@ -22,7 +22,7 @@ from riglm.cli.knowledge_access import (
     told_owner,
 )
 from riglm.cli.output import (
-    MOST_ROWS,
+    MAX_ROWS,
     ConfigOption,
     JsonOption,
     print_json,
@@ -31,17 +31,17 @@ from riglm.cli.output import (
     progress,
     written_time,
 )
-from riglm.domain.errors import RiglmError, UnusableInput
+from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
-    from riglm.application.knowledge.importing import Imported, Source
+    from riglm.application.knowledge.importing import ImportResult, Source
     from riglm.domain.knowledge.provenance import Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class EmbeddingResult:
     """How many pieces were given vectors of a model, and how many still wait for theirs, with the reason if any do."""
 
     model: str
@@ -73,10 +73,10 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     done.require_all()
 
 
-def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> Embedded:
+def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> EmbeddingResult:
     """Embed what lacks a vector of the current model, with a progress bar."""
     from riglm.application.knowledge.importing import give_vectors
-    from riglm.ports.embedder import EmbedderUnavailable
+    from riglm.ports.embedder import EmbedderUnavailableError
 
     given = 0
     with chosen_embedder(settings) as embedder:
@@ -90,12 +90,12 @@ def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> Embedd
 
             try:
                 give_vectors(store, embedder, settings.embedder.batch, done)
-            except EmbedderUnavailable as error:
-                return Embedded(model=embedder.model, given=given, waiting=lacking - given, reason=str(error))
-        return Embedded(model=embedder.model, given=given, waiting=0)
+            except EmbedderUnavailableError as error:
+                return EmbeddingResult(model=embedder.model, given=given, waiting=lacking - given, reason=str(error))
+        return EmbeddingResult(model=embedder.model, given=given, waiting=0)
 
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 class ImportFormat(StrEnum):
@@ -153,11 +153,11 @@ def import_(
 
 def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
     """The files, each with its format, said where it was guessed; empty ones are passed over."""
-    from riglm.application.knowledge.importing import Format, Source, format_of
+    from riglm.application.knowledge.importing import LineFormat, Source, format_of
 
     sources = []
     for file in files:
-        found = format_of(file, None if asked is None else Format(asked))
+        found = format_of(file, None if asked is None else LineFormat(asked))
         if found is None:
             typer.echo(f"{printable(str(file))}: empty", err=True)
             continue
@@ -167,26 +167,28 @@ def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
     return sources
 
 
-def _stored(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "Imported":
-    from riglm.application.knowledge.importing import Importing
+def _stored(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "ImportResult":
+    from riglm.application.knowledge.importing import KnowledgeImporter
 
     with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
-        return Importing(store, owner, time.time()).run(sources, advance)
+        return KnowledgeImporter(store, owner, time.time()).run(sources, advance)
 
 
-def _tell_left_out(done: "Imported") -> None:
-    for problem in done.problems[:_MOST_SHOWN]:
+def _tell_left_out(done: "ImportResult") -> None:
+    for problem in done.problems[:_MAX_SHOWN]:
         typer.echo(f"left out: {printable(str(problem))}", err=True)
-    if done.left_out > _MOST_SHOWN:
-        typer.echo(f"left out: {done.left_out - _MOST_SHOWN} more lines", err=True)
+    if done.left_out > _MAX_SHOWN:
+        typer.echo(f"left out: {done.left_out - _MAX_SHOWN} more lines", err=True)
     if done.unknown_keys:
         told = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
         typer.echo(f"unknown keys: {printable(told)}", err=True)
     if done.left_out and not done.read.total:
-        raise UnusableInput("no line could be used, and nothing was stored — fix: what is said above, line by line")
+        raise UnusableInputError(
+            "no line could be used, and nothing was stored — fix: what is said above, line by line"
+        )
 
 
-def _show(done: "Imported", embedded: "Embedded") -> None:
+def _show(done: "ImportResult", embedded: "EmbeddingResult") -> None:
     read = asdict(done.read)
     kinds = [f"{new} of {read[kind]} {kind}" for kind, new in asdict(done.new).items() if read[kind]]
     typer.echo(f"new: {', '.join(kinds) or 'nothing'}")
@@ -217,9 +219,11 @@ def forget(
     from riglm.domain.knowledge.provenance import Table
 
     if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
-        raise UnusableInput("what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all")
+        raise UnusableInputError(
+            "what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all"
+        )
     if all_ and principal is not None:
-        raise UnusableInput("--all covers all owners, --principal one — fix: give one of them")
+        raise UnusableInputError("--all covers all owners, --principal one — fix: give one of them")
     settings = knowledge_settings(config)
     named = _parsed(ids or [])
     owner = None if all_ else owner_of(settings, principal)
@@ -268,7 +272,9 @@ def _parsed(ids: list[str]) -> "dict[Table, set[UUID]]":
         letter, _, rest = given.partition(":")
         id_ = parsed_uuid(rest)
         if letter not in letters or id_ is None:
-            raise UnusableInput(f"{given!r} is no id of a piece — fix: write it as `riglm knowledge list` shows it")
+            raise UnusableInputError(
+                f"{given!r} is no id of a piece — fix: write it as `riglm knowledge list` shows it"
+            )
         named[letters[letter]].add(id_)
     return named
 
@@ -296,7 +302,7 @@ def list_(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of rows per table, newest first."
+            "--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of rows per table, newest first."
         ),
     ] = 20,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")] = None,

@@ -47,7 +47,7 @@ def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[K
 
     Raises:
         RiglmError: there is none yet.
-        AnalyticsUnavailable: it cannot be used.
+        AnalyticsUnavailableError: it cannot be used.
     """
     from riglm.composition.container import build
 

@@ -15,11 +15,11 @@ from riglm.cli.knowledge_access import (
     owner_of,
 )
 from riglm.cli.output import ConfigOption, JsonOption, print_json, print_table
-from riglm.domain.errors import RiglmError, UnusableInput
+from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
-    from riglm.application.knowledge.retrieval import Answer, Embedded
-    from riglm.domain.knowledge.pieces import Candidate, Embedding
+    from riglm.application.knowledge.retrieval import EmbeddedQuery, RetrievalResult
+    from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate
     from riglm.domain.knowledge.provenance import Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort, Scope
@@ -46,7 +46,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
-    from riglm.application.knowledge.definition import Code, Unanswered
+    from riglm.application.knowledge.definition import ErrorCode, RetrievalError
     from riglm.application.knowledge.inner_voice import fields_of
 
     settings = knowledge_settings(config)
@@ -61,8 +61,8 @@ def search(
     }
     try:
         answer = _answer(settings, asked, owner_of(settings, principal))
-    except Unanswered as error:
-        kind = UnusableInput if error.code is Code.INVALID_PARAMS else RiglmError
+    except RetrievalError as error:
+        kind = UnusableInputError if error.code is ErrorCode.INVALID_PARAMS else RiglmError
         raise kind(f"{error} ({error.code}){_fix(error.code)}") from error
     fields = {name: json.loads(raw) for name, raw in fields_of(answer).items()}
     if as_json:
@@ -71,7 +71,7 @@ def search(
         _show(fields)
 
 
-def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer":
+def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "RetrievalResult":
     from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
     from riglm.application.knowledge.retrieval import Retrieval, question
 
@@ -84,8 +84,8 @@ def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Answer"
         return asyncio.run(retrieval.answer(wanted, owner))
 
 
-async def _embedded(settings: "Settings", text: str) -> "Embedded":
-    from riglm.application.knowledge.retrieval import Embedded
+async def _embedded(settings: "Settings", text: str) -> "EmbeddedQuery":
+    from riglm.application.knowledge.retrieval import EmbeddedQuery
     from riglm.domain.knowledge.pieces import Embedding
 
     with chosen_embedder(settings) as embedder:
@@ -94,7 +94,7 @@ async def _embedded(settings: "Settings", text: str) -> "Embedded":
         if settings.knowledge.dimensions not in (None, embedding.dimensions):
             said = f"knowledge.dimensions is {settings.knowledge.dimensions}, but the model has {embedding.dimensions}"
             typer.echo(f"warning: {said}, which counts", err=True)
-        return Embedded(provider=embedder.status().actual_provider, embedding=embedding)
+        return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
 
 
 class _Direct:
@@ -103,7 +103,7 @@ class _Direct:
     def __init__(self, store: "KnowledgePort") -> None:
         self._store = store
 
-    async def nearest(self, table: "Table", asked: "Embedding", scope: "Scope", most: int) -> "list[Candidate]":
+    async def nearest(self, table: "Table", asked: "Embedding", scope: "Scope", most: int) -> "list[SnippetCandidate]":
         """As `KnowledgePort.nearest`."""
         return list(self._store.nearest(table, asked, scope, most))
 

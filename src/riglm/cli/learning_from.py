@@ -12,23 +12,23 @@ import typer
 from riglm.cli.knowledge_access import PrincipalOption, owner_of
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
 from riglm.cli.store_access import is_there, settings_of
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.transcripts import Account
 
 if TYPE_CHECKING:
-    from riglm.application.importing.collecting import Background, Collection
+    from riglm.application.importing.collecting import Collection, ImportContext
     from riglm.domain.hashing import KeyedHasher
-    from riglm.domain.schemas.section import Retention
+    from riglm.domain.schemas.section import RetentionSettings
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
     from riglm.ports.clients import TranscriptsPort
 
 
-_MOST_SERVERS: Final = 10
+_MAX_SERVERS: Final = 10
 _COLUMNS: Final = ("client", "files", "sessions", "calls", "tools", "servers", "known before", "left out")
 
 
-def show(accounts: Sequence[Account], kept: "Retention", *, dry_run: bool, contexts_failed: str) -> None:
+def show(accounts: Sequence[Account], kept: "RetentionSettings", *, dry_run: bool, contexts_failed: str) -> None:
     """A table of clients, and words on what was left out."""
     there = [account for account in accounts if account.files]
     if not there:
@@ -96,7 +96,7 @@ def _row(account: Account) -> tuple[str | int, ...]:
     )
 
 
-def _remarks(account: Account, kept: "Retention") -> list[str]:
+def _remarks(account: Account, kept: "RetentionSettings") -> list[str]:
     told = [
         (account.live, "calls were recorded by riglm itself"),
         (account.copied, "calls are copies, in conversations that were resumed"),
@@ -119,8 +119,8 @@ def _remarks(account: Account, kept: "Retention") -> list[str]:
         )
     if account.elsewhere:
         most = sorted(account.elsewhere.items(), key=lambda each: (-each[1], each[0]))
-        named = ", ".join(f"{server} ({count})" for server, count in most[:_MOST_SERVERS])
-        more = f" and {len(most) - _MOST_SERVERS} more" if len(most) > _MOST_SERVERS else ""
+        named = ", ".join(f"{server} ({count})" for server, count in most[:_MAX_SERVERS])
+        more = f" and {len(most) - _MAX_SERVERS} more" if len(most) > _MAX_SERVERS else ""
         remarks.append(
             f"left out: calls of servers that no riglm proxies: {named}{more} — fix: `riglm init` moves the "
             "servers of a client behind riglm; or name the configuration that has them by --config"
@@ -172,20 +172,20 @@ def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[T
     """The files of each client.
 
     Raises:
-        UnusableInput: there is no such client, or nothing at a path.
+        UnusableInputError: there is no such client, or nothing at a path.
     """
     from riglm.composition.importing import transcripts
 
     sources = {source.client: source for source in transcripts(Path.home(), os.environ)}
     for name in clients:
         if name not in sources:
-            raise UnusableInput(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(sources)}")
+            raise UnusableInputError(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(sources)}")
     chosen = [sources[name] for name in dict.fromkeys(clients or sources)]
     if not paths:
         return [(source, source.files()) for source in chosen]
     for path in paths:
         if not path.exists():
-            raise UnusableInput(f"{path}: there is nothing — fix: name a transcript or a folder of them")
+            raise UnusableInputError(f"{path}: there is nothing — fix: name a transcript or a folder of them")
     return _shared_out(chosen, paths)
 
 
@@ -211,7 +211,7 @@ def _since(since: str | None, now: float) -> float:
     try:
         return 0.0 if since is None else parsed_moment(since, now)
     except ValueError as error:
-        raise UnusableInput(f"--since {error}") from None
+        raise UnusableInputError(f"--since {error}") from None
 
 
 @contextmanager
@@ -219,7 +219,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     """The store and its hasher; to look only, nothing is made that is not there.
 
     Raises:
-        AnalyticsUnavailable: it cannot be used.
+        AnalyticsUnavailableError: it cannot be used.
         ConfigurationError: its key cannot be kept.
     """
     from riglm.adapters.analytics.sql import SqlAnalytics
@@ -237,7 +237,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
         yield store, hasher
 
 
-def _collected(known: "Background", found: "list[tuple[TranscriptsPort, list[Path]]]") -> "Collection":
+def _collected(known: "ImportContext", found: "list[tuple[TranscriptsPort, list[Path]]]") -> "Collection":
     from riglm.application.importing.collecting import Collector
 
     collector = Collector(known)

@@ -23,7 +23,7 @@ from riglm.cli import (
     undo,
     usage,
 )
-from riglm.domain.errors import RiglmError, UnusableInput
+from riglm.domain.errors import RiglmError, UnusableInputError
 
 app = typer.Typer(
     name="riglm",
@@ -80,7 +80,7 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
     try:
         app()
-    except UnusableInput as error:
+    except UnusableInputError as error:
         _fail(error, 2)
     except RiglmError as error:
         _fail(error, 1)

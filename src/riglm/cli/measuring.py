@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from riglm.cli.output import print_json, print_table
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
@@ -80,7 +80,7 @@ def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["Embedde
     """Return the configured embedder; its vectors are cached in a separate file, apart from what riglm recorded.
 
     Raises:
-        UnusableInput: there can be no such file.
+        UnusableInputError: there can be no such file.
     """
     import platformdirs
 
@@ -91,7 +91,7 @@ def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["Embedde
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnusableInput(
+        raise UnusableInputError(
             f"{file.parent}: {error.strerror} — fix: name a file for vectors with --cache, where you may write"
         ) from error
     vectors = SqlVectors(f"sqlite:///{file}")

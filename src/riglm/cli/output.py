@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH_OF_A_PIPE = 200
 _BORDER = 3
-_LEAST_TEXT = 24
+_MIN_TEXT = 24
 """Maximum number of characters of a text on one line; longer texts may continue on the next line."""
 
 
@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     needed = [
-        width if at < labels or numeric[at] else min(width, max(len(columns[at]), _LEAST_TEXT))
+        width if at < labels or numeric[at] else min(width, max(len(columns[at]), _MIN_TEXT))
         for at, width in enumerate(widths)
     ]
     for number, part in enumerate(_parts(needed, labels, console.width)):
@@ -97,7 +97,7 @@ def _written(cell: object) -> str:
     return f"{cell:.1f}" if isinstance(cell, float) else str(cell)
 
 
-MOST_ROWS: Final = 1_000_000
+MAX_ROWS: Final = 1_000_000
 """The most that a limit of what is shown may be."""
 
 
@@ -108,7 +108,9 @@ ConfigOption = Annotated[
 McpJsonOption = Annotated[
     Path | None, typer.Option("--mcp-json", metavar="F", help="A client's own file of servers, for example .mcp.json.")
 ]
-UrlOption = Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of one upstream server to proxy.")]
+ServerUrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="URL of one upstream server to proxy.")
+]
 CommandArgument = Annotated[
     list[str] | None,
     typer.Argument(

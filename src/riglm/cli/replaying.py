@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riglm.cli.measuring import make_predictor, parse_kinds, show_progress
-from riglm.cli.output import MOST_ROWS
-from riglm.domain.errors import UnusableInput
+from riglm.cli.output import MAX_ROWS
+from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.history import Step
-    from riglm.application.evaluation.record import Record
+    from riglm.application.evaluation.history import ReplayedCall
+    from riglm.application.evaluation.record import Observations
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, RecordedSession
+    from riglm.ports.analytics import AnalyticsPort, TrainingSession
     from riglm.ports.predictor import PredictorPort
 
 BASELINE: Final = "blend"
@@ -29,7 +29,7 @@ StrategiesOption = Annotated[
     typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
 ]
 SessionsOption = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of sessions, the latest.")
+    int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of sessions, the latest.")
 ]
 DaysOption = Annotated[
     int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of the last N days.")
@@ -78,19 +78,19 @@ def store_of(settings: "Settings", db: Path | None) -> "AnalyticsPort | None":
     """The store of the settings, or the file that is named, not yet open; None when nothing was ever recorded.
 
     Raises:
-        UnusableInput: there is no such file.
+        UnusableInputError: there is no such file.
     """
     from riglm.cli.usage import recorded
 
     if db is None:
         return recorded(settings)
     if not db.is_file():
-        raise UnusableInput(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
+        raise UnusableInputError(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
     storage = settings.storage.model_copy(update={"kind": "sqlite", "path": str(db)})
     return recorded(settings.model_copy(update={"storage": storage}))
 
 
-def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Sequence[RecordedSession]":
+def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Sequence[TrainingSession]":
     """The latest sessions that used a tool, oldest first."""
     store = store_of(settings, db)
     if store is None:
@@ -99,7 +99,9 @@ def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Seq
         return store.recent_calls(limit)
 
 
-def recorded_lists(store: "AnalyticsPort", sessions: "Sequence[RecordedSession]", settings: "Settings") -> "Record":
+def recorded_lists(
+    store: "AnalyticsPort", sessions: "Sequence[TrainingSession]", settings: "Settings"
+) -> "Observations":
     """Return what was recorded of the lists and the price of sessions, of an open store."""
     from riglm.application.evaluation.record import read_record
 
@@ -108,8 +110,8 @@ def recorded_lists(store: "AnalyticsPort", sessions: "Sequence[RecordedSession]"
 
 
 def replayed(
-    history: "Sequence[RecordedSession]", kinds: Sequence[str], settings: "Settings", since: float
-) -> "dict[str, list[Step]]":
+    history: "Sequence[TrainingSession]", kinds: Sequence[str], settings: "Settings", since: float
+) -> "dict[str, list[ReplayedCall]]":
     """What each strategy would have shown, by lists as the configuration asks for them; with a progress bar."""
     from riglm.application.evaluation.history import walk_history
     from riglm.composition.prediction import DEFAULT_COVERAGE

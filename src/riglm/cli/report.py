@@ -22,13 +22,13 @@ from riglm.cli.replaying import (
     strategies,
 )
 from riglm.domain.duration import told_moment
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, RecordedSession
+    from riglm.ports.analytics import AnalyticsPort, TrainingSession
 
 
 def report(
@@ -68,19 +68,19 @@ def report(
 
 
 def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float) -> dict[str, Any]:
-    from riglm.application.evaluation.record import Record
-    from riglm.application.reporting.report import Findings, build_report
+    from riglm.application.evaluation.record import Observations
+    from riglm.application.reporting.report import ReportInput, build_report
 
     until = time.time()
-    history: Sequence[RecordedSession] = ()
-    record, unused = Record(), list[str]()
+    history: Sequence[TrainingSession] = ()
+    record, unused = Observations(), list[str]()
     store = store_of(settings, db)
     if store is not None:
         with store:
             history = store.recent_calls(limit)
             record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
             unused = _unused(store, since)
-    findings = Findings(
+    findings = ReportInput(
         settings=settings,
         sessions=len(history),
         walks=replayed(history, kinds, settings, since) if history else {},
@@ -120,4 +120,4 @@ def _write_page(file: Path, found: dict[str, Any]) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UnusableInput(f"--html {file}: {error.strerror} — fix: name a file that you may write") from error
+        raise UnusableInputError(f"--html {file}: {error.strerror} — fix: name a file that you may write") from error

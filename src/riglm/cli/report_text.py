@@ -13,7 +13,7 @@ from riglm.cli.output import print_table, printable
 
 _WIDTH_OF_A_PIPE: Final = 100
 _BAR: Final = 24
-_MOST_DAYS: Final = 31
+_MAX_DAYS: Final = 31
 _MARKS: Final = {True: ("✓", "+", "green"), False: ("✗", "-", "red"), None: ("?", "?", "yellow")}
 _RECORDED: Final = {
     "shadow": "What shadow mode recorded: the lists that it would have shown",
@@ -93,7 +93,7 @@ def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> Rend
         table.add_column(
             head.lstrip(">"), justify="right" if head.startswith(">") else "left", header_style="dim", no_wrap=True
         )
-    shown = days[-_MOST_DAYS:]
+    shown = days[-_MAX_DAYS:]
     longest = max((day["mean_list"] or 0 for day in shown), default=0) or 1
     solid = _draws(console)
     for day in shown:

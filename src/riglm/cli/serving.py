@@ -4,13 +4,20 @@ from typing import Annotated
 
 import typer
 
-from riglm.cli.output import CommandArgument, ConfigOption, LogLevelOption, McpJsonOption, NoFilterOption, UrlOption
+from riglm.cli.output import (
+    CommandArgument,
+    ConfigOption,
+    LogLevelOption,
+    McpJsonOption,
+    NoFilterOption,
+    ServerUrlOption,
+)
 from riglm.cli.starting import common_values, ready
 
 
 def run(
     command: CommandArgument = None,
-    url: UrlOption = None,
+    url: ServerUrlOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     no_filter: NoFilterOption = False,
@@ -44,7 +51,7 @@ def serve(
     control_port: Annotated[
         int | None, typer.Option("--control-port", metavar="N", help="The same, on this port (8701); 0: a free one.")
     ] = None,
-    url: UrlOption = None,
+    url: ServerUrlOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     no_filter: NoFilterOption = False,

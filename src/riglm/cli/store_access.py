@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riglm.ports.analytics import AnalyticsPort
 
 
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 0.25
 
 _HASH = re.compile(r"[0-9a-f]{32}")
@@ -71,7 +71,7 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
 
     Raises:
         RiglmError: there is none yet.
-        AnalyticsUnavailable: it cannot be used.
+        AnalyticsUnavailableError: it cannot be used.
     """
     from riglm.composition.container import build
 
@@ -87,7 +87,7 @@ def alone(store: "AnalyticsPort") -> Iterator[None]:
     Raises:
         RiglmError: another process holds it all the time.
     """
-    until = time.monotonic() + _PATIENCE_SECONDS
+    until = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         with store.maintenance_lease() as mine:
             if mine:
@@ -114,7 +114,7 @@ def is_there(file: Path) -> bool:
     """Whether the database file is there; nothing is made.
 
     Raises:
-        AnalyticsUnavailable: it does not exist and could not be created, or its directory cannot be read.
+        AnalyticsUnavailableError: it does not exist and could not be created, or its directory cannot be read.
     """
     try:
         file.lstat()
@@ -128,8 +128,8 @@ def is_there(file: Path) -> bool:
     return True
 
 
-def _unusable(file: Path, reason: str | None) -> AnalyticsUnavailable:
-    return AnalyticsUnavailable(
+def _unusable(file: Path, reason: str | None) -> AnalyticsUnavailableError:
+    return AnalyticsUnavailableError(
         f"the data directory {file.parent} cannot be used ({reason}) — fix: make it a directory that you may write "
         "in, or name another in RIGLM_DATA_DIR or storage.path"
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riglm.cli.control import ControlApi, ControlApiAway, ControlApiRefused, configured
+from riglm.cli.control import ControlApi, ControlApiRejectedError, ControlApiUnavailableError, configured
 from riglm.cli.measuring import files_in_use, installed, read_settings
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, printable
-from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInput
+from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.exposure import Mode
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ ClientsOption = Annotated[
         "--client", metavar="NAME", help="Only what `riglm init` set up for this client; any number of times."
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+ModeDryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 FileOnlyOption = Annotated[bool, typer.Option("--file-only", help="Leave a riglm that runs as it is.")]
-UrlOption = Annotated[
+ControlUrlOption = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="Where the control API is; by default as the configuration says."),
 ]
@@ -43,9 +43,9 @@ TokenOption = Annotated[
 
 def enforce(
     client: ClientsOption = None,
-    dry_run: DryRunOption = False,
+    dry_run: ModeDryRunOption = False,
     file_only: FileOnlyOption = False,
-    url: UrlOption = None,
+    url: ControlUrlOption = None,
     token: TokenOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -60,9 +60,9 @@ def enforce(
 
 def shadow(
     client: ClientsOption = None,
-    dry_run: DryRunOption = False,
+    dry_run: ModeDryRunOption = False,
     file_only: FileOnlyOption = False,
-    url: UrlOption = None,
+    url: ControlUrlOption = None,
     token: TokenOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -121,7 +121,7 @@ def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
     if clients is None:
         found = files_in_use(config)
         if not found:
-            raise UnusableInput(
+            raise UnusableInputError(
                 "there is no configuration to change: no riglm.yaml here, and none that `riglm init` made — fix: name "
                 "it with --config, or set RIGLM_FILTERING__MODE where riglm is started"
             )
@@ -173,15 +173,15 @@ def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run
     """What became of a riglm that runs with a control API; None when none answers and none was named.
 
     Raises:
-        ControlApiAway: one was named, and does not answer.
+        ControlApiUnavailableError: one was named, and does not answer.
     """
     its_url, its_token = configured(file, may_write=True)
     api = ControlApi(url or its_url, token or (its_token if url is None else None))
     try:
         before = api.get("/config")["filtering"]["mode"]
-    except ControlApiRefused as error:
+    except ControlApiRejectedError as error:
         return {"url": api.url, "before": None, "changed": False, "trouble": str(error)}
-    except (ControlApiAway, TypeError, KeyError):
+    except (ControlApiUnavailableError, TypeError, KeyError):
         if url is not None:
             raise
         return None
@@ -195,9 +195,9 @@ def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run
     try:
         try:
             api.put("/config?persist=true", document)
-        except ControlApiRefused:  # its file cannot be changed, or it has none: what runs can
+        except ControlApiRejectedError:  # its file cannot be changed, or it has none: what runs can
             api.put("/config", document)
-    except (ControlApiAway, ControlApiRefused) as error:
+    except (ControlApiUnavailableError, ControlApiRejectedError) as error:
         return {**told, "changed": False, "trouble": str(error)}
     return told
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.cli.control import ControlApi, ControlApiAway, ControlApiRefused, configured
+from riglm.cli.control import ControlApi, ControlApiRejectedError, ControlApiUnavailableError, configured
 from riglm.cli.output import ConfigOption, JsonOption, print_json
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _watch(api: ControlApi, seen: dict[str, Any], hours: int, every: float) -> N
                 time.sleep(every)
                 try:
                     seen, trouble = _look(api, hours), ""
-                except (ControlApiAway, ControlApiRefused) as error:
+                except (ControlApiUnavailableError, ControlApiRejectedError) as error:
                     trouble = str(error)
                 live.update(drawn(), refresh=True)
     except KeyboardInterrupt:

@@ -17,10 +17,10 @@ _WIDE: Final = 110
 _NARROW: Final = 72
 """In less, a table keeps its first columns only."""
 
-_MOST_COLUMNS: Final = 6
-_LEAST_COLUMNS: Final = 4
+_MAX_COLUMNS: Final = 6
+_MIN_COLUMNS: Final = 4
 
-_LEAST_ROWS: Final = 3
+_MIN_ROWS: Final = 3
 _AROUND: Final = 9
 """Lines of a frame that are no rows of the tables below: heading, numbers, titles."""
 
@@ -42,7 +42,7 @@ def frame(
     """Return the view for a terminal of this size; with `height` None as long as it takes, `trouble` at the top."""
     wide = width >= _WIDE
     rows = _rows(seen, height, wide)
-    columns = _MOST_COLUMNS if (width // 2 if wide else width) >= _NARROW else _LEAST_COLUMNS
+    columns = _MAX_COLUMNS if (width // 2 if wide else width) >= _NARROW else _MIN_COLUMNS
     servers, sessions, tools = _servers(seen), _sessions(seen, rows, columns), _tools(seen, rows, columns)
     parts: list[RenderableType] = [_heading(seen["health"], url, hours)]
     if trouble:
@@ -58,7 +58,7 @@ def _rows(seen: dict[str, Any], height: int | None, wide: bool) -> int:
     if height is None:
         return 10
     left = height - _AROUND - len(seen["health"]["upstreams"]) - 2
-    return max(_LEAST_ROWS, left if wide else left // 2 - 2)
+    return max(_MIN_ROWS, left if wide else left // 2 - 2)
 
 
 def _heading(health: dict[str, Any], url: str, hours: int) -> Text:

@@ -8,8 +8,8 @@ import typer
 from riglm.cli.init import (
     NOT_CONFIRMED,
     ClientOption,
-    DryRunOption,
     ProjectOption,
+    SetupDryRunOption,
     YesOption,
     confirmed,
     known_clients,
@@ -25,14 +25,14 @@ from riglm.cli.output import JsonOption, print_json
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from riglm.composition.installing import Installing
+    from riglm.composition.installing import SetupServices
     from riglm.domain.installation import UndoPlan
 
 
 def undo(
     client: ClientOption = None,
     project: ProjectOption = None,
-    dry_run: DryRunOption = False,
+    dry_run: SetupDryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,14 +68,14 @@ def undo(
 
 
 def _undone(
-    parts: "Installing", plans: "Sequence[UndoPlan]", directory: Path | None
+    parts: "SetupServices", plans: "Sequence[UndoPlan]", directory: Path | None
 ) -> "tuple[tuple[UndoPlan, ...], tuple[Path, ...]]":
     """Return the plans as they were done, and the deleted files that an earlier riglm had left."""
     removed = parts.clearing.clear(directory)
     return parts.undoer.undo_each(plans), removed
 
 
-def _tell_where(parts: "Installing", clients: "Collection[str]", directory: Path | None) -> None:
+def _tell_where(parts: "SetupServices", clients: "Collection[str]", directory: Path | None) -> None:
     """Report where the setup journal was looked for if there is none, and what to do while riglm is running."""
     from riglm.composition.installing import riglm_entries
 

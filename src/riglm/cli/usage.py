@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riglm.cli.measuring import settings_in_use
-from riglm.cli.output import MOST_ROWS, ConfigOption, JsonOption, json_time, print_json, print_table, written_time
+from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, print_table, written_time
 from riglm.domain.errors import RiglmError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.record import Record
+    from riglm.application.evaluation.record import Observations
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.exposure import ExposureTotals
     from riglm.domain.invocation import ToolInvocation
@@ -48,7 +48,7 @@ EXPLANATION = (
 
 
 def totals(
-    known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]", record: "Record"
+    known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]", record: "Observations"
 ) -> dict[str, int | float | None]:
     """Return numbers over all tools and sessions; shares are None if there is nothing to share.
 
@@ -105,7 +105,7 @@ def exposure_row(total: "ExposureTotals") -> Sequence[object]:
     return tuple(exposure_fields(total).values())
 
 
-_MOST_PAIRS = 20
+_MAX_PAIRS = 20
 
 
 def sessions(
@@ -113,7 +113,7 @@ def sessions(
         str | None, typer.Argument(metavar="SESSION_ID", help="Show this session's calls; its last characters do.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MOST_ROWS, help="Maximum number of rows, newest first.")
+        int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of rows, newest first.")
     ] = 50,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -169,19 +169,19 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    from riglm.application.evaluation.record import Record
+    from riglm.application.evaluation.record import Observations
     from riglm.cli.replaying import recorded_lists  # it imports this module
 
     settings = settings_in_use(config)
     store = recorded(settings)
     if store is None:
-        _nothing(as_json, _summary((), (), (), (), Record()))
+        _nothing(as_json, _summary((), (), (), (), Observations()))
         return
     with store:
         store.refresh_cooccurrences(time.time())
         known = store.tool_statistics()
         pairs = store.get_cooccurrences([tool.tool for tool in known])
-        counted = store.list_sessions(limit=MOST_ROWS)
+        counted = store.list_sessions(limit=MAX_ROWS)
         shown = store.exposure_totals()
         record = recorded_lists(store, store.recent_calls(MAX_SESSIONS), settings)
     if as_json:
@@ -196,7 +196,7 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if shown:
         print_table("Lists and estimated tokens, by mode of filtering", EXPOSURE_COLUMNS, map(exposure_row, shown))
     if pairs:
-        together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MOST_PAIRS]]
+        together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MAX_PAIRS]]
         print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), together)
     typer.echo(EXPLANATION)
 
@@ -276,7 +276,7 @@ def the_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
         RiglmError: there is none, or there are several.
     """
     matching = [
-        found for found in store.list_sessions(limit=MOST_ROWS) if str(found.session.id).endswith(wanted.lower())
+        found for found in store.list_sessions(limit=MAX_ROWS) if str(found.session.id).endswith(wanted.lower())
     ]
     if len(matching) != 1:
         what = f"{len(matching)} sessions end" if matching else "no session ends"
@@ -288,7 +288,7 @@ def recorded(settings: "Settings") -> "AnalyticsPort | None":
     """The store that these settings name, not yet opened; None when nothing was ever recorded in it.
 
     Raises:
-        AnalyticsUnavailable: nothing could be recorded where the store would be.
+        AnalyticsUnavailableError: nothing could be recorded where the store would be.
     """
     from riglm.cli.store_access import is_there
     from riglm.composition.container import build
@@ -316,7 +316,7 @@ def _summary(
     counted: "Sequence[SessionSummary]",
     shown: "Sequence[ExposureTotals]",
     pairs: "Sequence[ToolCooccurrence]",
-    record: "Record",
+    record: "Observations",
 ) -> dict[str, Any]:
     from riglm.application.evaluation.record import cost_fields
 

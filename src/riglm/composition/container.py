@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import TrackingService
+from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.control import make_control, make_live
 from riglm.composition.prediction import (
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from riglm.application.filtering.decisions import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.converging import Converging
+    from riglm.application.prediction.converging import SharedLearning
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.sharing.sharing import Sharing
-    from riglm.application.showing.showing import Showing
+    from riglm.application.sharing.sharing import SessionSharingService
+    from riglm.application.showing.showing import FilterMiddleware
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.knowledge import KnowledgePort
@@ -86,8 +86,8 @@ class Container(containers.DeclarativeContainer):
     recorder: providers.Provider[Recorder] = providers.Singleton(make_recorder, settings, kept.provider)
     tracer: "providers.Provider[OpenTelemetryTracer | None]" = providers.Singleton(make_tracer, settings)
     metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(make_metrics, settings)
-    tracking: providers.Provider[TrackingService] = providers.Singleton(
-        TrackingService, recorder, hasher, settings, meter=metrics
+    tracking: providers.Provider[CallRecordingService] = providers.Singleton(
+        CallRecordingService, recorder, hasher, settings, meter=metrics
     )
     sessions: providers.Provider[SessionRegistry] = providers.Singleton(
         SessionRegistry,
@@ -96,11 +96,11 @@ class Container(containers.DeclarativeContainer):
         providers.Callable(evidence, settings),
         shared=providers.Callable(is_shared, settings),
     )
-    services: providers.Provider[Services] = providers.Singleton(
-        Services,
+    services: providers.Provider[RequestServices] = providers.Singleton(
+        RequestServices,
         tracking=tracking,
         sessions=sessions,
-        catalogues=providers.Singleton(Catalogues),
+        catalogues=providers.Singleton(CatalogCache),
         known_catalogs=providers.Singleton(KnownCatalogs, hasher, recorder.provided.put),
         owners=providers.Singleton(make_owners, settings),
         grace=settings.provided.timeouts.grace,
@@ -136,12 +136,14 @@ class Container(containers.DeclarativeContainer):
     filtering: "providers.Provider[FilteringService]" = providers.Singleton(
         make_filtering, settings, services, prediction, warm_sets, overrides
     )
-    showing: "providers.Provider[Showing]" = providers.Singleton(make_showing, settings, services, filtering, voice)
+    showing: "providers.Provider[FilterMiddleware]" = providers.Singleton(
+        make_showing, settings, services, filtering, voice
+    )
     state: "providers.Provider[SessionStatePort]" = providers.Singleton(make_state, settings)
-    sharing: "providers.Provider[Sharing]" = providers.Singleton(
+    sharing: "providers.Provider[SessionSharingService]" = providers.Singleton(
         make_sharing, settings, state, hasher, sessions, tracking, filtering.provider
     )
-    converging: "providers.Provider[Converging]" = providers.Singleton(
+    converging: "providers.Provider[SharedLearning]" = providers.Singleton(
         make_converging, prediction, sharing, worker, analytics.provider
     )
     maintenance: providers.Provider[Maintenance] = providers.Singleton(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import TrackingService
+from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.prediction import build_predictor, plan_of
 from riglm.composition.services import evidence, going_by
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.showing.showing import Showing
+    from riglm.application.showing.showing import FilterMiddleware
 
 _log: Final = logging.getLogger("riglm")
 
@@ -41,10 +41,10 @@ def make_live(
     configuration: Configuration | None,
     logs: JsonLogs | None,
     filtering: "FilteringService",
-    showing: "Showing",
+    showing: "FilterMiddleware",
     prediction: "PredictionService",
     warm_sets: "WarmSets",
-    tracking: TrackingService,
+    tracking: CallRecordingService,
     sessions: SessionRegistry,
     maintenance: Maintenance,
     voice: "InnerVoice | None",
@@ -52,11 +52,11 @@ def make_live(
     """The configuration that can be changed, with all that follows it."""
     from riglm.adapters.configuration.persisting import ConfigurationDocuments
     from riglm.application.control.configuration import (
-        FilteringFollower,
-        Follower,
-        Following,
+        FilteringReloadHandler,
         LiveConfiguration,
-        PredictionFollower,
+        PredictionReloadHandler,
+        ReloadHandler,
+        ValueReloadHandler,
     )
 
     def learned_anew() -> None:
@@ -64,24 +64,24 @@ def make_live(
         showing.reconfigured()
 
     prediction.when_anew(learned_anew)
-    followers: list[Follower] = [
-        FilteringFollower(filtering, showing.reconfigured),
-        PredictionFollower(prediction, plan_of, build_predictor),
-        Following(
+    followers: list[ReloadHandler] = [
+        FilteringReloadHandler(filtering, showing.reconfigured),
+        PredictionReloadHandler(prediction, plan_of, build_predictor),
+        ValueReloadHandler(
             lambda new: (new.filtering.period, new.learning.scope == "principal"),
             lambda given: warm_sets.follow(period=given[0], by_principal=given[1]),
         ),
-        Following(lambda new: new.arguments, tracking.take_arguments),
-        Following(evidence, sessions.look_for),
-        Following(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
-        Following(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
+        ValueReloadHandler(lambda new: new.arguments, tracking.take_arguments),
+        ValueReloadHandler(evidence, sessions.look_for),
+        ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
+        ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
     if voice is not None:
-        followers.append(Following(lambda new: new.knowledge, going_by(voice)))
+        followers.append(ValueReloadHandler(lambda new: new.knowledge, going_by(voice)))
     read = configuration or Configuration(settings, {})
     if logs is not None:
         known = read.settings.secrets()
-        of_logs = Following(
+        of_logs = ValueReloadHandler(
             lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
         )
         followers.append(of_logs)
@@ -90,7 +90,7 @@ def make_live(
 
 def make_control(
     settings: Settings,
-    services: Services,
+    services: RequestServices,
     filtering: "FilteringService",
     prediction: "PredictionService",
     overrides: "Overrides",
@@ -100,10 +100,10 @@ def make_control(
     upstreams: Sequence[UpstreamPort],
 ) -> "ControlService":
     """What the control API asks."""
-    from riglm.application.control.health import Identity
+    from riglm.application.control.health import ProcessInfo
     from riglm.application.control.service import Proxy, build_control
 
-    identity = Identity(
+    identity = ProcessInfo(
         version=server_info()["version"],
         started_at=time.time(),
         store_kind=settings.storage.kind,
@@ -121,14 +121,14 @@ def make_control(
     return build_control(proxy, identity, open_store)
 
 
-class ControlDoor(NamedTuple):
+class ControlEndpoint(NamedTuple):
     """Where the control API listens, and the tokens that open it."""
 
     listener: socket.socket
     tokens: "Tokens"
 
 
-def door_of(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
+def door_of(settings: Settings, *, is_needed: bool) -> ControlEndpoint | None:
     """Where the control API is to be found; None when it is off, or not needed and somebody else listens there."""
     control = settings.control
     if not control.enabled:
@@ -144,4 +144,4 @@ def door_of(settings: Settings, *, is_needed: bool) -> ControlDoor | None:
             raise
         _log.warning("%s; riglm goes on without the control API", error)
         return None
-    return ControlDoor(listener, tokens)
+    return ControlEndpoint(listener, tokens)

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, data_directory, load
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
-from riglm.adapters.examining import FilesLook, JsonSchemaJudge, Overhearing, PortsLook, Programs
-from riglm.application.examining.check import Check, Labelled, Once, Told
+from riglm.adapters.examining import FileInspector, JsonSchemaValidator, LogCapture, PortInspector, Programs
+from riglm.application.examining.check import Check, Labelled, SharedProbe, StaticCheck
 from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
 from riglm.application.examining.configuration import (
     ConfigurationCheck,
     EmbedderCheck,
+    InvalidConfigurationCheck,
     KnowledgeCheck,
+    ListenAddress,
     MachineCheck,
-    Place,
     PortsCheck,
-    UnusableConfiguration,
     certain_secrets,
 )
-from riglm.application.examining.servers import Missing, ServersCheck, UnvisitedCheck, Visitor
+from riglm.application.examining.servers import ServerProber, ServersCheck, SkippedServersCheck, UnstartableServer
 from riglm.application.examining.store import StoreCheck
 from riglm.application.examining.tools import ToolsFindings
 from riglm.application.identity import server_info
@@ -32,16 +32,16 @@ from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import spool_path, stands_in_the_way, store_path, store_url
 from riglm.domain.client_support import support_by_key
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.finding import Section, Severity, finding
-from riglm.domain.installation import ENTRY, Installation
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.finding import DoctorSection, Severity, finding
+from riglm.domain.installation import ENTRY, ClientSetup
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import sounds_secret
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.examining import EmbedderFacts, SpoolLeft, StoreFacts
+from riglm.ports.examining import EmbedderCheckResult, SpoolStatus, StoreStatus
 
 if TYPE_CHECKING:
-    from riglm.domain.schemas.section import Embedder
+    from riglm.domain.schemas.section import EmbedderSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +65,17 @@ class Subject:
         found = self.configuration.settings.upstream_specs() if self.configuration is not None else []
         return [started_in(self.project, each) for each in found]
 
-    def missing(self) -> Mapping[str, Missing]:
+    def missing(self) -> Mapping[str, UnstartableServer]:
         """By name, the servers that cannot be started because something is not there."""
         found = {}
         for spec in self.specs():
             for problem in missing_parts(spec, self.configuration, os.environ) if self.configuration else ():
                 is_program = problem.path.endswith(".command") and " " not in spec.command[0]
-                found[spec.name] = Missing(spec, problem.what, problem.fix, is_program)
+                found[spec.name] = UnstartableServer(spec, problem.what, problem.fix, is_program)
         return found
 
 
-def in_use(options: Options, installed: Sequence[Installation]) -> list[tuple[Options, Installation | None]]:
+def in_use(options: Options, installed: Sequence[ClientSetup]) -> list[tuple[Options, ClientSetup | None]]:
     """The configuration in use, or where none is named or found, those that clients start riglm with.
 
     With each is what `riglm init` did when it made it.
@@ -87,14 +87,14 @@ def in_use(options: Options, installed: Sequence[Installation]) -> list[tuple[Op
     return [(Options(config=file), each) for file, each in files.items()]
 
 
-def subjects_of(options: Options, installed: Sequence[Installation]) -> list[Subject]:
+def subjects_of(options: Options, installed: Sequence[ClientSetup]) -> list[Subject]:
     """What is examined of the configurations in use."""
     found = in_use(options, installed)
     labels = [each.config.stem if each.config and len(found) > 1 else "" for each, _ in found]  # a client may have many
     return [_subject(*each, label) for each, label in zip(found, labels, strict=True)]
 
 
-def _subject(options: Options, served: Installation | None, label: str = "") -> Subject:
+def _subject(options: Options, served: ClientSetup | None, label: str = "") -> Subject:
     configuration: Configuration | None
     try:
         configuration = load(options)
@@ -143,7 +143,7 @@ def _problems(configuration: Configuration) -> list[str]:
     return list(found)
 
 
-_LEAST_SECONDS: Final = 30.0
+_MIN_SECONDS: Final = 30.0
 _VISITS: Final = 4  # the visit itself, the other era, the end of the process, and others before it
 
 
@@ -155,20 +155,24 @@ class Examination:
     """
 
     checks: Sequence[Check]
-    overhearing: Overhearing
+    overhearing: LogCapture
     seconds: float
     secrets: tuple[str, ...]
     is_usable: bool
 
 
 def examination(
-    options: Options, load_embedder: "Callable[[Embedder], EmbedderFacts]", *, visits: bool, seconds: float
+    options: Options,
+    load_embedder: "Callable[[EmbedderSettings], EmbedderCheckResult]",
+    *,
+    visits: bool,
+    seconds: float,
 ) -> Examination:
     """What is to be examined; with `visits` servers are started, each for at most so many seconds."""
     installed = installations()
     subjects = subjects_of(options, installed)
-    overhearing = Overhearing()
-    visitor = Visitor(overhearing, seconds) if visits else None
+    overhearing = LogCapture()
+    visitor = ServerProber(overhearing, seconds) if visits else None
     checks: list[Check] = []
     for subject in subjects:
         own = _own_checks(subject, visitor, seconds)
@@ -177,41 +181,41 @@ def examination(
     if known:
         rules = {each.client: each.configuration.settings.filtering for each in subjects if each.configuration}
         checks += _common_checks(known[0].settings, rules, load_embedder)
-    files_check = ClientFilesCheck(riglm_entries, installed, FilesLook(), Programs(), version=_version())
+    files_check = ClientFilesCheck(riglm_entries, installed, FileInspector(), Programs(), version=_version())
     checks += [files_check, _machine()]
     return Examination(
         checks=checks,
         overhearing=overhearing,
-        seconds=_VISITS * seconds + _LEAST_SECONDS,
+        seconds=_VISITS * seconds + _MIN_SECONDS,
         secrets=_secrets(configuration.settings for configuration in known),
         is_usable=not any(subject.problems for subject in subjects),
     )
 
 
-def _own_checks(subject: Subject, visitor: Visitor | None, seconds: float) -> list[Check]:
+def _own_checks(subject: Subject, visitor: ServerProber | None, seconds: float) -> list[Check]:
     """The checks of one configuration and its servers."""
     configuration = subject.configuration
-    checks: list[Check] = [UnusableConfiguration(subject.problems)] if subject.problems else []
+    checks: list[Check] = [InvalidConfigurationCheck(subject.problems)] if subject.problems else []
     if configuration is None:
         what = "servers, store, model and ports were not looked at: nobody knows what they are"
-        return [*checks, Told(finding(Section.CONFIGURATION, Severity.NOTE, "the rest", what))]
+        return [*checks, StaticCheck(finding(DoctorSection.CONFIGURATION, Severity.NOTE, "the rest", what))]
     settings = configuration.settings
     specs = subject.specs()
     if not subject.problems:
         notes = [*configuration.warnings, *_contradictions(settings)]
         names = [spec.name for spec in specs]
-        files = FilesLook()
+        files = FileInspector()
         checks.append(ConfigurationCheck(configuration.file, names, notes, files, certain_secrets(settings)))
     missing = subject.missing()
     there = [spec for spec in specs if spec.name not in missing]
-    checks.append(UnvisitedCheck(list(missing.values()), [] if visitor else there))
+    checks.append(SkippedServersCheck(list(missing.values()), [] if visitor else there))
     if visitor is not None and there:
         checks.append(_visits(settings, there, visitor, subject, seconds))
     return checks
 
 
 def _visits(
-    settings: Settings, specs: Sequence[UpstreamSpec], visitor: Visitor, subject: Subject, seconds: float
+    settings: Settings, specs: Sequence[UpstreamSpec], visitor: ServerProber, subject: Subject, seconds: float
 ) -> Check:
     from riglm.adapters.mcp.upstream.building import Upstreams
 
@@ -221,7 +225,7 @@ def _visits(
     names = [spec.name for spec in settings.upstream_specs()]
     keys = {name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names}
     tools = ToolsFindings(
-        JsonSchemaJudge(),
+        JsonSchemaValidator(),
         naming=settings.naming,
         filtering=settings.filtering,
         client=subject.client,
@@ -241,15 +245,17 @@ def _contradictions(settings: Settings) -> list[str]:
 
 
 def _common_checks(
-    settings: Settings, rules: Mapping[str, Filtering], load_embedder: "Callable[[Embedder], EmbedderFacts]"
+    settings: Settings,
+    rules: Mapping[str, FilteringSettings],
+    load_embedder: "Callable[[EmbedderSettings], EmbedderCheckResult]",
 ) -> list[Check]:
     """The checks of what all configurations have in common."""
     embedder = EmbedderCheck(lambda: load_embedder(settings.embedder), is_used=stands_in_the_way(settings))
-    checks: list[Check] = [embedder, PortsCheck(PortsLook(_serving()), _places(settings))]
+    checks: list[Check] = [embedder, PortsCheck(PortInspector(_serving()), _places(settings))]
     if settings.storage.kind == "memory":
         what = "the store is in memory: nothing that is recorded outlives its process"
-        return [*checks, Told(finding(Section.STORE, Severity.NOTE, "storage.kind", what))]
-    store = Once(lambda: _look(settings))
+        return [*checks, StaticCheck(finding(DoctorSection.STORE, Severity.NOTE, "storage.kind", what))]
+    store = SharedProbe(lambda: _look(settings))
     return [
         *checks,
         _store_check(settings, store),
@@ -258,20 +264,20 @@ def _common_checks(
     ]
 
 
-def _look(settings: Settings) -> StoreFacts:
-    from riglm.adapters.analytics.looking import StoreLook
+def _look(settings: Settings) -> StoreStatus:
+    from riglm.adapters.analytics.looking import StoreInspector
 
-    return StoreLook(store_url(settings), timeout=settings.storage.timeout).look()
+    return StoreInspector(store_url(settings), timeout=settings.storage.timeout).look()
 
 
-def _store_check(settings: Settings, store: Once[StoreFacts]) -> Check:
+def _store_check(settings: Settings, store: SharedProbe[StoreStatus]) -> Check:
     from riglm.adapters.control.tokens import FILE_NAME as TOKENS
 
-    def spools() -> list[SpoolLeft]:
+    def spools() -> list[SpoolStatus]:
         from riglm.adapters.spool.sqlite import survey
 
         return [
-            SpoolLeft(
+            SpoolStatus(
                 place=str(each.path),
                 records=each.records,
                 damaged=each.damaged,
@@ -285,14 +291,14 @@ def _store_check(settings: Settings, store: Once[StoreFacts]) -> Check:
     private = [data / TOKENS, file.parent / "riglm.key"]
     if settings.storage.kind == "sqlite":
         private.append(file)
-    return StoreCheck(store, spools, FilesLook(), directory=file.parent, private=private)
+    return StoreCheck(store, spools, FileInspector(), directory=file.parent, private=private)
 
 
-def _places(settings: Settings) -> list[Place]:
+def _places(settings: Settings) -> list[ListenAddress]:
     downstream, control = settings.downstream, settings.control
-    places = [Place("downstream", downstream.host, downstream.port, "riglm serve", is_needed=False)]
+    places = [ListenAddress("downstream", downstream.host, downstream.port, "riglm serve", is_needed=False)]
     if control.enabled:
-        places.append(Place("control", control.host, control.port, "the control API", is_needed=True))
+        places.append(ListenAddress("control", control.host, control.port, "the control API", is_needed=True))
     return places
 
 

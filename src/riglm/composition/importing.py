@@ -13,13 +13,13 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.application.importing.collecting import Background
-    from riglm.application.importing.conversations import ContextLessons
-    from riglm.application.importing.naming import Front
+    from riglm.application.importing.collecting import ImportContext
+    from riglm.application.importing.conversations import PairTraining
+    from riglm.application.importing.naming import ProxyInstance
     from riglm.ports.clients import TranscriptsPort
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
-_MOST_SESSIONS: Final = 100_000
+_MAX_SESSIONS: Final = 100_000
 _BEFORE_SECONDS: Final = 7 * 86_400.0
 """A session that went on at some time began no longer before it."""
 
@@ -40,7 +40,7 @@ def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[Transcript
     )
 
 
-def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Front]":
+def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
     """The riglms that stand, or will, in front of the servers of a client: the one named, or as `riglm init` made them.
 
     Where it made none for this client, those of others may have its servers.
@@ -67,9 +67,9 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Fro
     ]
 
 
-def _front(values: Mapping[str, object]) -> "Front":
+def _front(values: Mapping[str, object]) -> "ProxyInstance":
     """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
-    from riglm.application.importing.naming import Front
+    from riglm.application.importing.naming import ProxyInstance
     from riglm.domain.upstream import derive_name
 
     servers: tuple[str, ...] = ()
@@ -86,8 +86,8 @@ def _front(values: Mapping[str, object]) -> "Front":
             )
     match values.get("naming"):
         case ("on_collision" | "none") as naming:
-            return Front(servers=servers, naming=naming)
-    return Front(servers=servers)
+            return ProxyInstance(servers=servers, naming=naming)
+    return ProxyInstance(servers=servers)
 
 
 def steady_hasher(settings: Settings) -> KeyedHasher:
@@ -113,23 +113,23 @@ def background(
     settings: Settings,
     store: AnalyticsPort,
     hasher: KeyedHasher,
-    by_client: "Mapping[str, Sequence[Front]]",
+    by_client: "Mapping[str, Sequence[ProxyInstance]]",
     since: float,
     now: float,
-) -> "Background":
+) -> "ImportContext":
     """What is known before the first transcript is read, of which calls since a time are wanted; blocks.
 
     Raises:
-        AnalyticsUnavailable: the store cannot be read.
+        AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.importing.collecting import Background, RecordedLive
+    from riglm.application.importing.collecting import ImportContext, LiveCallMatcher
     from riglm.application.importing.naming import ToolNames
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
     listed = [one.tool for one in store.tool_statistics() if one.in_lists]
-    return Background(
+    return ImportContext(
         names={client: ToolNames(found, listed) for client, found in by_client.items()},
-        live=RecordedLive(store.recent_calls(_MOST_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
+        live=LiveCallMatcher(store.recent_calls(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
         known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
         hasher=hasher,
         since=since,
@@ -142,13 +142,13 @@ def background(
 @contextmanager
 def context_lessons(
     settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, principal: str
-) -> "Iterator[ContextLessons]":
+) -> "Iterator[PairTraining]":
     """What teaches contexts, with the model that a riglm of these settings uses; it is loaded, and let go at the end.
 
     Raises:
-        AnalyticsUnavailable: the store cannot be read.
+        AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.importing.conversations import ContextLessons
+    from riglm.application.importing.conversations import PairTraining
     from riglm.composition.container import build
     from riglm.domain.retrieval.pairs import LearnedPairs
 
@@ -157,4 +157,4 @@ def context_lessons(
         pairs = LearnedPairs(hasher.derived_key("learned pairs"))
         pairs.restore(store.list_learned_pairs(embedder.model, most))
         scope = principal if settings.learning.scope == "principal" else ""
-        yield ContextLessons(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name)
+        yield PairTraining(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name)

@@ -11,7 +11,7 @@ from typing import Final
 
 from riglm.adapters.clients.dialect import own_command
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
-from riglm.adapters.clients.record import InstallationRecord, JoinedRecords
+from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.file_changes import ServersFile
 from riglm.adapters.configuration.loading import (
@@ -21,10 +21,10 @@ from riglm.adapters.configuration.loading import (
     other_data_directories,
 )
 from riglm.adapters.configuration.persisting import SafeFiles
-from riglm.application.installing.planning import Clearing, Installer, Planner, Surroundings
-from riglm.application.installing.undoing import Undoer
+from riglm.application.installing.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
+from riglm.application.installing.undoing import SetupUndoer
 from riglm.domain.errors import RiglmError
-from riglm.domain.installation import ClientServer, Installation, Place, Rewriting, RiglmEntry, is_riglm
+from riglm.domain.installation import ClientServer, ClientSetup, ConfigLocation, FileChange, RiglmServerEntry, is_riglm
 from riglm.ports.clients import InstallationsPort
 
 _KEPT_IN: Final = "clients"
@@ -32,13 +32,13 @@ _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
 
 
 @dataclass(frozen=True, slots=True)
-class Installing:
+class SetupServices:
     """The parts at work."""
 
-    planner: Planner
-    installer: Installer
-    undoer: Undoer
-    clearing: Clearing
+    planner: SetupPlanner
+    installer: SetupInstaller
+    undoer: SetupUndoer
+    clearing: LeftoverCleanup
     record: InstallationsPort
     looked_in: tuple[Path, ...]
     """The directories in which a record of installations may be."""
@@ -46,7 +46,7 @@ class Installing:
 
 def installing(
     environment: Mapping[str, str] | None = None, anyway: Collection[str] = (), project: Path | None = None
-) -> Installing:
+) -> SetupServices:
     """Everything that changes clients' files, also where it was put behind riglm with other variables than these.
 
     `anyway` names servers to be moved though a user may have to sign in; of a project its own files are looked at.
@@ -55,30 +55,32 @@ def installing(
     clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
     directories = _record_directories(environment, clients, project)
     servers_file, files = ServersFile(environment), SafeFiles()
-    installations = JoinedRecords([InstallationRecord(directory) for directory in directories])
-    surroundings = Surroundings(
+    installations = MergedSetupJournals([SetupJournal(directory) for directory in directories])
+    surroundings = SetupEnvironment(
         command=_command(),
         directory=configuration_directory(environment),
         env=_env(environment),
         environment=environment,
     )
-    return Installing(
-        Planner(
+    return SetupServices(
+        SetupPlanner(
             clients=clients,
             servers_file=servers_file,
             files=files,
             installations=installations,
             surroundings=surroundings,
         ),
-        Installer(files=files, installations=installations),
-        Undoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
-        Clearing(clients=clients, files=files, installations=installations, own=(surroundings.directory, *directories)),
+        SetupInstaller(files=files, installations=installations),
+        SetupUndoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
+        LeftoverCleanup(
+            clients=clients, files=files, installations=installations, own=(surroundings.directory, *directories)
+        ),
         installations,
         directories,
     )
 
 
-def installations(environment: Mapping[str, str] | None = None) -> tuple[Installation, ...]:
+def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
     """What `riglm init` set up here and nobody took back, for each place the newest; none if it never ran."""
     found = _record(os.environ if environment is None else environment).all()
     return tuple({(each.place.file, each.place.path): each for each in found}.values())
@@ -86,7 +88,7 @@ def installations(environment: Mapping[str, str] | None = None) -> tuple[Install
 
 def riglm_entries(
     environment: Mapping[str, str] | None = None, directory: Path | None = None
-) -> tuple[RiglmEntry, ...]:
+) -> tuple[RiglmServerEntry, ...]:
     """The entries in clients' files that start riglm, whoever wrote them; a file that cannot be read has a `fault`.
 
     Looked at are the user's own files and those of the project in `directory`.
@@ -96,17 +98,19 @@ def riglm_entries(
     found = []
     for place, servers in _servers_at(clients, directory):
         if isinstance(servers, str):
-            found.append(RiglmEntry(client=place.client, file=place.file, fault=servers))
+            found.append(RiglmServerEntry(client=place.client, file=place.file, fault=servers))
             continue
         found += [
-            RiglmEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
+            RiglmServerEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
             for one in servers
             if is_riglm(one)
         ]
     return tuple(dict.fromkeys(found))
 
 
-def _servers_at(clients: ClientFiles, directory: Path | None) -> Iterator[tuple[Place, tuple[ClientServer, ...] | str]]:
+def _servers_at(
+    clients: ClientFiles, directory: Path | None
+) -> Iterator[tuple[ConfigLocation, tuple[ClientServer, ...] | str]]:
     """The servers of each place of the user's and of a project's, or why they cannot be read."""
     for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
         try:
@@ -134,7 +138,7 @@ def _record_directories(environment: Mapping[str, str], clients: ClientFiles, pr
     return tuple(different.values())
 
 
-def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:
+def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
     """What covers the secrets of these files, whose names are none, in any text."""
     first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
     last = {rewriting.file: rewriting.after for rewriting in rewritings}
@@ -146,8 +150,8 @@ def cover(rewritings: Sequence[Rewriting]) -> Callable[[str], str]:
     return Cover(*documents, texts=texts, shown=[str(rewriting.file) for rewriting in rewritings])
 
 
-def _record(environment: Mapping[str, str]) -> InstallationRecord:
-    return InstallationRecord(data_directory(environment) / _KEPT_IN)
+def _record(environment: Mapping[str, str]) -> SetupJournal:
+    return SetupJournal(data_directory(environment) / _KEPT_IN)
 
 
 def _command() -> tuple[str, ...]:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.identity import server_info
 from riglm.application.proxy import ProxyService
-from riglm.application.sessions.registry import Forgetting
+from riglm.application.sessions.registry import SessionReset
 from riglm.composition.container import Container
-from riglm.composition.control import ControlDoor
+from riglm.composition.control import ControlEndpoint
 from riglm.composition.prediction import SWITCH_SECONDS
 from riglm.composition.services import make_traces
 from riglm.composition.storage import is_shared, stands_in_the_way
-from riglm.domain.retention import Forgotten
-from riglm.domain.tool import ToolCatalog
-from riglm.ports.telemetry import Readings
+from riglm.domain.retention import ErasureRequest
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.telemetry import MetricSources
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from riglm.application.sharing.sharing import Sharing
+    from riglm.application.sharing.sharing import SessionSharingService
 
 _SWEEP_SECONDS: Final = 30.0
 _OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("riglm")
 
 
 @contextlib.asynccontextmanager
-async def lifespan(container: Container, control: "ControlDoor | None" = None) -> AsyncIterator[ProxyService]:
+async def lifespan(container: Container, control: "ControlEndpoint | None" = None) -> AsyncIterator[ProxyService]:
     """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
     from riglm.adapters.mcp.upstream.building import Upstreams
 
@@ -100,7 +100,7 @@ async def _recall_catalogs(container: Container) -> None:
     if len(specs) < 2:  # the list of a single one is forwarded
         return
 
-    def read(fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+    def read(fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be unavailable
 
     job = container.asking().submit(lambda: known.load(specs, read))
@@ -119,7 +119,7 @@ async def _closed_behind(container: Container) -> None:
 
 @contextlib.asynccontextmanager
 async def controlled(
-    container: Container, upstreams: Sequence[UpstreamPort], door: "ControlDoor | None"
+    container: Container, upstreams: Sequence[UpstreamPort], door: "ControlEndpoint | None"
 ) -> AsyncIterator[None]:
     """The control API is served meanwhile, if it has a door."""
     metrics = container.metrics()
@@ -151,7 +151,7 @@ def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) ->
     if metrics is None:
         return
     sessions, filtering, prediction = container.sessions(), container.filtering(), container.prediction()
-    readings = Readings(
+    readings = MetricSources(
         records=container.recorder().counts,
         upstreams=lambda: [upstream.health() for upstream in upstreams],
         sessions=lambda: len(sessions),
@@ -162,21 +162,23 @@ def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) ->
 
 
 def _letting_go(
-    container: Container, sharing: "Sharing | None", *, filtered: bool
-) -> Callable[[Sequence[Forgotten]], None]:
+    container: Container, sharing: "SessionSharingService | None", *, filtered: bool
+) -> Callable[[Sequence[ErasureRequest]], None]:
     """Has what this process remembers of sessions let go; asked on another thread."""
     loop = asyncio.get_running_loop()
     remembering = [container.filtering().forget] if filtered else []
-    forgetting = Forgetting(container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten])
+    forgetting = SessionReset(
+        container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten]
+    )
 
-    def let_go(forgotten: Sequence[Forgotten]) -> None:
+    def let_go(forgotten: Sequence[ErasureRequest]) -> None:
         with contextlib.suppress(RuntimeError):  # it ends just now
             loop.call_soon_threadsafe(forgetting.heard, forgotten)
 
     return let_go
 
 
-async def _sweep(proxy: ProxyService, sharing: "Sharing | None") -> None:
+async def _sweep(proxy: ProxyService, sharing: "SessionSharingService | None") -> None:
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         proxy.sweep()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.hashing import KeyedHasher
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from riglm.application.filtering.decisions import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.converging import Converging
-    from riglm.application.prediction.knowledge import Recollection
-    from riglm.application.prediction.plan import Plan
+    from riglm.application.prediction.converging import SharedLearning
+    from riglm.application.prediction.knowledge import PredictionStateLoader
+    from riglm.application.prediction.plan import PredictionSettings
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.sharing.sharing import Sharing
-    from riglm.application.showing.showing import Showing
+    from riglm.application.sharing.sharing import SessionSharingService
+    from riglm.application.showing.showing import FilterMiddleware
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.predictor import PredictorPort
@@ -50,9 +50,9 @@ def build_predictor(settings: Settings) -> "PredictorPort":
     chosen = select_predictor(settings.predictor.kind, settings.predictor.options)
     if type(chosen).__module__.startswith("riglm.adapters."):
         return chosen
-    from riglm.application.prediction.guarding import GuardedPredictor
+    from riglm.application.prediction.guarding import IsolatedPredictor
 
-    return GuardedPredictor(chosen, select_predictor("hybrid"))
+    return IsolatedPredictor(chosen, select_predictor("hybrid"))
 
 
 def make_embedders(settings: Settings, url: str) -> "Embedders":
@@ -83,7 +83,7 @@ def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort |
 def make_prediction(
     settings: Settings,
     worker: "Worker",
-    services: Services,
+    services: RequestServices,
     recorder: Recorder,
     hasher: KeyedHasher,
     open_store: Callable[[], AnalyticsPort],
@@ -96,17 +96,17 @@ def make_prediction(
 
     A guest in somebody else's process leaves alone what is set for the whole process, and has time for the model.
     """
-    from riglm.application.prediction.service import PATIENCE, PredictionService
+    from riglm.application.prediction.service import TIMEOUT, PredictionService
     from riglm.ports.embedder import EmbedderStatus
 
-    def recollection() -> "Recollection":
-        from riglm.application.prediction.knowledge import Recollection
+    def recollection() -> "PredictionStateLoader":
+        from riglm.application.prediction.knowledge import PredictionStateLoader
         from riglm.domain.coverage import CoverageCalibrator
 
         if not is_guest:
             _set_process()
         filtering = settings.filtering
-        return Recollection(
+        return PredictionStateLoader(
             open_store=open_store,
             make_predictor=lambda: build_predictor(settings),
             make_embedder=lambda: embedders().always,
@@ -129,7 +129,7 @@ def make_prediction(
         services.owners,
         configured,
         scope=settings.learning.scope,
-        patience=asked.deadline if is_guest else PATIENCE,
+        patience=asked.deadline if is_guest else TIMEOUT,
         meter=meter,
     )
 
@@ -159,7 +159,7 @@ def make_owners(settings: Settings) -> ToolOwners:
 
 def make_filtering(
     settings: Settings,
-    services: Services,
+    services: RequestServices,
     prediction: "PredictionService",
     warm_sets: "WarmSets",
     overrides: "Overrides",
@@ -180,30 +180,32 @@ def make_filtering(
 
 
 def make_showing(
-    settings: Settings, services: Services, filtering: "FilteringService", voice: "InnerVoice | None"
-) -> "Showing":
+    settings: Settings, services: RequestServices, filtering: "FilteringService", voice: "InnerVoice | None"
+) -> "FilterMiddleware":
     """What shows clients that choice, and what riglm offers of its own."""
     from riglm.application.filtering.meta_tools import MetaTools
     from riglm.application.knowledge.definition import NAME
-    from riglm.application.showing.showing import Showing
+    from riglm.application.showing.showing import FilterMiddleware
 
     alias = settings.knowledge.alias
     names = (NAME,) if alias in (None, NAME) else (alias, NAME)
     meta_tools = MetaTools(filtering, voice, names)
     if voice is None:
-        return Showing(services, filtering, meta_tools)
+        return FilterMiddleware(services, filtering, meta_tools)
     from riglm.application.knowledge.definition import definition
     from riglm.application.showing.showing import AlwaysListed
 
-    return Showing(services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0]), voice.get_ready))
+    return FilterMiddleware(
+        services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0]), voice.get_ready)
+    )
 
 
-def plan_of(settings: Settings) -> "Plan":
+def plan_of(settings: Settings) -> "PredictionSettings":
     """What prediction goes by, of a configuration."""
-    from riglm.application.prediction.plan import Plan
+    from riglm.application.prediction.plan import PredictionSettings
 
     rules = settings.filtering
-    return Plan(
+    return PredictionSettings(
         predictor=settings.predictor.kind,
         make_predictor=lambda: build_predictor(settings),
         scope=settings.learning.scope,
@@ -216,9 +218,12 @@ def plan_of(settings: Settings) -> "Plan":
 
 
 def make_converging(
-    prediction: "PredictionService", sharing: "Sharing", worker: "Worker", open_store: Callable[[], AnalyticsPort]
-) -> "Converging":
+    prediction: "PredictionService",
+    sharing: "SessionSharingService",
+    worker: "Worker",
+    open_store: Callable[[], AnalyticsPort],
+) -> "SharedLearning":
     """What learns along with other processes."""
-    from riglm.application.prediction.converging import Converging
+    from riglm.application.prediction.converging import SharedLearning
 
-    return Converging(prediction, sharing.news, worker, open_store)
+    return SharedLearning(prediction, sharing.news, worker, open_store)

@@ -18,10 +18,10 @@ from riglm.composition.control import door_of
 from riglm.composition.lifespan import lifespan
 from riglm.composition.storage import is_shared, is_silent
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import State
+from riglm.domain.schemas.storage import StateSettings
 
 _log: Final = logging.getLogger("riglm")
-_USUAL_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
+_DEFAULT_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
 _SETTLE_SECONDS: Final = 1.0
 _STORE_SECONDS: Final = (
     2.0  # a server of many clients starts once: better it than its first clients pays for the imports
@@ -37,7 +37,7 @@ def run_stdio(configuration: Configuration) -> int:
     async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
-    alone = settings.model_copy(update={"state": State()})  # nobody else can speak with this client
+    alone = settings.model_copy(update={"state": StateSettings()})  # nobody else can speak with this client
     return _run(alone, configuration, serve)
 
 
@@ -109,7 +109,7 @@ def _settle() -> None:
     """Keep the garbage collector from walking what start made, which lives to the end."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_USUAL_THRESHOLD)
+    gc.set_threshold(*_DEFAULT_THRESHOLD)
     gc.enable()
 
 

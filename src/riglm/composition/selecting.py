@@ -21,7 +21,7 @@ from riglm.composition.storage import store_path
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import State
+from riglm.domain.schemas.storage import StateSettings
 
 _OVERRIDES_SECONDS: Final = 0.25
 _NOWHERE: Final = Path(os.devnull)  # a directory without any file
@@ -40,12 +40,12 @@ class UserStore(Enum):
 USER_STORE: Final = UserStore.RIGLM
 """The store that `riglm run` uses without a configuration file: what the proxy learned counts, and the other way."""
 
-Place = str | os.PathLike[str]
-Store = Place | UserStore | None
+PathLike = str | os.PathLike[str]
+StoreOption = PathLike | UserStore | None
 _Values = list[tuple[str, tuple[str, ...], Any]]
 
 
-def settings_for(store: Store, config: Place | None, asked: Mapping[str, Mapping[str, Any]]) -> Settings:
+def settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[str, Mapping[str, Any]]) -> Settings:
     """The settings of a selector: what is asked for, over the configuration file, over what suits an agent.
 
     Environment variables count where the user's store or a configuration is meant.
@@ -66,7 +66,7 @@ def settings_for(store: Store, config: Place | None, asked: Mapping[str, Mapping
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)
     configuration = _loaded(store, config, values)
-    settings = configuration.settings.model_copy(update={"state": State()})
+    settings = configuration.settings.model_copy(update={"state": StateSettings()})
     require_all(
         lambda: require_predictor(configuration, predictors_there),
         lambda: require_embedder(configuration, embedders_there),
@@ -102,7 +102,7 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
             await prediction.close()
 
 
-def _loaded(store: Store, config: Place | None, values: _Values) -> Configuration:
+def _loaded(store: StoreOption, config: PathLike | None, values: _Values) -> Configuration:
     file = None if config is None else _place(config, "config")
     options = Options(config=file, values=values, with_servers=False)
     environment = os.environ if config is not None or store is USER_STORE else {}
@@ -126,14 +126,14 @@ def _require_embedder_made(settings: Settings) -> None:
         select_embedder(settings.embedder.provider, settings.embedder.options)
 
 
-def _place(place: Place, argument: str) -> Path:
+def _place(place: PathLike, argument: str) -> Path:
     try:
         return Path(place).expanduser()
     except (TypeError, RuntimeError) as error:  # it is no path; or nobody knows whose home is meant
         raise ConfigurationError(f"ToolSelector({argument}=...): {error} — fix: give the path of a file") from error
 
 
-def _stored(store: Store) -> _Values:
+def _stored(store: StoreOption) -> _Values:
     if isinstance(store, UserStore):
         return []
     if store is None:

@@ -5,14 +5,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.forwarding.exchange import Overhead
+from riglm.application.forwarding.exchange import OverheadMeter
 from riglm.application.identity import server_info
-from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions.registry import Evidence, SessionRegistry
+from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.composition.storage import is_silent, stands_in_the_way
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.schemas.filtering import Knowledge
+from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.sharing.sharing import Sharing
+    from riglm.application.sharing.sharing import SessionSharingService
     from riglm.application.tracing.upstream import Traces
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("riglm")
 
 
-def evidence(settings: Settings) -> Evidence:
+def evidence(settings: Settings) -> IdentificationSettings:
     """Where to look for what tells sessions apart."""
     sessions = settings.sessions
-    return Evidence(
+    return IdentificationSettings(
         meta_keys=sessions.meta_keys,
         environment_keys=sessions.environment_keys,
         environment=os.environ,
@@ -62,9 +62,9 @@ def make_sharing(
     state: "SessionStatePort",
     hasher: KeyedHasher,
     sessions: SessionRegistry,
-    tracking: TrackingService,
+    tracking: CallRecordingService,
     filtering: "Callable[[], FilteringService]",
-) -> "Sharing":
+) -> "SessionSharingService":
     """What keeps it, and asks for it."""
     from riglm.application.sharing.sharing import build_sharing
 
@@ -93,9 +93,9 @@ def make_metrics(settings: Settings) -> "PrometheusMetrics | None":
     return PrometheusMetrics(names, lambda: server_info()["version"])
 
 
-def make_overhead(meter: "MeterPort | None") -> Overhead | None:
+def make_overhead(meter: "MeterPort | None") -> OverheadMeter | None:
     """What measures riglm itself, for whoever counts."""
-    return None if meter is None else Overhead(meter)
+    return None if meter is None else OverheadMeter(meter)
 
 
 def _wants_traces(settings: Settings, environment: Mapping[str, str]) -> bool:
@@ -144,7 +144,7 @@ def make_voice(
     return build_inner_voice(settings.knowledge, worker, embedders, create_knowledge, is_silent=is_silent())
 
 
-def going_by(voice: "InnerVoice") -> Callable[[Knowledge], None]:
+def going_by(voice: "InnerVoice") -> Callable[[KnowledgeSettings], None]:
     """Takes what of the settings may change while the tool is there."""
     from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
 

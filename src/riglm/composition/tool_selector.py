@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from riglm.application.selecting.background import Background
-from riglm.application.selecting.offer import Reader, shortly, text
+from riglm.application.selecting.background import BackgroundLoop
+from riglm.application.selecting.offer import ToolReader, shortly, text
 from riglm.application.selecting.service import SelectingService
 from riglm.application.selecting.session import ToolSession
-from riglm.composition.selecting import Place, Store, selecting, settings_for
+from riglm.composition.selecting import PathLike, StoreOption, selecting, settings_for
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 
 T = TypeVar("T")
 
@@ -38,8 +38,8 @@ class ToolSelector(Generic[T]):
         self,
         tools: Iterable[T] = (),
         *,
-        store: Store = None,
-        config: Place | None = None,
+        store: StoreOption = None,
+        config: PathLike | None = None,
         max_tools: int | None = None,
         min_tools: int | None = None,
         pinned: Iterable[str] = (),
@@ -64,8 +64,8 @@ class ToolSelector(Generic[T]):
 
         Raises:
             ConfigurationError: something of this cannot be used.
-            UnusableTool: one of the tools is none, or two have the same name.
-            UnusableInput: the name is no text.
+            UnusableToolError: one of the tools is none, or two have the same name.
+            UnusableInputError: the name is no text.
         """
         asked: dict[str, dict[str, Any]] = {
             "filtering": {
@@ -78,17 +78,19 @@ class ToolSelector(Generic[T]):
             "embedder": {"provider": embedder},
         }
         settings = settings_for(store, config, asked)
-        self._read: Reader[T] = Reader()
+        self._read: ToolReader[T] = ToolReader()
         self._offer = self._read(tools)
-        self._client = Client(name=text(name, "ToolSelector(name=...)"))
-        self._background: Background[SelectingService] = Background(lambda: selecting(settings), "riglm-selector")
+        self._client = ClientInfo(name=text(name, "ToolSelector(name=...)"))
+        self._background: BackgroundLoop[SelectingService] = BackgroundLoop(
+            lambda: selecting(settings), "riglm-selector"
+        )
         weakref.finalize(self, self._background.stop).atexit = False  # whoever collects garbage waits for nothing
 
     def offer(self, tools: Iterable[T]) -> None:
         """There are these tools from now on; a session that was given its own keeps them.
 
         Raises:
-            UnusableTool: one of them is none, or two have the same name.
+            UnusableToolError: one of them is none, or two have the same name.
         """
         self._offer = self._read(tools)
 
@@ -99,7 +101,7 @@ class ToolSelector(Generic[T]):
         an hour after that was closed. What a `user` uses is learned for that user alone. Both are stored hashed.
 
         Raises:
-            UnusableInput: one of them is no text.
+            UnusableInputError: one of them is no text.
         """
         key, user = text(key, "session(key=...)"), text(user, "session(user=...)")
         return ToolSession(self._background, lambda: self._offer, self._client, key, user)

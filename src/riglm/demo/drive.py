@@ -17,7 +17,7 @@ from mcp.types import CallToolResult, TextContent
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """One call: the tool as riglm names it, its arguments, and whether it is meant to fail."""
 
     tool: str
@@ -31,7 +31,7 @@ class Scene:
 
     title: str
     servers: Mapping[str, Mapping[str, Any]]
-    visits: tuple[tuple[Step, ...], ...]
+    visits: tuple[tuple[DemoStep, ...], ...]
 
 
 def npm_scene(programs: Path, directory: Path) -> Scene:
@@ -49,18 +49,18 @@ def npm_scene(programs: Path, directory: Path) -> Scene:
     }
     entity = {"name": "Ada", "entityType": "person", "observations": ["wrote the letter"]}
     first = (
-        Step("everything__echo", {"message": "hello through riglm"}),
-        Step("filesystem__write_file", {"path": letter, "content": "Dear Charles,\n"}),
-        Step("filesystem__read_text_file", {"path": letter}),
-        Step("filesystem__read_text_file", {"path": str(files / "missing.txt")}, fails=True),
-        Step("memory__create_entities", {"entities": [entity]}),
-        Step("memory__search_nodes", {"query": "letter"}),
+        DemoStep("everything__echo", {"message": "hello through riglm"}),
+        DemoStep("filesystem__write_file", {"path": letter, "content": "Dear Charles,\n"}),
+        DemoStep("filesystem__read_text_file", {"path": letter}),
+        DemoStep("filesystem__read_text_file", {"path": str(files / "missing.txt")}, fails=True),
+        DemoStep("memory__create_entities", {"entities": [entity]}),
+        DemoStep("memory__search_nodes", {"query": "letter"}),
     )
     second = (
-        Step("memory__search_nodes", {"query": "Ada"}),
-        Step("filesystem__read_text_file", {"path": letter}),
-        Step("everything__get-sum", {"a": 40, "b": 2}),
-        Step("everything__trigger-long-running-operation", {"duration": 1, "steps": 4}),
+        DemoStep("memory__search_nodes", {"query": "Ada"}),
+        DemoStep("filesystem__read_text_file", {"path": letter}),
+        DemoStep("everything__get-sum", {"a": 40, "b": 2}),
+        DemoStep("everything__trigger-long-running-operation", {"duration": 1, "steps": 4}),
     )
     return Scene(title="the reference servers of npm", servers=servers, visits=(first, second))
 
@@ -69,69 +69,69 @@ def bundled_scene() -> Scene:
     """Two small servers that come with riglm."""
     servers = {name: {"command": sys.executable, "args": ["-m", f"riglm.demo.{name}"]} for name in ("notes", "units")}
     first = (
-        Step("notes__write_note", {"title": "trip", "text": "12 miles along the coast"}),
-        Step("units__convert_length", {"value": 12, "unit": "mi", "to": "km"}),
-        Step("notes__read_note", {"title": "trip"}),
-        Step("notes__read_note", {"title": "missing"}, fails=True),
-        Step("units__celsius_to_fahrenheit", {"degrees": 21}),
+        DemoStep("notes__write_note", {"title": "trip", "text": "12 miles along the coast"}),
+        DemoStep("units__convert_length", {"value": 12, "unit": "mi", "to": "km"}),
+        DemoStep("notes__read_note", {"title": "trip"}),
+        DemoStep("notes__read_note", {"title": "missing"}, fails=True),
+        DemoStep("units__celsius_to_fahrenheit", {"degrees": 21}),
     )
     second = (
-        Step("units__known_units"),
-        Step("notes__write_note", {"title": "shopping", "text": "3 m of rope"}),
-        Step("notes__find_notes", {"word": "rope"}),
-        Step("units__convert_length", {"value": 3, "unit": "m", "to": "ft"}),
+        DemoStep("units__known_units"),
+        DemoStep("notes__write_note", {"title": "shopping", "text": "3 m of rope"}),
+        DemoStep("notes__find_notes", {"word": "rope"}),
+        DemoStep("units__convert_length", {"value": 3, "unit": "m", "to": "ft"}),
     )
     return Scene(title="two bundled servers", servers=servers, visits=(first, second))
 
 
-_MOST_PAGES = 50
-_PATIENCE_S = 30.0
+_MAX_PAGES = 50
+_TIMEOUT_S = 30.0
 _PAUSE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoResult:
     """What came back for one step: whether as meant, how long it took, and the beginning of its text."""
 
-    step: Step
+    step: DemoStep
     as_meant: bool
     duration_ms: float
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class DemoSession:
     """One session of the client: the protocol revision spoken, the tools listed, and the answers in order."""
 
     protocol_version: str
     tools: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[DemoResult, ...]
 
 
 async def drive(
     scene: Scene, *, configuration: Path, environment: Mapping[str, str], errors: TextIO, tell: Callable[[str], None]
-) -> list[Visit]:
+) -> list[DemoSession]:
     """Visit riglm as often as the scene says, a new riglm each time; `tell` hears of each step before it is taken."""
     arguments = ["-m", "riglm", "run", "--config", str(configuration)]
-    visits: list[Visit] = []
+    visits: list[DemoSession] = []
     for steps in scene.visits:
         tell("starting riglm and the servers")
         server = StdioServerParameters(
             command=sys.executable, args=arguments, env=dict(environment), cwd=configuration.parent
         )
-        async with Client(stdio_client(server, errlog=errors), read_timeout_seconds=_PATIENCE_S) as client:
+        async with Client(stdio_client(server, errlog=errors), read_timeout_seconds=_TIMEOUT_S) as client:
             tools = await _all_tools(client, {step.tool for step in steps})
             answers = []
             for step in steps:
                 tell(f"calling {step.tool}")
                 answers.append(await _take(client, step))
-            visits.append(Visit(client.protocol_version, tools, tuple(answers)))
+            visits.append(DemoSession(client.protocol_version, tools, tuple(answers)))
     return visits
 
 
 async def _all_tools(client: Client, wanted: set[str]) -> tuple[str, ...]:
     """The list once it holds what is wanted: a server that starts late joins it late."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         names = await _list_tools(client)
         if wanted <= set(names) or time.monotonic() > deadline:
@@ -142,7 +142,7 @@ async def _all_tools(client: Client, wanted: set[str]) -> tuple[str, ...]:
 async def _list_tools(client: Client) -> tuple[str, ...]:
     names: list[str] = []
     cursor = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         names += [tool.name for tool in page.tools]
         cursor = page.next_cursor
@@ -151,11 +151,11 @@ async def _list_tools(client: Client) -> tuple[str, ...]:
     return tuple(names)
 
 
-async def _take(client: Client, step: Step) -> Answer:
+async def _take(client: Client, step: DemoStep) -> DemoResult:
     started = time.perf_counter()
     result = await client.call_tool(step.tool, dict(step.arguments))
     duration_ms = (time.perf_counter() - started) * 1000
-    return Answer(step, bool(result.is_error) is step.fails, duration_ms, _beginning(result))
+    return DemoResult(step, bool(result.is_error) is step.fails, duration_ms, _beginning(result))
 
 
 def _beginning(result: CallToolResult) -> str:

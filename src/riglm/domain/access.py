@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 
-class Doors:
+class AllowedOrigins:
     """The names under which a listener may be reached, and the origins whose pages may reach it."""
 
     def __init__(self, host: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
@@ -84,7 +84,7 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdigit() and not name.endswith(":") else host
 
 
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+RequestHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, with values."""
 
 _MINUTES_10: Final = b"600"
@@ -108,7 +108,7 @@ class CrossOrigin:
         self._sent = sent
         self._exposed = exposed
 
-    def grant(self, headers: Mapping[bytes, bytes]) -> Headers:
+    def grant(self, headers: Mapping[bytes, bytes]) -> RequestHeaders:
         """The headers that let the page which sent a request read the answer; none if it may not."""
         origin = headers.get(b"origin")
         if origin is None or origin.lower() not in self._origins:
@@ -119,7 +119,7 @@ class CrossOrigin:
             (b"vary", b"origin"),
         )
 
-    def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> Headers:
+    def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> RequestHeaders:
         """The headers that answer a browser's question whether it may send a request; none when it asks nothing."""
         if method != "OPTIONS" or b"access-control-request-method" not in headers or not self.grant(headers):
             return ()

@@ -15,7 +15,7 @@ _MARGIN_SECONDS: Final = 0.5
 """How much earlier than that a list is sent, so that it arrives in time."""
 
 
-class Relisting(StrEnum):
+class ListChangedSupport(StrEnum):
     """What a client does with `notifications/tools/list_changed`."""
 
     YES = "asks for the list again"
@@ -27,7 +27,7 @@ class Relisting(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSupport:
+class ClientBehavior:
     """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
     `key` is what `riglm init` calls it. `list_timeout` is the number of seconds that it is known to wait for a list.
@@ -37,7 +37,7 @@ class ClientSupport:
     key: str
     title: str
     names: tuple[str, ...]
-    relisting: Relisting
+    relisting: ListChangedSupport
     most_tools: int | None = None
     list_timeout: float = DEFAULT_LIST_TIMEOUT_SECONDS
     starts_without_list: bool = False
@@ -45,40 +45,60 @@ class ClientSupport:
     @property
     def follows_changes(self) -> bool:
         """Whether a list that changes within a session is of use to it."""
-        return self.relisting in {Relisting.YES, Relisting.LATE}
+        return self.relisting in {ListChangedSupport.YES, ListChangedSupport.LATE}
 
 
 CLIENTS: Final = (
-    ClientSupport(
-        key="claude-code", title="Claude Code", names=("claude-code*",), relisting=Relisting.LATE, list_timeout=27.0
+    ClientBehavior(
+        key="claude-code",
+        title="Claude Code",
+        names=("claude-code*",),
+        relisting=ListChangedSupport.LATE,
+        list_timeout=27.0,
     ),
-    ClientSupport(
+    ClientBehavior(
         key="claude-desktop",
         title="Claude Desktop",
         names=("claude-ai*", "claude-desktop*"),
-        relisting=Relisting.DISCARDS,
+        relisting=ListChangedSupport.DISCARDS,
     ),
-    ClientSupport(key="codex", title="Codex", names=("codex*",), relisting=Relisting.NO, starts_without_list=True),
-    ClientSupport(key="opencode", title="opencode", names=("opencode*",), relisting=Relisting.YES, list_timeout=9.0),
-    ClientSupport(key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=Relisting.YES, list_timeout=9.0),
-    ClientSupport(
-        key="copilot", title="Copilot CLI", names=("copilot-cli*",), relisting=Relisting.YES, list_timeout=20.0
+    ClientBehavior(
+        key="codex", title="Codex", names=("codex*",), relisting=ListChangedSupport.NO, starts_without_list=True
     ),
-    ClientSupport(
+    ClientBehavior(
+        key="opencode", title="opencode", names=("opencode*",), relisting=ListChangedSupport.YES, list_timeout=9.0
+    ),
+    ClientBehavior(
+        key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=ListChangedSupport.YES, list_timeout=9.0
+    ),
+    ClientBehavior(
+        key="copilot", title="Copilot CLI", names=("copilot-cli*",), relisting=ListChangedSupport.YES, list_timeout=20.0
+    ),
+    ClientBehavior(
         key="vscode",
         title="VS Code",
         names=("visual studio code*", "visual-studio-code*"),
-        relisting=Relisting.YES,
+        relisting=ListChangedSupport.YES,
         most_tools=128,
     ),
-    ClientSupport(key="zed", title="Zed", names=("zed*",), relisting=Relisting.YES),
-    ClientSupport(key="cursor", title="Cursor", names=("cursor*",), relisting=Relisting.REPORTED_NO, most_tools=40),
-    ClientSupport(
-        key="qwen", title="Qwen Code", names=("qwen-cli-mcp-client*",), relisting=Relisting.NO, list_timeout=4.0
+    ClientBehavior(key="zed", title="Zed", names=("zed*",), relisting=ListChangedSupport.YES),
+    ClientBehavior(
+        key="cursor", title="Cursor", names=("cursor*",), relisting=ListChangedSupport.REPORTED_NO, most_tools=40
     ),
-    ClientSupport(key="cline", title="Cline", names=("cline*", "@cline/*"), relisting=Relisting.NO, list_timeout=2.0),
-    ClientSupport(key="continue", title="Continue", names=("continue*",), relisting=Relisting.NO, list_timeout=9.0),
-    ClientSupport(key="windsurf", title="Windsurf", names=("windsurf*",), relisting=Relisting.UNKNOWN),
+    ClientBehavior(
+        key="qwen",
+        title="Qwen Code",
+        names=("qwen-cli-mcp-client*",),
+        relisting=ListChangedSupport.NO,
+        list_timeout=4.0,
+    ),
+    ClientBehavior(
+        key="cline", title="Cline", names=("cline*", "@cline/*"), relisting=ListChangedSupport.NO, list_timeout=2.0
+    ),
+    ClientBehavior(
+        key="continue", title="Continue", names=("continue*",), relisting=ListChangedSupport.NO, list_timeout=9.0
+    ),
+    ClientBehavior(key="windsurf", title="Windsurf", names=("windsurf*",), relisting=ListChangedSupport.UNKNOWN),
 )
 """Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.
 
@@ -86,24 +106,24 @@ VS Code was read in its source, the others are reported.
 """
 
 
-def support_by_key(key: str) -> ClientSupport | None:
+def support_by_key(key: str) -> ClientBehavior | None:
     """What is known of a client by what `riglm init` calls it; None when there is no such."""
     return next((known for known in CLIENTS if known.key == key), None)
 
 
-def support_of(name: str) -> ClientSupport | None:
+def support_of(name: str) -> ClientBehavior | None:
     """Return what is known of a client by its name; None for an unknown one."""
     folded = name.casefold()
     return next((known for known in CLIENTS if any(fnmatchcase(folded, each) for each in known.names)), None)
 
 
-def longest_wait_of(known: ClientSupport | None, longest: float) -> float:
+def longest_wait_of(known: ClientBehavior | None, longest: float) -> float:
     """Return the number of seconds, at most `longest`, after which a client must have an answer to its list request."""
     timeout = known.list_timeout if known is not None else DEFAULT_LIST_TIMEOUT_SECONDS
     return min(timeout - _MARGIN_SECONDS, longest)
 
 
-def list_timeout_of(known: ClientSupport | None, grace: float, longest: float) -> float:
+def list_timeout_of(known: ClientBehavior | None, grace: float, longest: float) -> float:
     """Return the number of seconds that a client's list waits for each server whose list is not known.
 
     A client that follows list-changed notifications or starts without the list waits for the grace. Any other client

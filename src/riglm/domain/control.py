@@ -12,41 +12,41 @@ class ControlError(RiglmError):
     """What was asked of the control API cannot be had or done; nothing was changed."""
 
 
-class NotThere(ControlError):
+class NotFoundError(ControlError):
     """There is no session, tool or override of this name."""
 
 
-class Forbidden(ControlError):
+class ForbiddenError(ControlError):
     """This cannot be changed while riglm runs."""
 
 
-class Conflict(ControlError):
+class ConflictError(ControlError):
     """The request is based on an outdated state, or on one in which it cannot be done."""
 
 
-class ControlUnavailable(ControlError):
+class ControlUnavailableError(ControlError):
     """The answer was not ready in time, or the store is unavailable; retrying later may succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FieldError:
     """One invalid part of a request: `path` names the part, `detail` the problem and the fix."""
 
     path: str
     detail: str
 
 
-class Invalid(ControlError):
+class InvalidInputError(ControlError):
     """What was given is not usable."""
 
-    def __init__(self, *faults: Fault) -> None:
+    def __init__(self, *faults: FieldError) -> None:
         """`faults` are all that were found, one at least."""
         super().__init__("; ".join(f"{fault.path}: {fault.detail}" for fault in faults))
         self.faults: Final = faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverrideWish:
+class OverrideRequest:
     """A requested override; at most one of `expires_at` and `expires_in` (seconds) is given."""
 
     kind: OverrideKind
@@ -59,7 +59,7 @@ class OverrideWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationShown:
+class RedactedConfiguration:
     """The configuration in force, with masks in the place of secrets.
 
     `version` grows with every change, and differs in every process.
@@ -70,7 +70,7 @@ class ConfigurationShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationChanged:
+class ConfigurationUpdate:
     """The version that a change made, and the configuration as it left it, with masks in the place of secrets.
 
     `restart` names the keys that were written and count from the next start.

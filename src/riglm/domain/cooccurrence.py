@@ -7,10 +7,10 @@ from typing import Final
 MAX_TOOLS_PER_SESSION: Final = 256
 """Maximum number of distinct tools of a session that form pairs, so that one odd session cannot fill the memory."""
 
-LONGEST_TOOL: Final = 256
+MAX_TOOL_LENGTH: Final = 256
 """Tools with more characters in their names form no pairs: databases index no text of any length."""
 
-MOST_SESSIONS: Final = 50_000
+MAX_COOCCURRENCE_SESSIONS: Final = 50_000
 """Maximum number of sessions that count, the latest ones: old use says little, and all would take too long."""
 
 Pair = tuple[str, str]
@@ -71,7 +71,7 @@ class CooccurrenceCounter:
     def add_session(self, calls: Iterable[tuple[str, int]]) -> None:
         """Count one session's calls: pairs of tool and sequence number in ascending order of the latter."""
         sums = self._sums
-        named = ((tool, number) for tool, number in calls if len(tool) <= LONGEST_TOOL)
+        named = ((tool, number) for tool, number in calls if len(tool) <= MAX_TOOL_LENGTH)
         for pair, distance in least_distances(named).items():
             sessions, total = sums.get(pair, (0, 0))
             sums[pair] = (sessions + 1, total + distance)

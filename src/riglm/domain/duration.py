@@ -7,7 +7,7 @@ from typing import Final, Self
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.ASCII | re.IGNORECASE)
-_LONGEST: Final = 36_500 * 86_400.0
+_MAX: Final = 36_500 * 86_400.0
 
 
 def parsed_duration(text: str) -> float:
@@ -17,7 +17,7 @@ def parsed_duration(text: str) -> float:
     """
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2].lower()] if found else 0.0
-    if not 0 < seconds <= _LONGEST:
+    if not 0 < seconds <= _MAX:
         raise ValueError(
             f"{text!r} is no span of time — fix: write a number and s, m, h, d or w (weeks), for example 30d"
         )
@@ -52,17 +52,17 @@ def told_moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(min(_LATEST, max(_EARLIEST, seconds)), UTC)
 
 
-_current: Final[ContextVar["Patience | None"]] = ContextVar("riglm-patience", default=None)
+_current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
 
 
-class Patience:
+class TimeBudget:
     """What is left of a request's time for shared state; as a context, what is asked inside it draws from it."""
 
     def __init__(self) -> None:
         """Nothing was spent yet."""
         self.spent = 0
         """Slices of the deadline; their length is set by the code that waits for the state."""
-        self._tokens: list[Token[Patience | None]] = []
+        self._tokens: list[Token[TimeBudget | None]] = []
 
     def __enter__(self) -> Self:
         self._tokens.append(_current.set(self))
@@ -72,6 +72,6 @@ class Patience:
         _current.reset(self._tokens.pop())
 
     @classmethod
-    def current(cls) -> "Patience":
+    def current(cls) -> "TimeBudget":
         """That of the request which is being served, or a new one outside of requests."""
         return _current.get() or cls()

@@ -5,33 +5,33 @@ class RiglmError(Exception):
     """riglm cannot go on; the message names the place and the fix."""
 
 
-class UnusableInput(RiglmError):
+class UnusableInputError(RiglmError):
     """What the user gave cannot be used, be it a setting, an option or data; nothing was done."""
 
 
-class ConfigurationError(UnusableInput):
+class ConfigurationError(UnusableInputError):
     """The configuration is not usable. Its message names the file, the path inside it, and the fix."""
 
 
-class UpstreamUnavailable(RiglmError):
+class UpstreamUnavailableError(RiglmError):
     """An upstream cannot be reached, died, or did not answer in time."""
 
 
-class AnalyticsUnavailable(RiglmError):
+class AnalyticsUnavailableError(RiglmError):
     """The analytics store cannot be read or written; the cause is kept."""
 
 
-class SchemaTooNew(AnalyticsUnavailable):
+class SchemaTooNewError(AnalyticsUnavailableError):
     """The store was written by a newer riglm; it is left untouched. Upgrade riglm or choose another store."""
 
 
-class NoStore(AnalyticsUnavailable, ConfigurationError):
+class NoStoreError(AnalyticsUnavailableError, ConfigurationError):
     """What the configuration names as the store is a file of something else; it is left untouched."""
 
 
-class StateUnavailable(RiglmError):
+class StateUnavailableError(RiglmError):
     """What the processes share of their sessions cannot be read now; each goes on with what it knows itself."""
 
 
-class SessionEnded(RiglmError):
+class SessionEndedError(RiglmError):
     """The client ended the session at another process."""

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal
 from uuid import UUID
 
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 
 SEARCH_SURFACE: Final = "search"
 CONTEXT_SURFACE: Final = "context"
@@ -113,7 +113,7 @@ KNOWN_CLIENTS: Final[Mapping[str, Surface]] = {"claude-code": Surface.HINTS}
 """Clients that honor preload hints, and defer the other tools to their own search."""
 
 
-def surface_for(client: str, era: Era, by_client: Mapping[str, Surface]) -> Surface:
+def surface_for(client: str, era: ProtocolEra, by_client: Mapping[str, Surface]) -> Surface:
     """The surface for a client by what it calls itself, else by its era.
 
     `by_client` has glob patterns for names, the first that fits counts; `KNOWN_CLIENTS` come after them. Names are
@@ -124,4 +124,4 @@ def surface_for(client: str, era: Era, by_client: Mapping[str, Surface]) -> Surf
         for pattern, surface in table.items():
             if fnmatchcase(name, pattern.casefold()):
                 return surface
-    return Surface.STABLE if era is Era.MODERN else Surface.DYNAMIC
+    return Surface.STABLE if era is ProtocolEra.MODERN else Surface.DYNAMIC

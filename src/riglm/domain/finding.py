@@ -18,7 +18,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-class Section(StrEnum):
+class DoctorSection(StrEnum):
     """What is examined, in the order of the report."""
 
     CONFIGURATION = "configuration"
@@ -39,14 +39,14 @@ class Finding:
     `fix` is empty where nothing needs to be done.
     """
 
-    section: Section
+    section: DoctorSection
     severity: Severity
     place: str
     what: str
     fix: str = ""
 
 
-def finding(section: Section, severity: Severity, place: str, what: str, fix: str = "") -> Finding:
+def finding(section: DoctorSection, severity: Severity, place: str, what: str, fix: str = "") -> Finding:
     """A finding, for code that makes many of one section."""
     return Finding(section=section, severity=severity, place=place, what=what, fix=fix)
 

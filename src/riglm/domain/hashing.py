@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 KEY_BYTES: Final = 32
-LONGEST_CANONICAL: Final = 1 << 20
+MAX_CANONICAL_LENGTH: Final = 1 << 20
 """Arguments longer than this many bytes are hashed as they came."""
 
 _HEX_DIGITS: Final = 32
@@ -43,7 +43,7 @@ class KeyedHasher:
 
     def arguments(self, raw: bytes) -> str:
         """The hash of a call's arguments: equal for equal JSON, however spelt."""
-        canonical = canonical_json(raw) if len(raw) <= LONGEST_CANONICAL else None
+        canonical = canonical_json(raw) if len(raw) <= MAX_CANONICAL_LENGTH else None
         return self._digest(b"arguments as sent", raw) if canonical is None else self._digest(b"arguments", canonical)
 
     def client_id(self, name: str, principal: str = "", address: str = "") -> str:

@@ -62,8 +62,8 @@ def _name(program: str) -> str:
 ENTRY: Final = "riglm"
 """What riglm is called among the servers that a user has everywhere."""
 
-_LONGEST: Final = 48
-_LONGEST_FOLDER: Final = 16
+_MAX: Final = 48
+_MAX_FOLDER_LENGTH: Final = 16
 _RESERVED: Final = re.compile(
     r"set_context|search_available_tools|call_tool|index_status|mark_tool|riglm", re.IGNORECASE
 )
@@ -73,7 +73,7 @@ _NO_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]+|_(?=_)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ConfigLocation:
     """One set of servers in one file of one client.
 
     `path` leads to the servers in the file. `project` is the directory whose work alone they are for, if there is one.
@@ -103,10 +103,10 @@ class Place:
         """
         if self.project is None:
             return ENTRY
-        folder = _NO_ENTRY.sub("-", self.project.name)[:_LONGEST_FOLDER].strip("-") or "project"
+        folder = _NO_ENTRY.sub("-", self.project.name)[:_MAX_FOLDER_LENGTH].strip("-") or "project"
         return f"{ENTRY}-{folder}{'-local' if self.path[0] == 'projects' else ''}"
 
-    def is_read_with(self, other: "Place") -> bool:
+    def is_read_with(self, other: "ConfigLocation") -> bool:
         """Whether the client may put the servers of both together, so that of two with one name only one is there."""
         if self.client != other.client:
             return False
@@ -135,7 +135,7 @@ class ClientServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class ClientSetup:
     """riglm in front of a client's servers: what was written where, and how to take it back.
 
     `servers` are the names of those that were moved, as the client had them, with their names behind riglm. `before`
@@ -143,7 +143,7 @@ class Installation:
     riglm's configuration as riglm wrote them; the latter is empty when somebody else wrote into it before.
     """
 
-    place: Place
+    place: ConfigLocation
     configuration: Path
     entry: str
     command: tuple[str, ...]
@@ -165,7 +165,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiglmEntry:
+class RiglmServerEntry:
     """An entry of riglm among the servers of a client; or a file that could not be read."""
 
     client: str
@@ -177,7 +177,7 @@ class RiglmEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class MovedServer:
     """A server that goes behind riglm: its name in the client's file, and behind riglm."""
 
     name: str
@@ -186,7 +186,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stay:
+class SkippedServer:
     """A server that stays where it is, and why."""
 
     name: str
@@ -194,7 +194,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewriting:
+class FileChange:
     """One file before and after; None where there is none."""
 
     file: Path
@@ -211,15 +211,15 @@ class Rewriting:
 class InstallPlan:
     """What `riglm init` would do at one place."""
 
-    place: Place
+    place: ConfigLocation
     configuration: Path
     entry: str = ENTRY
     command: tuple[str, ...] = ()
-    moves: tuple[Move, ...] = ()
-    stays: tuple[Stay, ...] = ()
+    moves: tuple[MovedServer, ...] = ()
+    stays: tuple[SkippedServer, ...] = ()
     notes: tuple[str, ...] = ()
     fault: str = ""
-    rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)
+    rewritings: tuple[FileChange, ...] = field(default=(), repr=False)
 
     @property
     def changes(self) -> bool:
@@ -236,13 +236,13 @@ class UndoPlan:
 
     client: str
     file: Path
-    installations: tuple[Installation, ...]
+    installations: tuple[ClientSetup, ...]
     returns: tuple[str, ...] = ()
     is_exact: bool = True
     is_gone: bool = False
     notes: tuple[str, ...] = ()
     fault: str = ""
-    rewritings: tuple[Rewriting, ...] = field(default=(), repr=False)
+    rewritings: tuple[FileChange, ...] = field(default=(), repr=False)
 
 
 def is_riglm(server: ClientServer) -> bool:
@@ -267,12 +267,12 @@ def digest_of_configuration(content: bytes) -> str:
 
 def name_behind(name: str, taken: Collection[str]) -> str:
     """Return a server's name behind riglm: the client's name for it, if riglm accepts it and no other server has it."""
-    slug = _NO_SLUG.sub("-", name).replace("-_", "_").strip("._-")[:_LONGEST].strip("._-") or "server"
+    slug = _NO_SLUG.sub("-", name).replace("-_", "_").strip("._-")[:_MAX].strip("._-") or "server"
     if _RESERVED.fullmatch(slug):
         slug += "-server"
     others = {each.lower() for each in taken}
     number, found = 1, slug
     while found.lower() in others:
         number += 1
-        found = f"{slug[: _LONGEST - 4]}-{number}"
+        found = f"{slug[: _MAX - 4]}-{number}"
     return found

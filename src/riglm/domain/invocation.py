@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 
-class Found(StrEnum):
+class DiscoveryMethod(StrEnum):
     """How the client came to know the tool that it called."""
 
     LISTED = "listed"
@@ -53,4 +53,4 @@ class ToolInvocation:
     arguments: str | None = None
     error_kind: ErrorKind | None = None
     error_code: int | None = None
-    found: Found = Found.NAMED
+    found: DiscoveryMethod = DiscoveryMethod.NAMED

@@ -15,7 +15,7 @@ from riglm.domain import rawjson
 from riglm.domain.rawjson import UNREADABLE, Raw, elements, encode, join_object, members, plain, text, with_member
 
 __all__ = [  # code that reads messages also reads their content
-    "Malformed",
+    "MalformedMessageError",
     "Message",
     "Raw",
     "decode",
@@ -49,7 +49,7 @@ UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 _NONE: Final = Raw()
 
 
-class Malformed(ValueError):
+class MalformedMessageError(ValueError):
     """Bytes that are no JSON-RPC message; `code` is the JSON-RPC error to answer with, `id` the raw id if readable."""
 
     def __init__(self, code: int, text: str, message_id: bytes | None = None) -> None:
@@ -143,10 +143,10 @@ def _read(line: bytes) -> Message:
     if message_id is not None and message_id[0] not in _ID_STARTS:
         unread = message_id == b"null" and envelope.method is None  # how one answers what had no readable id
         if not unread:
-            raise Malformed(INVALID_REQUEST, "Invalid request: the id must be a string or a number")
+            raise MalformedMessageError(INVALID_REQUEST, "Invalid request: the id must be a string or a number")
     if envelope.method is None:
         if message_id is None or not (envelope.result or envelope.error):
-            raise Malformed(INVALID_REQUEST, "Invalid request: neither a method nor a result", message_id)
+            raise MalformedMessageError(INVALID_REQUEST, "Invalid request: neither a method nor a result", message_id)
     else:
         _check_asked(line, envelope.params, message_id)
     failure = envelope.error if bytes(envelope.error) != b"null" else _NONE  # some servers send both members
@@ -162,11 +162,13 @@ _IN_PARAMS: Final = (b'"name"', b'"uri"', b'"arguments"', b'"_meta"')
 def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
     """Refuse a request or notification whose parts are ambiguous."""
     if params and bytes(memoryview(params)[:1]) not in _STRUCTURED:
-        raise Malformed(INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id)
+        raise MalformedMessageError(
+            INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id
+        )
     if _may_repeat(line.count) or b"\\u00" in line:
         twice = repeated(line, _TOP_LEVEL) or repeated(bytes(params), _IN_PARAMS)
         if twice:
-            raise Malformed(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
+            raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
 
 
 def _may_repeat(count: Callable[[bytes], int]) -> bool:
@@ -209,14 +211,16 @@ def _keys(raw: bytes) -> list[str]:
             parse_float=str,
         )
     except RecursionError:
-        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply") from None
+        raise MalformedMessageError(PARSE_ERROR, "Parse error: nested too deeply") from None
     return keys if raw.lstrip()[:1] == b"{" else []
 
 
 def _second_reading(line: bytes, error: Exception) -> _Envelope:
     """Read a line that the strict decoder refused, or explain why it is no message."""
     if isinstance(error, RecursionError):
-        raise Malformed(PARSE_ERROR, "Parse error: nested too deeply", rawjson.asked_id(line, line)) from None
+        raise MalformedMessageError(
+            PARSE_ERROR, "Parse error: nested too deeply", rawjson.asked_id(line, line)
+        ) from None
     with contextlib.suppress(*UNREADABLE):
         if rawjson.has_surrogates(line):
             envelope = _decode_envelope(rawjson.mended(line))
@@ -225,12 +229,12 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
                     setattr(envelope, name, value)
             return envelope
     if not isinstance(error, msgspec.ValidationError):
-        raise Malformed(PARSE_ERROR, f"Parse error: {error}") from None
+        raise MalformedMessageError(PARSE_ERROR, f"Parse error: {error}") from None
     if line.lstrip()[:1] == b"[":
-        raise Malformed(INVALID_REQUEST, "Invalid request: batches are not part of this protocol") from None
+        raise MalformedMessageError(INVALID_REQUEST, "Invalid request: batches are not part of this protocol") from None
     message_id = bytes(members(line).get("id", b""))
     readable = message_id if message_id and message_id[0] in _ID_STARTS else None
-    raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", readable) from None
+    raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {error}", readable) from None
 
 
 _RAW_PARTS: Final = frozenset({"id", "params", "result", "error"})

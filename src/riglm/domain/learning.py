@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.prediction import Vector
 
-SIGNALS: Final = {Found.LISTED: 1.0, Found.SEARCHED: 1.5, Found.NAMED: 0.5}
+SIGNALS: Final = {DiscoveryMethod.LISTED: 1.0, DiscoveryMethod.SEARCHED: 1.5, DiscoveryMethod.NAMED: 0.5}
 """How informative a call is: of a tool that was listed, of one that a search had to find, of one that was neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teacher:
+class PairSource:
     """Whose session taught something: its client, the name that this gave itself, and its principal, all hashed."""
 
     client_id: str
@@ -44,4 +44,4 @@ class LearnedPair:
     description_hash: str = ""
     terms: tuple[int, ...] = ()
     session_id: UUID | None = None
-    teacher: Teacher | None = None
+    teacher: PairSource | None = None

@@ -10,23 +10,23 @@ from typing import Final, Literal
 SEPARATOR: Final = "__"
 """Separates a server's name from a tool's."""
 
-LONGEST: Final = 64
+MAX: Final = 64
 """No name that riglm makes is longer: what model providers accept."""
 
 Naming = Literal["prefix", "on_collision", "none"]
 """Whether names start with the server's always, when two servers share a name, or never."""
 
 _HASH: Final = 8
-_CUT: Final = re.compile(rf".{{{LONGEST - _HASH - 1}}}_[0-9a-f]{{{_HASH}}}", re.DOTALL)
+_CUT: Final = re.compile(rf".{{{MAX - _HASH - 1}}}_[0-9a-f]{{{_HASH}}}", re.DOTALL)
 
 
 def prefixed(server: str, name: str) -> str:
     """The name of a server's tool among those of others; a long one is cut and ends in a hash of the whole."""
     whole = f"{server}{SEPARATOR}{name}"
-    if len(whole) <= LONGEST:
+    if len(whole) <= MAX:
         return whole
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
-    return f"{whole[: LONGEST - _HASH - 1]}_{digest}"
+    return f"{whole[: MAX - _HASH - 1]}_{digest}"
 
 
 def may_be_cut(name: str) -> bool:
@@ -89,7 +89,7 @@ _LOOKALIKES: Final = str.maketrans(
 """Letters of other alphabets (Cyrillic, Greek, Armenian, phonetic) that are drawn like those of ASCII."""
 
 
-class Spellings:
+class NamePatterns:
     """Names of tools, and glob patterns for them."""
 
     def __init__(self, patterns: Iterable[str]) -> None:

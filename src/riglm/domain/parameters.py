@@ -7,12 +7,12 @@ import msgspec
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import UNREADABLE
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 
 _NONE: Final = Raw()
 
 
-class Parameters(msgspec.Struct):
+class RequestParams(msgspec.Struct):
     """What a request names, with which arguments, and what it says in `_meta`; raw JSON, empty when absent."""
 
     name: Raw = _NONE
@@ -21,36 +21,36 @@ class Parameters(msgspec.Struct):
     meta: Raw = msgspec.field(default=_NONE, name="_meta")
 
 
-_decode = msgspec.json.Decoder(Parameters).decode
-_EMPTY: Final = Parameters()
+_decode = msgspec.json.Decoder(RequestParams).decode
+_EMPTY: Final = RequestParams()
 
 
-def read(message: Message) -> Parameters:
+def read(message: Message) -> RequestParams:
     """Return the parameters of a message, which are parsed once; empty ones if it has none or they are no object."""
     if message.parsed is None:
         message.parsed = _parse(message.params) if message.params else _EMPTY
-    found: Parameters = message.parsed
+    found: RequestParams = message.parsed
     return found
 
 
-def _parse(params: Raw) -> Parameters:
+def _parse(params: Raw) -> RequestParams:
     try:
         return _decode(params)
     except UNREADABLE:
         found = jsonrpc.members(params)
-        return Parameters(*(found.get(name, _NONE) for name in ("name", "uri", "arguments", "_meta")))
+        return RequestParams(*(found.get(name, _NONE) for name in ("name", "uri", "arguments", "_meta")))
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class RequestEnvelope(msgspec.Struct, frozen=True):
     """What every modern request contains of its client; `version` is None if it is no string."""
 
     version: str | None
-    client: Client
+    client: ClientInfo
     complete: bool
     meta: Raw
 
 
-def envelope(message: Message) -> Envelope | None:
+def envelope(message: Message) -> RequestEnvelope | None:
     """The envelope of a request, None when it carries none and so belongs to the handshake era."""
     if b"protocolVersion" not in message.line:  # the rest of the name may be escaped: some writers escape slashes
         return None
@@ -60,15 +60,15 @@ def envelope(message: Message) -> Envelope | None:
     if version is None:
         return None
     info = jsonrpc.members(fields.get(protocol.META_CLIENT, b"{}"))
-    client = Client(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
-    return Envelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, meta)
+    client = ClientInfo(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
+    return RequestEnvelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, meta)
 
 
-def client_of(initialize: Message) -> tuple[Client, str]:
+def client_of(initialize: Message) -> tuple[ClientInfo, str]:
     """Who opens a handshake, and with which protocol revision."""
     fields = jsonrpc.members(initialize.params)
     info = jsonrpc.members(fields.get("clientInfo", b"{}"))
-    client = Client(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
+    client = ClientInfo(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
     return client, jsonrpc.text(fields.get("protocolVersion")) or ""
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
-from riglm.domain.naming import SEPARATOR, Spellings
+from riglm.domain.naming import SEPARATOR, NamePatterns
 
 
 class OverrideKind(StrEnum):
@@ -60,16 +60,16 @@ class Override:
         return self.key == (session_id if self.scope is OverrideScope.SESSION else principal)
 
 
-LONGEST_NAME: Final = 512
+MAX_NAME_LENGTH: Final = 512
 """Where anything is denied, a longer name is denied as well: the protocol ends names at 128."""
 
-MOST_SEPARATORS: Final = 16
+MAX_SEPARATORS: Final = 16
 """Where anything is denied, a name in which more servers could be named is denied as well."""
 
-_MOST_REMEMBERED: Final = 50_000
+_MAX_REMEMBERED: Final = 50_000
 
 
-class Standing(Enum):
+class ToolVisibility(Enum):
     """What may become of a tool.
 
     `DENIED`: it neither appears nor runs. `AWAY`: it is never shown, and runs when it is called by name. `OPEN`:
@@ -86,21 +86,25 @@ class Policy:
     """Decides by lists and by overrides; the same answer on every path."""
 
     def __init__(
-        self, *, allowed: Spellings | None = None, denied: Spellings | None = None, pinned: Spellings | None = None
+        self,
+        *,
+        allowed: NamePatterns | None = None,
+        denied: NamePatterns | None = None,
+        pinned: NamePatterns | None = None,
     ) -> None:
         """Everything outside `allowed` is denied, unless that is None; everything that resembles one of `denied` is.
 
         A denied name is denied behind the name of any server as well.
         """
         self._allowed = allowed
-        self._denied = denied or Spellings(())
-        self._pinned = pinned or Spellings(())
-        self._listed = lru_cache(_MOST_REMEMBERED)(self._decided_by_lists)
-        self._denies = lru_cache(_MOST_REMEMBERED)(self._denied_by_list)
+        self._denied = denied or NamePatterns(())
+        self._pinned = pinned or NamePatterns(())
+        self._listed = lru_cache(_MAX_REMEMBERED)(self._decided_by_lists)
+        self._denies = lru_cache(_MAX_REMEMBERED)(self._denied_by_list)
 
     def decide(
         self, name: str, overrides: Mapping[str, Sequence[Override]] | None = None, others: Iterable[str] = ()
-    ) -> Standing:
+    ) -> ToolVisibility:
         """What may become of a tool, given the overrides that hold for a session, by tool.
 
         `others` are names by which the deny list may mean the tool as well, though clients see a different one.
@@ -108,7 +112,7 @@ class Policy:
         session is no source of rights.
         """
         mine = overrides.get(name) if overrides else None
-        standing = Standing.DENIED if any(map(self._denies, others)) else self._by_lists(name)
+        standing = ToolVisibility.DENIED if any(map(self._denies, others)) else self._by_lists(name)
         return _overridden(standing, mine) if mine else standing
 
     def denies_by_name(self, name: str) -> bool:
@@ -120,17 +124,17 @@ class Policy:
             return False
         return _is_outlandish(name) or any(map(self._denied.resembles, _with_own_names(name)))
 
-    def _by_lists(self, name: str) -> Standing:
+    def _by_lists(self, name: str) -> ToolVisibility:
         if not name or _is_outlandish(name):
-            return Standing.DENIED if self._denied or self._allowed is not None else Standing.OPEN
+            return ToolVisibility.DENIED if self._denied or self._allowed is not None else ToolVisibility.OPEN
         return self._listed(name)
 
-    def _decided_by_lists(self, name: str) -> Standing:
+    def _decided_by_lists(self, name: str) -> ToolVisibility:
         if self._allowed is not None and not self._allowed.has(name):
-            return Standing.DENIED
+            return ToolVisibility.DENIED
         if self._denies(name):
-            return Standing.DENIED
-        return Standing.KEPT if self._pinned.has(name) else Standing.OPEN
+            return ToolVisibility.DENIED
+        return ToolVisibility.KEPT if self._pinned.has(name) else ToolVisibility.OPEN
 
 
 def by_tool(overrides: Iterable[Override]) -> dict[str, list[Override]]:
@@ -141,20 +145,20 @@ def by_tool(overrides: Iterable[Override]) -> dict[str, list[Override]]:
     return found
 
 
-def _overridden(standing: Standing, overrides: Sequence[Override]) -> Standing:
+def _overridden(standing: ToolVisibility, overrides: Sequence[Override]) -> ToolVisibility:
     decisive = [override for override in overrides if override.kind is not OverrideKind.PIN]
     last = max(decisive, key=lambda override: override.created_at, default=None)
     included = last is not None and last.kind is OverrideKind.INCLUDE
-    if standing is Standing.DENIED:
+    if standing is ToolVisibility.DENIED:
         rightful = included and last is not None and last.scope is not OverrideScope.SESSION
-        return Standing.KEPT if rightful else Standing.DENIED
+        return ToolVisibility.KEPT if rightful else ToolVisibility.DENIED
     if last is not None and not included:
-        return Standing.AWAY
-    return Standing.KEPT
+        return ToolVisibility.AWAY
+    return ToolVisibility.KEPT
 
 
 def _is_outlandish(name: str) -> bool:
-    return len(name) > LONGEST_NAME or name.count(SEPARATOR) > MOST_SEPARATORS
+    return len(name) > MAX_NAME_LENGTH or name.count(SEPARATOR) > MAX_SEPARATORS
 
 
 def _with_own_names(name: str) -> Iterator[str]:

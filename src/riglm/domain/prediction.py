@@ -45,7 +45,7 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Situation:
+class PredictionInput:
     """What is known just before a call.
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
@@ -92,7 +92,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class ToolMatch:
     """A tool that was found: its score between 0 and 1, and in a few words why it was found.
 
     `probability` estimates how likely the query asks for this tool. It never rises from one hit to the next.
@@ -105,13 +105,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOutcome:
+class ToolSearchResult:
     """The hits, best first, and the names of the tools that came next.
 
     With `abstained` nothing fits; then there are no hits, and the nearest tools are in `near`.
     """
 
-    hits: tuple[Hit, ...]
+    hits: tuple[ToolMatch, ...]
     near: tuple[str, ...]
     abstained: bool
 

@@ -36,7 +36,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class RemovedCounts:
     """How many records of each kind were removed. `lists` are lists of tools that nothing refers to any more."""
 
     sessions: int = 0
@@ -47,8 +47,8 @@ class Removed:
     warm_sets: int = 0
     lists: int = 0
 
-    def __add__(self, other: "Removed") -> "Removed":
-        return Removed(
+    def __add__(self, other: "RemovedCounts") -> "RemovedCounts":
+        return RemovedCounts(
             sessions=self.sessions + other.sessions,
             invocations=self.invocations + other.invocations,
             exposures=self.exposures + other.exposures,
@@ -69,7 +69,7 @@ class Removed:
         return sum(astuple(self))
 
 
-class Whose(StrEnum):
+class ErasureScope(StrEnum):
     """What distinguishes the records to erase from all others."""
 
     SESSION = "session"
@@ -78,7 +78,7 @@ class Whose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
+class ErasureRequest:
     """A subject to erase, at a time in seconds since the epoch.
 
     `key` is the id of a session; the keyed hash of a client, or of the name that clients gave themselves; or the keyed
@@ -86,6 +86,6 @@ class Forgotten:
     start later are recorded. A session that was forgotten stays so.
     """
 
-    whose: Whose
+    whose: ErasureScope
     key: str
     at: float

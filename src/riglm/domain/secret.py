@@ -14,8 +14,8 @@ _UNSPEAKABLE: Final = re.compile(r"[^aeiouy]{5}", re.IGNORECASE)
 _KEY: Final = re.compile(r"(?:[spr]k|gh[opsu]|glpat|hf|xox[abprs])[-_]|github_pat_|AKIA|AIza|ya29")
 """How keys of well-known services begin."""
 
-_LONGEST_WORD: Final = 22
-_MOST_WORDS: Final = 8
+_MAX_WORD_LENGTH: Final = 22
+_MAX_WORDS: Final = 8
 
 
 def looks_random(text: str) -> bool:
@@ -24,7 +24,7 @@ def looks_random(text: str) -> bool:
     In doubt it is: who hides what is harmless loses less than who shows a key.
     """
     words = [word for word in _BETWEEN_WORDS.split(text) if word]
-    return begins_like_a_key(text) or len(words) > _MOST_WORDS or not all(map(_is_plain, words))
+    return begins_like_a_key(text) or len(words) > _MAX_WORDS or not all(map(_is_plain, words))
 
 
 def begins_like_a_key(text: str) -> bool:
@@ -35,7 +35,7 @@ def begins_like_a_key(text: str) -> bool:
 def _is_plain(word: str) -> bool:
     if _NUMBERED.fullmatch(word):
         return True
-    if len(word) > _LONGEST_WORD or not (_WORD.fullmatch(word) or _HUMPS.fullmatch(word)):
+    if len(word) > _MAX_WORD_LENGTH or not (_WORD.fullmatch(word) or _HUMPS.fullmatch(word)):
         return False
     vowels = sum(word.lower().count(vowel) for vowel in "aeiouy")
     return len(word) < 6 or (5 * vowels >= len(word) and not _UNSPEAKABLE.search(word))
@@ -44,7 +44,7 @@ def _is_plain(word: str) -> bool:
 MASK = "***"
 """Replaces a secret."""
 
-SHORTEST_SECRET = 4
+MIN_SECRET = 4
 """A known value of fewer characters is not searched for: it would cover innocent text and hide nothing."""
 
 # From the colon on: a pattern that began with the scheme would take quadratic time on long words.
@@ -206,7 +206,7 @@ class Redactor:
     """Redacts the given secrets, credentials and the secret parts of URLs everywhere in a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
+        known = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def __call__(self, text: str) -> str:

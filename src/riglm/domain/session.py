@@ -44,7 +44,7 @@ def parsed_uuid(text: str) -> uuid.UUID | None:
         return None
 
 
-class Era(StrEnum):
+class ProtocolEra(StrEnum):
     """The protocol era of a client or server: an initialize handshake, or an envelope in every request."""
 
     HANDSHAKE = "handshake"
@@ -60,7 +60,7 @@ class Transport(StrEnum):
     LIBRARY = "library"
 
 
-class Method(StrEnum):
+class IdentificationMethod(StrEnum):
     """How a session was recognised, best evidence first."""
 
     HANDLE = "handle"
@@ -74,7 +74,7 @@ class Method(StrEnum):
     """Not recognised while it went on, but read from what the client wrote down of it."""
 
 
-class Confidence(StrEnum):
+class IdentificationConfidence(StrEnum):
     """How sure the recognition is."""
 
     EXACT = "exact"
@@ -84,19 +84,19 @@ class Confidence(StrEnum):
 
 
 CONFIDENCE = {
-    Method.HANDLE: Confidence.EXACT,
-    Method.META_KEY: Confidence.EXACT,
-    Method.ENVIRONMENT: Confidence.EXACT,
-    Method.CONNECTION: Confidence.CONNECTION,
-    Method.PROCESS: Confidence.CONNECTION,
-    Method.PRINCIPAL: Confidence.INFERRED,
-    Method.ADDRESS: Confidence.WEAK,
-    Method.TRANSCRIPT: Confidence.EXACT,
+    IdentificationMethod.HANDLE: IdentificationConfidence.EXACT,
+    IdentificationMethod.META_KEY: IdentificationConfidence.EXACT,
+    IdentificationMethod.ENVIRONMENT: IdentificationConfidence.EXACT,
+    IdentificationMethod.CONNECTION: IdentificationConfidence.CONNECTION,
+    IdentificationMethod.PROCESS: IdentificationConfidence.CONNECTION,
+    IdentificationMethod.PRINCIPAL: IdentificationConfidence.INFERRED,
+    IdentificationMethod.ADDRESS: IdentificationConfidence.WEAK,
+    IdentificationMethod.TRANSCRIPT: IdentificationConfidence.EXACT,
 }
 """How far each method of recognition can be trusted."""
 
 
-MOST_RESERVED: Final = 1_000
+MAX_RESERVED: Final = 1_000
 """Maximum number of reserved numbers, the oldest are released first: they were unused for long."""
 
 
@@ -105,7 +105,7 @@ PROFILE: Final = "profile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ClientInfo:
     """A client's name and version as it sent them: good for statistics, never for decisions about rights."""
 
     name: str = ""
@@ -124,11 +124,11 @@ class Session:
     """
 
     started_at: float
-    era: Era
+    era: ProtocolEra
     transport: Transport
-    method: Method
+    method: IdentificationMethod
     id: UUID = field(default_factory=uuid7)
-    client: Client = Client()
+    client: ClientInfo = ClientInfo()
     client_id: str = ""
     principal: str = ""
     protocol_version: str = ""
@@ -141,7 +141,7 @@ class Session:
     forgotten_at: float = 0.0
 
     @property
-    def confidence(self) -> Confidence:
+    def confidence(self) -> IdentificationConfidence:
         """How sure the recognition is."""
         return CONFIDENCE[self.method]
 
@@ -157,7 +157,7 @@ class Session:
 
     def reserve(self, number: int) -> None:
         """Reserve the number of an invocation that is about to start."""
-        self.reserved = (*self.reserved[-MOST_RESERVED:], number)
+        self.reserved = (*self.reserved[-MAX_RESERVED:], number)
 
     def give_back(self, number: int) -> None:
         """No invocation took this number, if it is reserved still."""

@@ -10,22 +10,22 @@ from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
 from riglm.domain.session import Session
-from riglm.domain.tool import View
+from riglm.domain.tool import PermittedTools
 
-MOST_CALLS: Final = 200
+MAX_CALLS: Final = 200
 """The latest calls of a session that are remembered for prediction."""
 
-MOST_USED: Final = 1_000
+MAX_USED: Final = 1_000
 """The tools of a session whose last use is remembered."""
 
-MOST_QUERIES: Final = 200
+MAX_QUERIES: Final = 200
 """The tools of a session of which it is remembered what search found them."""
 
-LONGEST_QUERY: Final = 2_000
+MAX_QUERY_LENGTH: Final = 2_000
 """Characters of a query that are remembered with what it found."""
 
 
-class ClientList(NamedTuple):
+class ClientToolList(NamedTuple):
     """The list that a client has: the names of servers' tools, of meta-tools, and the warm set of its preload hints."""
 
     names: tuple[str, ...]
@@ -54,10 +54,10 @@ class SessionState:
     turn: int = 0
     turn_key: str = ""
     used_in_turn: dict[str, int] = field(default_factory=dict)
-    view: View | None = None
+    view: PermittedTools | None = None
     plan: ListPlan | None = None
     shown: tuple[str, ...] | None = None
-    has: ClientList | None = None
+    has: ClientToolList | None = None
     searched: set[str] = field(default_factory=set)
     suggested: set[str] = field(default_factory=set)
     sent: set[str] = field(default_factory=set)
@@ -71,10 +71,10 @@ class SessionState:
         if success:
             self.made += 1
             self.calls.append(tool)
-            del self.calls[:-MOST_CALLS]
+            del self.calls[:-MAX_CALLS]
         self.used_in_turn.pop(tool, None)
         self.used_in_turn[tool] = self.turn
-        if len(self.used_in_turn) > MOST_USED:
+        if len(self.used_in_turn) > MAX_USED:
             del self.used_in_turn[next(iter(self.used_in_turn))]
         self.last_at = at
 
@@ -84,7 +84,7 @@ class SessionState:
             self.searched.add(tool)
             self.queries.pop(tool, None)
             self.queries[tool] = query
-        while len(self.queries) > MOST_QUERIES:
+        while len(self.queries) > MAX_QUERIES:
             del self.queries[next(iter(self.queries))]
 
     def suggest(self, tools: Iterable[str]) -> None:
@@ -141,14 +141,14 @@ def used_lately(state: SessionState, turns: int) -> set[str]:
     return {tool for tool, turn in state.used_in_turn.items() if state.turn - turn < turns}
 
 
-MOST_SESSIONS: Final = 10_000
+MAX_SESSIONS: Final = 10_000
 """Sessions beyond so many lose what was remembered of them, those that did nothing for the longest time first."""
 
 
 class SessionStates:
     """The states of the sessions, in memory and bounded."""
 
-    def __init__(self, most: int = MOST_SESSIONS) -> None:
+    def __init__(self, most: int = MAX_SESSIONS) -> None:
         """Nothing is remembered yet, and at most `most` sessions will be."""
         self._most = most
         self._states: OrderedDict[int, SessionState] = OrderedDict()

@@ -19,7 +19,7 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class ToolCatalog:
     """One upstream's list of tools, in its order, never changed in place.
 
     `raw` is the result it was read from, so that the next list can be compared with it byte by byte. `others` are the
@@ -69,13 +69,13 @@ class Catalogue:
         return jsonrpc.members(tool.raw).get("inputSchema") if tool else None
 
 
-def named(names: Iterable[str], known: Catalogue) -> Catalogue:
+def named(names: Iterable[str], known: ToolCatalog) -> ToolCatalog:
     """Return the tools of these names where known, and only the name of the others."""
     missing = (Tool(name, Raw(b'{"name":%b}' % jsonrpc.encode(name))) for name in names)
-    return Catalogue(tuple(known.by_name.get(tool.name, tool) for tool in missing))
+    return ToolCatalog(tuple(known.by_name.get(tool.name, tool) for tool in missing))
 
 
-def read_catalogue(result: bytes) -> Catalogue:
+def read_catalogue(result: bytes) -> ToolCatalog:
     """Read the raw result of a `tools/list`; entries without a name are no tools."""
     tools: list[Tool] = []
     others = []
@@ -86,7 +86,7 @@ def read_catalogue(result: bytes) -> Catalogue:
             others.append((len(tools), raw))
         else:
             tools.append(Tool(name, raw))
-    return Catalogue(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields), _missing_servers(fields))
+    return ToolCatalog(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields), _missing_servers(fields))
 
 
 def _missing_servers(fields: Mapping[str, Raw]) -> tuple[str, ...]:
@@ -152,14 +152,14 @@ def estimated_tokens(size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class PermittedTools:
     """The tools of a catalogue that a session may know of.
 
     `candidates` can be shown, in the catalogue's order, `kept` are those among them that always are. `away` may run and
     are never shown. All others are denied.
     """
 
-    catalogue: Catalogue
+    catalogue: ToolCatalog
     candidates: tuple[str, ...]
     kept: frozenset[str] = frozenset()
     away: frozenset[str] = frozenset()
@@ -196,12 +196,12 @@ class View:
 MAX_CATALOG_BYTES: Final = 1 << 20
 """Maximum size of a stored catalog. A larger one is not stored."""
 
-KEPT_SECONDS: Final = 180 * 86_400.0
+TTL_SECONDS: Final = 180 * 86_400.0
 """Seconds after which a stored catalog that no process has refreshed is removed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolCatalog:
+class StoredToolCatalog:
     """The tools of one upstream server as it listed them, and what it declared about itself.
 
     `fingerprint` is a keyed hash of the server's name and of how it is started or reached. `variant` tells catalogs of

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from riglm.domain.secret import RUNNER_VERBS, RUNNERS, mask_address
 
-Kind = Literal["stdio", "http", "sse"]
+TransportKind = Literal["stdio", "http", "sse"]
 """The transport of a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
 
-Sharing = Literal["auto", "session", "shared"]
+ProcessSharing = Literal["auto", "session", "shared"]
 """Whether clients share one process or link of the server, or each has a separate one; `auto` decides by the era."""
 
 LinkState = Literal["idle", "opening", "open", "broken"]
@@ -30,13 +30,13 @@ class UpstreamSpec:
     """
 
     name: str
-    kind: Kind
+    kind: TransportKind
     command: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sharing: Sharing = "auto"
+    sharing: ProcessSharing = "auto"
     max_processes: int = 32
 
     @property

@@ -15,7 +15,7 @@ from typing import Final
 MIN_EVIDENCE: Final = 3
 """Sessions with calls from which a scope counts as learned."""
 
-MAX_SESSIONS: Final = 300
+MAX_USAGE_SESSIONS: Final = 300
 """Only the latest sessions count."""
 
 HALF_LIFE_SECONDS: Final = 14 * 86_400.0
@@ -128,7 +128,7 @@ class UsageModel:
 MAX_TOOLS: Final = 500
 """Maximum number of tools whose probability is stored."""
 
-KEPT_SECONDS: Final = 30 * 86_400.0
+TTL_SECONDS: Final = 30 * 86_400.0
 """Seconds for which an unused warm set is kept."""
 
 

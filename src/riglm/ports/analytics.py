@@ -8,15 +8,15 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
-from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
+from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure, ExposureTotals
-from riglm.domain.invocation import Found, ToolInvocation
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
-from riglm.domain.tool import ToolCatalog
-from riglm.ports.maintenance import ROWS_AT_ONCE, MaintenancePort
-from riglm.ports.overview import OverviewPort, SessionSummary, ToolStatistics
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
+from riglm.ports.overview import DashboardQueriesPort, SessionSummary, ToolStatistics
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
 
@@ -29,32 +29,32 @@ class SessionClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairsForgotten:
+class LearnedPairsDeleted:
     """Learned pairs that no longer count."""
 
     ids: tuple[UUID, ...]
 
 
-Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | PairsForgotten | ToolCatalog
+Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | LearnedPairsDeleted | StoredToolCatalog
 """What recording hands over, in the order in which it happened."""
 
 
-class RecordRefused(RiglmError):
+class RecordRejectedError(RiglmError):
     """The store works and cannot hold a record among those given; none of them was stored, and trying again is vain."""
 
 
-class RecordedCall(NamedTuple):
+class TrainingCall(NamedTuple):
     """One use of a tool in a recorded session, as a replay learns it; `timestamp` is its start."""
 
     tool: str
     upstream: str
-    found: Found
+    found: DiscoveryMethod
     success: bool
     timestamp: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSession:
+class TrainingSession:
     """A recorded session with its calls in order, for prediction to learn from again.
 
     `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `profile` is the
@@ -68,23 +68,23 @@ class RecordedSession:
     client_id: str
     principal: str
     tools_available: tuple[str, ...]
-    calls: tuple[RecordedCall, ...]
+    calls: tuple[TrainingCall, ...]
     profile: str = ""
 
     @property
-    def successes(self) -> tuple[RecordedCall, ...]:
+    def successes(self) -> tuple[TrainingCall, ...]:
         """The calls that succeeded: those that prediction learns from."""
         return tuple(call for call in self.calls if call.success)
 
 
-class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort, MaintenancePort, Protocol):
+class AnalyticsPort(OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatalogsPort, MaintenancePort, Protocol):
     """Persists usage data and answers questions about it.
 
-    Methods block; callers keep them off the event loop. Every failure of the store arrives as `AnalyticsUnavailable`
-    with its cause kept; a record that the store cannot hold, as `RecordRefused`. Records are delivered at least once:
-    storing an invocation or exposure whose id is already stored changes nothing, and both may arrive before their
-    session; of a learned pair or tool catalog the one that was updated last is kept. What is stored and what is
-    returned share nothing that can change.
+    Methods block; callers keep them off the event loop. Every failure of the store arrives as
+    `AnalyticsUnavailableError` with its cause kept; a record that the store cannot hold, as `RecordRejectedError`.
+    Records are delivered at least once: storing an invocation or exposure whose id is already stored changes nothing,
+    and both may arrive before their session; of a learned pair or tool catalog the one that was updated last is kept.
+    What is stored and what is returned share nothing that can change.
     """
 
     @abstractmethod
@@ -137,7 +137,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
         """Return invocations by tool since the given time, without meta-tools (`OWN_UPSTREAM`)."""
 
     @abstractmethod
-    def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
         """Recompute co-occurrence from the successful calls in the latest `most_sessions`; the number of pairs.
 
         Of each session the first `MAX_TOOLS_PER_SESSION` distinct tools form pairs, without meta-tools. A pair
@@ -174,7 +174,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
     @abstractmethod
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
-    ) -> Sequence[RecordedSession]:
+    ) -> Sequence[TrainingSession]:
         """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
 
         Of one principal, which may be the empty one, or with None of all. Uses that failed are among the calls.
@@ -187,7 +187,7 @@ class AnalyticsPort(OverridesPort, OverviewPort, WarmSetsPort, ToolCatalogsPort,
         """The learned pairs of one model, newest first, then the most confident."""
 
     @abstractmethod
-    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+    def prune_learned_pairs(self, most: int, at_once: int = ROW_BATCH_SIZE) -> Iterator[int]:
         """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step.
 
         Gives the number that each step forgot; there is no step when there are no more pairs than that.

@@ -7,18 +7,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from riglm.domain.installation import ClientServer, Installation, Place
+from riglm.domain.installation import ClientServer, ClientSetup, ConfigLocation
 
 
 class ClientsPort(Protocol):
     """Reads clients' files and makes new versions of them; writes nothing."""
 
     @abstractmethod
-    def places(self, project: Path | None) -> tuple[Place, ...]:
+    def places(self, project: Path | None) -> tuple[ConfigLocation, ...]:
         """Where servers of clients are, on this machine; with a project, only what is for work in that directory."""
 
     @abstractmethod
-    def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
+    def servers(self, place: ConfigLocation, content: bytes) -> tuple[ClientServer, ...]:
         """The servers at a place in this version of the file; none where the place is not there.
 
         Raises:
@@ -26,13 +26,13 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
-    def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
+    def remarks(self, place: ConfigLocation, names: Collection[str], entry: str) -> tuple[str, ...]:
         """What its user has said of these servers elsewhere, and what becomes of it behind riglm with this name."""
 
     @abstractmethod
     def with_riglm(
         self,
-        place: Place,
+        place: ConfigLocation,
         content: bytes,
         names: Collection[str],
         *,
@@ -54,7 +54,7 @@ class ClientsPort(Protocol):
 
     @abstractmethod
     def without_riglm(
-        self, place: Place, content: bytes, entry: str | None, before: bytes, names: Collection[str]
+        self, place: ConfigLocation, content: bytes, entry: str | None, before: bytes, names: Collection[str]
     ) -> bytes:
         """The file with servers of an earlier version of it where riglm is, or at the end if that is not there.
 
@@ -115,11 +115,11 @@ class InstallationsPort(Protocol):
     """What riglm keeps of its changes to clients' files: the newest last, and copies of what the files were."""
 
     @abstractmethod
-    def all(self) -> tuple[Installation, ...]:
+    def all(self) -> tuple[ClientSetup, ...]:
         """Every change that was not taken back; none when the record cannot be read."""
 
     @abstractmethod
-    def keep(self, place: Place, content: bytes) -> str:
+    def keep(self, place: ConfigLocation, content: bytes) -> str:
         """Keep a copy of a client's file; its name."""
 
     @abstractmethod
@@ -131,15 +131,15 @@ class InstallationsPort(Protocol):
         """Where a copy is kept."""
 
     @abstractmethod
-    def add(self, installation: Installation) -> None:
+    def add(self, installation: ClientSetup) -> None:
         """Note a change that is about to be made."""
 
     @abstractmethod
-    def drop(self, installations: Sequence[Installation]) -> None:
+    def drop(self, installations: Sequence[ClientSetup]) -> None:
         """Forget changes that were taken back, and their copies."""
 
 
-class Ending(StrEnum):
+class CallOutcome(StrEnum):
     """What became of a call, as far as its transcript says."""
 
     DONE = "done"
@@ -148,7 +148,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class UserMessage:
     """What somebody asked of the model in the conversation `lane`; `at` in seconds since the epoch."""
 
     lane: str
@@ -157,7 +157,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class TranscriptCall:
     """A call of an MCP tool that has ended, in the conversation `lane`.
 
     `identity` is the same wherever the client copied the call to, and that of no other call of this client. `name` is
@@ -172,19 +172,19 @@ class Called:
     arguments: bytes
     started: float
     ended: float
-    ending: Ending
+    ending: CallOutcome
     is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damaged:
+class UnreadableLine:
     """A line, counted from 1, that cannot be read, and why."""
 
     line: int
     reason: str
 
 
-Happening = Said | Called | Damaged
+TranscriptEvent = UserMessage | TranscriptCall | UnreadableLine
 
 
 class TranscriptsPort(Protocol):
@@ -222,7 +222,7 @@ class TranscriptsPort(Protocol):
         """
 
     @abstractmethod
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         """What happened, in the order written; `advance` is told of each number of bytes read.
 
         Raises:

@@ -10,7 +10,7 @@ KeyPath = tuple[str, ...]
 """The location of a value in the configuration: keys from the top."""
 
 
-class WrittenAside(Protocol):
+class StagedFile(Protocol):
     """A configuration file that is written and valid, next to the one that it will replace."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class ConfigurationPort(Protocol):
     @abstractmethod
     def write_aside(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
-    ) -> WrittenAside | None:
+    ) -> StagedFile | None:
         """Write a merged change into `settings` next to the file; None if the file has all of it already.
 
         Blocks. The file is made to say what the document does, be that in force or not, at the paths of which

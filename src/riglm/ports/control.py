@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from riglm.domain.control import ConfigurationChanged, ConfigurationShown, OverrideWish
+from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
     Bucket,
@@ -26,13 +26,13 @@ class LiveConfigurationPort(Protocol):
     """The configuration in force, which can be changed while riglm runs; called on the proxy's event loop."""
 
     @abstractmethod
-    def shown(self) -> ConfigurationShown:
+    def shown(self) -> RedactedConfiguration:
         """The configuration with masks in the place of secrets."""
 
     @abstractmethod
     async def put(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         """Change what `document` names, whole or not at all; with `persist`, in the file as well.
 
         Raises:
@@ -50,8 +50,8 @@ class ControlPort(Protocol):
 
     Raises:
         Invalid: an argument is not usable.
-        NotThere: what was named is not there, or a cursor leads nowhere.
-        ControlUnavailable: the store is unavailable, or the answer was not ready in time.
+        NotFoundError: what was named is not there, or a cursor leads nowhere.
+        ControlUnavailableError: the store is unavailable, or the answer was not ready in time.
     """
 
     @abstractmethod
@@ -63,13 +63,13 @@ class ControlPort(Protocol):
         """Whether clients can be served as they should be."""
 
     @abstractmethod
-    async def configuration(self) -> ConfigurationShown:
+    async def configuration(self) -> RedactedConfiguration:
         """The configuration in force."""
 
     @abstractmethod
     async def put_configuration(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         """Change the configuration, as at `LiveConfigurationPort.put`."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class ControlPort(Protocol):
         """One tool, over all servers that had it."""
 
     @abstractmethod
-    async def put_override(self, wish: OverrideWish) -> Override:
+    async def put_override(self, wish: OverrideRequest) -> Override:
         """Make an override, which counts for lists and calls when this returns."""
 
     @abstractmethod

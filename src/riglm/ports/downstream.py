@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope
+from riglm.domain.parameters import RequestEnvelope
 from riglm.domain.session import Session, Transport
-from riglm.ports.upstream import EventMark, Stream
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
@@ -29,19 +29,19 @@ class Caller:
     connection: str = field(default="", compare=False)
 
 
-class ReplySink(Protocol):
+class ClientResponseSink(Protocol):
     """Where the downstream adapter takes the answer to one request, and what belongs to it."""
 
     @abstractmethod
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to the request."""
 
     @abstractmethod
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """A place in the event stream without a message."""
 
     @abstractmethod
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; nothing comes after it."""
 
     @abstractmethod
@@ -53,11 +53,11 @@ class ClientChannel(Protocol):
     """Messages to a connected client outside of its requests."""
 
     @abstractmethod
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         """Hand over a message; False when there is no open stream to carry it now."""
 
 
-class Underway(Protocol):
+class InFlightRequest(Protocol):
     """A request of the client that is on its way."""
 
     done: bool
@@ -65,7 +65,7 @@ class Underway(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class ConnectionHandoff:
     """What a process needs to continue a client connection that another one began.
 
     `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets`
@@ -78,7 +78,7 @@ class Carried:
     tickets: Mapping[str, bytes] = field(default_factory=dict)
 
 
-class Conversation(Protocol):
+class HandshakeConnection(Protocol):
     """One client connection of the handshake era."""
 
     @property
@@ -88,8 +88,13 @@ class Conversation(Protocol):
 
     @abstractmethod
     def received(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Underway | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> InFlightRequest | None:
         """Take a message of the client; something underway for a request."""
 
     @abstractmethod
@@ -97,7 +102,7 @@ class Conversation(Protocol):
         """True if the client has a stream open for server messages."""
 
     @abstractmethod
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         """The client asks for the rest of a stream that it lost."""
 
     @property
@@ -111,7 +116,7 @@ class Conversation(Protocol):
         """The sessions that servers gave, by server, as far as other processes can continue them."""
 
     @abstractmethod
-    def adopt(self, carried: Carried) -> bool:
+    def adopt(self, carried: ConnectionHandoff) -> bool:
         """Continue a connection that another process began; False if servers must be sent all of it again."""
 
     @abstractmethod
@@ -131,18 +136,18 @@ class Conversation(Protocol):
         """The connection ended."""
 
 
-class ModernService(Protocol):
+class ModernRequestHandler(Protocol):
     """Takes requests of the modern era, each by itself."""
 
     @abstractmethod
     def received(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Underway:
+    ) -> InFlightRequest:
         """Take a request."""
 
     @abstractmethod
@@ -150,7 +155,7 @@ class ModernService(Protocol):
         """Take a notification."""
 
     @abstractmethod
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
+    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
         """The client gave a request up; `notice` is its cancellation, if it sent one."""
 
     @abstractmethod
@@ -158,7 +163,7 @@ class ModernService(Protocol):
         """The raw `inputSchema` of a tool that was listed, by the name that clients use."""
 
 
-class ClientConnection(Protocol):
+class DualEraConnection(Protocol):
     """A client on a channel that carries both eras."""
 
     @property
@@ -178,12 +183,12 @@ class ClientConnection(Protocol):
 class DownstreamPort(Protocol):
     """The application as downstream adapters use it."""
 
-    modern: ModernService
+    modern: ModernRequestHandler
     arrived: Callable[[], None] | None = None
     """Called when a message is complete and about to be read; None without a measurement."""
 
     @abstractmethod
-    def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
+    def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
         """A connection whose every answer goes to `sink`."""
 
     @abstractmethod
@@ -191,7 +196,7 @@ class DownstreamPort(Protocol):
         """Take nothing from the servers for the time being, or go on: the only client of this process does not read."""
 
     @abstractmethod
-    def converse(self, caller: Caller, channel: ClientChannel) -> Conversation:
+    def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
         """A conversation for a client that opens a connection with the handshake."""
 
 
@@ -201,7 +206,7 @@ ENDED: Final = "ended"
 LISTENING: Final = "listening"
 """News of a connection: its client has a stream open for what belongs to no request."""
 
-Parting = Callable[[Message], Awaitable[None]]
+BeforeResponse = Callable[[Message], Awaitable[None]]
 """To be awaited with the answer to a request before it goes out: what it changed is known to all processes then."""
 
 
@@ -213,16 +218,23 @@ class SessionSharing(Protocol):
         """A client is about to be let in, whose session may be known by a handle."""
 
     @abstractmethod
-    async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
+    async def opened(
+        self, session_id: bytes, caller: Caller, handshake: Message, conversation: HandshakeConnection
+    ) -> None:
         """A client was let in: from now on other processes may go on with its connection."""
 
     @abstractmethod
-    async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
+    async def find(self, session_id: bytes, caller: Caller) -> ConnectionHandoff | None:
         """What is needed to go on here with this caller's connection; None when it is known nowhere, or not his."""
 
     @abstractmethod
     async def resume(
-        self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
+        self,
+        session_id: bytes,
+        carried: ConnectionHandoff,
+        conversation: HandshakeConnection,
+        *,
+        introduce: bool = True,
     ) -> bool:
         """Bring a new conversation to the state of the connection; False if a server refuses that.
 
@@ -231,16 +243,18 @@ class SessionSharing(Protocol):
 
     @abstractmethod
     async def arrives(
-        self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
-    ) -> Parting | None:
+        self, session_id: bytes, message: Message, caller: Caller, conversation: HandshakeConnection
+    ) -> BeforeResponse | None:
         """Bring a conversation up to date before it takes a message; None when that will change nothing.
 
         Raises:
-            SessionEnded: the client ended it at another process.
+            SessionEndedError: the client ended it at another process.
         """
 
     @abstractmethod
-    async def modern_arrives(self, message: Message, envelope: Envelope, caller: Caller) -> Parting | None:
+    async def modern_arrives(
+        self, message: Message, envelope: RequestEnvelope, caller: Caller
+    ) -> BeforeResponse | None:
         """Bring the session of a request of the modern era up to date; None when the request will change nothing."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.prediction import Vector
 
 
-class EmbedderUnavailable(RiglmError):
+class EmbedderUnavailableError(RiglmError):
     """The embedder cannot answer now: it could not be loaded, ended, or did not answer in time."""
 
 
@@ -69,14 +69,14 @@ class EmbedderPort(Protocol):
         """Return one row of unit length for each text; equal texts give equal rows in any batch.
 
         Raises:
-            EmbedderUnavailable: the model does not answer.
+            EmbedderUnavailableError: the model does not answer.
         """
 
     def embed_public(self, texts: Sequence[str]) -> Vector:
         """As `embed`, of public texts, like those of tools: their vectors may be kept permanently.
 
         Raises:
-            EmbedderUnavailable: the model does not answer.
+            EmbedderUnavailableError: the model does not answer.
         """
         return self.embed(texts)
 
@@ -94,7 +94,7 @@ class Embedders:
     """One model, with and without a fallback.
 
     `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone that is configured,
-    or where none is the first that was loaded: it raises `EmbedderUnavailable` where that one cannot answer.
+    or where none is the first that was loaded: it raises `EmbedderUnavailableError` where that one cannot answer.
     """
 
     always: EmbedderPort
@@ -104,7 +104,7 @@ class Embedders:
 class VectorCachePort(Protocol):
     """Keeps vectors by model and text, the most lately used ones. What it gives cannot be changed.
 
-    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ServerOutput:
     """Output of a server next to the protocol: the last lines of its standard error, and what else it wrote to stdout.
 
     `noise` counts the lines on stdout that were no messages.
@@ -21,11 +21,11 @@ class Heard:
     noise: int = 0
 
 
-class OverhearingPort(Protocol):
+class LogCapturePort(Protocol):
     """Collects the output of servers next to the protocol; reading it does not block."""
 
     @abstractmethod
-    def heard(self, upstream: str) -> Heard:
+    def heard(self, upstream: str) -> ServerOutput:
         """What the server of this name said since it was forgotten last."""
 
     @abstractmethod
@@ -33,7 +33,7 @@ class OverhearingPort(Protocol):
         """What the server of this name said so far counts no more."""
 
 
-class SchemaJudgePort(Protocol):
+class SchemaValidatorPort(Protocol):
     """Knows JSON Schema."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class SchemaJudgePort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSeen:
+class RecordedClient:
     """A client as the store saw it last; `era` and `transport` are those of its latest session."""
 
     name: str
@@ -54,7 +54,7 @@ class ClientSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeKept:
+class KnowledgeTotals:
     """How many pieces of knowledge there are, and how many of them have no vector yet."""
 
     pieces: int
@@ -62,7 +62,7 @@ class KnowledgeKept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFacts:
+class StoreStatus:
     """A store as it is found; times are in seconds since the epoch.
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
@@ -79,24 +79,24 @@ class StoreFacts:
     newest: float = 0.0
     keeper: str | None = None
     writer: str | None = None
-    clients: tuple[ClientSeen, ...] = ()
-    knowledge: KnowledgeKept | None = None
+    clients: tuple[RecordedClient, ...] = ()
+    knowledge: KnowledgeTotals | None = None
 
 
-class StoreLookPort(Protocol):
+class StoreInspectorPort(Protocol):
     """Looks at the store."""
 
     @abstractmethod
-    def look(self) -> StoreFacts:
+    def look(self) -> StoreStatus:
         """The store as it is.
 
         Raises:
-            AnalyticsUnavailable: it cannot be read; `SchemaTooNew` when a newer riglm wrote it.
+            AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpoolLeft:
+class SpoolStatus:
     """Records that wait on disk for the store; `is_held` is True if the process that wrote them still runs."""
 
     place: str
@@ -107,18 +107,18 @@ class SpoolLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class PortOwner:
     """Who has a port: `words` for people, `is_riglm` whether it is one."""
 
     words: str
     is_riglm: bool = False
 
 
-class PortsLookPort(Protocol):
+class PortInspectorPort(Protocol):
     """Looks at ports of this machine."""
 
     @abstractmethod
-    def listener(self, host: str, port: int) -> Listener | None:
+    def listener(self, host: str, port: int) -> PortOwner | None:
         """Who listens there; None when the port is free.
 
         Raises:
@@ -127,18 +127,18 @@ class PortsLookPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed:
+class InsecureFile:
     """A file or directory that other users of this machine may read or change; `mode` as `ls` counts it, in octal."""
 
     path: Path
     mode: str
 
 
-class FilesLookPort(Protocol):
+class FileInspectorPort(Protocol):
     """Looks at files and directories."""
 
     @abstractmethod
-    def exposed(self, path: Path) -> Exposed | None:
+    def exposed(self, path: Path) -> InsecureFile | None:
         """The path, if others than its owner may use it; None when they may not, or it is not there."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class FilesLookPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedderFacts:
+class EmbedderCheckResult:
     """The model that is used, and the reason if it is not the configured one; durations are in milliseconds."""
 
     wanted: str

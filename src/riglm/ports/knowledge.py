@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Entity, Observation, Relation, Thought
+from riglm.domain.knowledge.pieces import Embedding, Entity, Observation, Relation, SnippetCandidate, Thought
 from riglm.domain.knowledge.provenance import Table
 
 
@@ -36,7 +36,7 @@ class KnowledgeCounts:
     without_vector: int
 
 
-class Added(NamedTuple):
+class UpsertCounts(NamedTuple):
     """How many pieces were new, and how many that were there already are others now in any way."""
 
     new: int
@@ -44,7 +44,7 @@ class Added(NamedTuple):
 
 
 class KnowledgePort(Protocol):
-    """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailable`.
+    """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailableError`.
 
     A piece is added once: of what equals a piece of the same owner (the text's hash of a thought, the name of an
     entity, entity and the text's hash of an observation, all of a relation) nothing new is stored, and a vector that it
@@ -63,11 +63,11 @@ class KnowledgePort(Protocol):
         """Close the store."""
 
     @abstractmethod
-    def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> UpsertCounts:
         """Keep thoughts, all or none."""
 
     @abstractmethod
-    def add_entities(self, entities: Sequence[Entity]) -> Added:
+    def add_entities(self, entities: Sequence[Entity]) -> UpsertCounts:
         """Keep entities, all or none. A text or kind that changed takes the place of the old one."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class KnowledgePort(Protocol):
         """
 
     @abstractmethod
-    def add_observations(self, observations: Sequence[Observation]) -> Added:
+    def add_observations(self, observations: Sequence[Observation]) -> UpsertCounts:
         """Keep observations, all or none."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class KnowledgePort(Protocol):
         """Keep relations, all or none; how many were new."""
 
     @abstractmethod
-    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
+    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[SnippetCandidate]:
         """The `most` pieces of a table that are most similar to a vector, the most similar first, exactly.
 
         Pieces without a vector of that very model and of as many dimensions are not looked at. Private thoughts are

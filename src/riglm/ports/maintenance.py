@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from riglm.domain.retention import Expiry, Forgotten, Removed
+from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 
-ROWS_AT_ONCE: Final = 250
+ROW_BATCH_SIZE: Final = 250
 """Rows that are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""
 
-Row = Mapping[str, Any]
+ExportRow = Mapping[str, Any]
 """A record as plain values: text, numbers, truth values, lists and objects of them, and None."""
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """The kinds of records that can be exported, each in a separate table."""
 
     SESSIONS = "sessions"
@@ -30,11 +30,11 @@ class PurgingPort(Protocol):
     """Removes what is too old."""
 
     @abstractmethod
-    def expired(self, expiry: Expiry) -> Removed:
+    def expired(self, expiry: Expiry) -> RemovedCounts:
         """How many records are too old; nothing is removed. Lists of tools are not counted."""
 
     @abstractmethod
-    def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is too old, about `at_once` rows in each step.
 
         A step is one short transaction, done when its count is requested; the caller sets the pace. It may be given
@@ -42,15 +42,15 @@ class PurgingPort(Protocol):
         """
 
 
-class ForgettingPort(Protocol):
+class ErasurePort(Protocol):
     """Erases a subject, and refuses its later records."""
 
     @abstractmethod
-    def known_of(self, forgotten: Forgotten) -> Removed:
+    def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
         """Return the number of records of a subject, as far as they are counted by session; nothing is deleted."""
 
     @abstractmethod
-    def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Erase a subject, in steps as in `purge`; the first one notes who was erased.
 
         From then on `record_many` drops their records, from any process and however late. Learned
@@ -59,11 +59,11 @@ class ForgettingPort(Protocol):
         """
 
     @abstractmethod
-    def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def finish_forgetting(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
 
     @abstractmethod
-    def forgotten_sessions(self, since: float = 0.0) -> Sequence[Forgotten]:
+    def forgotten_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
         """The sessions that were to be forgotten at this time or later, in seconds since the epoch."""
 
     @abstractmethod
@@ -78,11 +78,11 @@ class ExportPort(Protocol):
     """Hands out all that is stored."""
 
     @abstractmethod
-    def count_rows(self, kind: Kind, since: float = 0.0) -> int:
+    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
         """How many records of this kind there are from the given time on."""
 
     @abstractmethod
-    def export(self, kind: Kind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[Row]]:
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
         """All records of this kind from the given time on, oldest first, at most `at_once` together.
 
         Ids are text, times are seconds since the epoch, hashes are as they are stored. Nothing is held between two
@@ -106,5 +106,5 @@ class CompactionPort(Protocol):
         """
 
 
-class MaintenancePort(PurgingPort, ForgettingPort, ExportPort, CompactionPort, Protocol):
-    """All of it. Methods block; a failure of the store arrives as `AnalyticsUnavailable`."""
+class MaintenancePort(PurgingPort, ErasurePort, ExportPort, CompactionPort, Protocol):
+    """All of it. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""

@@ -20,7 +20,7 @@ class SessionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class UsageCounts:
     """What happened in a span of time.
 
     Calls are those of servers' tools, riglm's own left out. `listed`, `searched` and `named` say how the tools of those
@@ -81,10 +81,10 @@ class ToolStatistics:
     in_lists: bool = False
 
 
-class OverviewPort(Protocol):
+class DashboardQueriesPort(Protocol):
     """Questions about all that was recorded, or the latest of it.
 
-    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
     @abstractmethod
@@ -121,7 +121,7 @@ class OverviewPort(Protocol):
         """
 
     @abstractmethod
-    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
+    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
         """Return the counts from `since` until just before `until`, in `spans` spans of equal length, oldest first.
 
         With `tool`, only its calls count; lists are all lists. A single span may be endless.

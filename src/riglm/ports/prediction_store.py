@@ -6,12 +6,12 @@ from typing import Protocol
 from uuid import UUID
 
 from riglm.domain.policy import Override
-from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import MAX_SESSIONS, SessionUse, WarmSet
+from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
 
 
 class OverridesPort(Protocol):
-    """Keeps overrides for all processes that share it. Methods block; a failure arrives as `AnalyticsUnavailable`."""
+    """Stores overrides for all processes. Methods block and raise `AnalyticsUnavailableError` on failure."""
 
     @abstractmethod
     def put_override(self, override: Override) -> None:
@@ -29,7 +29,7 @@ class OverridesPort(Protocol):
 class WarmSetsPort(Protocol):
     """Stores warm sets, so that all processes agree on them and restarts do not change them.
 
-    Methods block; a failure raises `AnalyticsUnavailable`.
+    Methods block; a failure raises `AnalyticsUnavailableError`.
     """
 
     @abstractmethod
@@ -49,7 +49,7 @@ class WarmSetsPort(Protocol):
         """Remove all warm sets: the next session makes a new one from what is recorded by then."""
 
     @abstractmethod
-    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
         """Return the latest sessions with a successful call of an upstream tool, newest first.
 
         Without a principal they are those of all. Failed calls and calls of meta-tools do not count.
@@ -59,9 +59,9 @@ class WarmSetsPort(Protocol):
 class ToolCatalogsPort(Protocol):
     """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
 
-    Methods block; a failure arrives as `AnalyticsUnavailable`.
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
     @abstractmethod
-    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""

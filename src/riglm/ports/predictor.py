@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.prediction import Prediction, Situation
+from riglm.domain.prediction import Prediction, PredictionInput
 
 
 class PredictorPort(Protocol):
@@ -18,14 +18,14 @@ class PredictorPort(Protocol):
     """
 
     @abstractmethod
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """A call of `tool` was made in `situation`; `weight` is how informative it is.
 
         The tool need not be among the candidates. What is passed is not kept or changed.
         """
 
     @abstractmethod
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         """One finite score for each candidate; with `explain`, the contribution of each signal.
 
         Changes nothing: asking twice gives the same answer. No candidates, no scores.
@@ -33,7 +33,7 @@ class PredictorPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Socket:
+class PluginPoint:
     """A place for parts of one kind.
 
     `group` is that of the entry points, `what` a part is called in messages, `key` names a part in the configuration

@@ -9,8 +9,9 @@ from typing import Protocol, Self
 class SessionStatePort(Protocol):
     """Values under keys, each for a time, and news for every process.
 
-    Everything is bounded by a short deadline. While the state cannot be reached, reading raises `StateUnavailable` at
-    once; what is kept, let go or told is noted, and told when the state is back, as far as there is room.
+    Everything is bounded by a short deadline. While the state cannot be reached, reading raises
+    `StateUnavailableError` at once; what is kept, let go or told is noted, and told when the state is back, as far as
+    there is room.
     """
 
     @abstractmethod
@@ -18,7 +19,7 @@ class SessionStatePort(Protocol):
         """Return the values under these keys, in order, None where there is none; all are kept for `seconds` from now.
 
         Raises:
-            StateUnavailable: the state cannot be reached in time.
+            StateUnavailableError: the state cannot be reached in time.
         """
 
     @abstractmethod
@@ -26,7 +27,7 @@ class SessionStatePort(Protocol):
         """Whether there are values under these keys, which changes nothing for how long they stay.
 
         Raises:
-            StateUnavailable: the state cannot be reached in time.
+            StateUnavailableError: the state cannot be reached in time.
         """
 
     @abstractmethod
@@ -34,7 +35,7 @@ class SessionStatePort(Protocol):
         """The value under a key, which is this one if there was none.
 
         Raises:
-            StateUnavailable: the state cannot be reached in time.
+            StateUnavailableError: the state cannot be reached in time.
         """
 
     @abstractmethod
@@ -44,7 +45,8 @@ class SessionStatePort(Protocol):
         Otherwise what is there instead, and nothing changes: another process was faster.
 
         Raises:
-            StateUnavailable: the state cannot be reached in time; the value may be there all the same, now or later.
+            StateUnavailableError: the state cannot be reached in time; the value may be there all the same, now or
+            later.
         """
 
     @abstractmethod
@@ -52,7 +54,7 @@ class SessionStatePort(Protocol):
         """A number greater than `beyond` that nobody was given under this key, which is kept for so long from now.
 
         Raises:
-            StateUnavailable: the state cannot be reached in time.
+            StateUnavailableError: the state cannot be reached in time.
         """
 
     @abstractmethod

@@ -10,7 +10,7 @@ from riglm.domain.errors import RiglmError
 from riglm.ports.analytics import Record
 
 
-class SpoolUnavailable(RiglmError):
+class SpoolUnavailableError(RiglmError):
     """Raised when the spool takes no records now: it has reached its maximum size, or its disk fails."""
 
 
@@ -50,7 +50,7 @@ class SpoolPort(Protocol):
         """Append all records but those that cannot be encoded, and return the number of those.
 
         Raises:
-            SpoolUnavailable: no record was appended.
+            SpoolUnavailableError: no record was appended.
         """
 
     @abstractmethod
@@ -58,7 +58,7 @@ class SpoolPort(Protocol):
         """Make what was appended survive a loss of power.
 
         Raises:
-            SpoolUnavailable: it may not survive one.
+            SpoolUnavailableError: it may not survive one.
         """
 
     @abstractmethod

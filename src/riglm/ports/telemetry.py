@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.upstream import UpstreamHealth
@@ -28,11 +28,11 @@ class MeterPort(Protocol):
         session_id: UUID,
         tool: str,
         upstream: str,
-        found: Found,
+        found: DiscoveryMethod,
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        result: Found | None = None,
+        result: DiscoveryMethod | None = None,
     ) -> None:
         """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused.
 
@@ -98,7 +98,7 @@ class RecordTally(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class MetricSources:
     """What is read when somebody asks for the numbers.
 
     Any thread may call these; none blocks, asks the store or raises. `embedder` gives None where no prediction is made.

@@ -7,19 +7,19 @@ from typing import Protocol
 
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 
 @dataclass(frozen=True, slots=True)
-class EventMark:
+class EventPosition:
     """Where in an event stream a message stood, so that a client that lost the stream can ask for the rest."""
 
     id: bytes | None
     retry_ms: int | None = None
 
 
-class Reply(Protocol):
+class OutboundRequest(Protocol):
     """One request of a client on its way: what it asked, and where the answer goes.
 
     Exactly one of `replied`, `failed` and `interrupted` ends it; what comes later is ignored.
@@ -32,15 +32,15 @@ class Reply(Protocol):
     """Whether the client can take up a broken event stream by itself."""
 
     @abstractmethod
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to this request."""
 
     @abstractmethod
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """The server named a place in its event stream without a message."""
 
     @abstractmethod
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; `status` is the HTTP status it came with."""
 
     @abstractmethod
@@ -52,15 +52,15 @@ class Reply(Protocol):
         """The server closed the stream before the answer; only said when `resumable`."""
 
 
-class Stream(Protocol):
+class ResumedStreamHandler(Protocol):
     """Takes the rest of a stream that the client lost."""
 
     @abstractmethod
-    def continued(self, message: Message, event: EventMark | None = None) -> None:
+    def continued(self, message: Message, event: EventPosition | None = None) -> None:
         """The next message, which may be the answer to the request that the stream belongs to."""
 
     @abstractmethod
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """A place in the stream without a message."""
 
     @abstractmethod
@@ -68,11 +68,11 @@ class Stream(Protocol):
         """The stream ended, or could not be had."""
 
 
-class Outlet(Protocol):
+class ServerMessageHandler(Protocol):
     """Where what a server says of its own accord goes."""
 
     @abstractmethod
-    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to no request."""
 
 
@@ -90,7 +90,7 @@ class UpstreamLink(Protocol):
         return False
 
     @abstractmethod
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         """Forward a request; the answer comes through `reply`."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class UpstreamLink(Protocol):
         """Forward a notification, or a response to a request of the server."""
 
     @abstractmethod
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         """The client gave a request up; `notice` is its `notifications/cancelled`, if it sent one."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class UpstreamLink(Protocol):
         """Whether what the server says of its own accord is wanted from now on."""
 
     @abstractmethod
-    def resume(self, last_event_id: bytes, stream: "Stream") -> None:
+    def resume(self, last_event_id: bytes, stream: "ResumedStreamHandler") -> None:
         """Ask for the rest of a stream that broke off after the given event."""
 
     @property
@@ -136,19 +136,19 @@ class UpstreamPort(Protocol):
     spec: UpstreamSpec
 
     @abstractmethod
-    def connect(self, outlet: Outlet) -> UpstreamLink:
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
         """A link for one client connection of the handshake era; nothing is started until its first request."""
 
     @abstractmethod
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
         """The link for requests of the modern era, which may be shared between clients."""
 
     @abstractmethod
-    def supports(self, era: Era) -> bool | None:
+    def supports(self, era: ProtocolEra) -> bool | None:
         """Whether the upstream speaks this era; None when it is not known yet."""
 
     @abstractmethod
-    def learned(self, era: Era, *, supported: bool) -> None:
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         """Remember what a conversation found out; forgotten when the upstream restarts."""
 
     @abstractmethod

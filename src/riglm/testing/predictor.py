@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riglm.domain.prediction import Context, Prediction, Relevance, Situation
+from riglm.domain.prediction import Context, Prediction, PredictionInput, Relevance
 from riglm.ports.predictor import PredictorPort
 
 TOOLS = ("git__log", "git__diff", "git__commit", "files__read", "files__write", "web__search", "web__fetch")
 """The catalogue of the contract's situations, of three servers."""
 
 
-def a_situation(*calls: str, candidates: Sequence[str] = TOOLS, **known: Any) -> Situation:
+def a_situation(*calls: str, candidates: Sequence[str] = TOOLS, **known: Any) -> PredictionInput:
     """A situation after these calls; `known` overrides fields."""
     servers = {tool: tool.partition("__")[0] for tool in (*candidates, *calls)}
     fields: dict[str, Any] = {"candidates": tuple(candidates), "calls": calls, "servers": servers, "time": 1e9}
-    return Situation(**(fields | known))
+    return PredictionInput(**(fields | known))
 
 
-def in_context(*calls: str, candidates: Sequence[str] = TOOLS, lasting: bool = False) -> Situation:
+def in_context(*calls: str, candidates: Sequence[str] = TOOLS, lasting: bool = False) -> PredictionInput:
     """A situation of which everything is known."""
     size = len(candidates)
     described = np.linspace(0.0, 1.0, size)
@@ -34,7 +34,7 @@ def in_context(*calls: str, candidates: Sequence[str] = TOOLS, lasting: bool = F
     return a_situation(*calls, candidates=candidates, lasting=lasting, **known)
 
 
-def a_stream(sessions: int = 12) -> Iterator[tuple[Situation, str]]:
+def a_stream(sessions: int = 12) -> Iterator[tuple[PredictionInput, str]]:
     """Calls with the situations they were made in, always the same."""
     workflows = (
         ("git__log", "git__diff", "files__read", "files__write", "git__commit"),
@@ -54,7 +54,7 @@ def taught(predictor: PredictorPort, sessions: int = 12) -> PredictorPort:
     return predictor
 
 
-def assert_sound(prediction: Prediction, situation: Situation) -> None:
+def assert_sound(prediction: Prediction, situation: PredictionInput) -> None:
     """One finite score for each candidate, and a confidence between 0 and 1."""
     assert prediction.scores.shape == (len(situation.candidates),)
     assert np.isfinite(prediction.scores).all()
@@ -64,7 +64,7 @@ def assert_sound(prediction: Prediction, situation: Situation) -> None:
         assert np.exp(prediction.log_probabilities).sum() == pytest.approx(1.0, abs=0.01)
 
 
-def _frozen(situation: Situation) -> tuple[Any, ...]:
+def _frozen(situation: PredictionInput) -> tuple[Any, ...]:
     relevance, context = situation.relevance, situation.context
     parts = (relevance.described, relevance.learned, relevance.combined) if relevance else ()
     vector = context.vector.tolist() if context is not None and context.vector is not None else None

@@ -90,7 +90,7 @@ def call(arguments: Any, name: Any = "t", method: str = "tools/call") -> Message
     return jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode())
 
 
-def block(message: Message, annotated: tuple[headers.Annotated, ...]) -> dict[str, str]:
+def block(message: Message, annotated: tuple[headers.AnnotatedParameter, ...]) -> dict[str, str]:
     """The header block that is sent, as the receiver's header mapping."""
     lines = headers.for_request(message, VERSION.encode(), annotated).decode().split("\r\n")[:-1]
     return dict(line.split(": ", 1) for line in lines)

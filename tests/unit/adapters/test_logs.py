@@ -174,7 +174,7 @@ def test_a_reader_that_is_slow_gets_every_line_of_a_non_blocking_pipe(pipe: Pipe
 
 def test_a_reader_that_never_reads_costs_records_and_not_time(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "CAPACITY", 8)
-    monkeypatch.setattr(logs, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(logs, "_TIMEOUT_S", 0.05)
     with JsonLogs(descriptor=pipe.writer) as output:
         for _ in range(1000):
             logger.info("unread", extra={"padding": "z" * 2000})

@@ -3,19 +3,19 @@
 import asyncio
 from types import SimpleNamespace
 
-from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs
-from riglm.application.forwarding.services import Services
-from riglm.application.recording.tracking import CalledNote, TrackingService
-from riglm.application.sessions.registry import Evidence, SessionRegistry
+from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.recording.tracking import CallRecordingService, DeferredToolCall
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.session import Era, Session
-from riglm.domain.tool import ToolCatalog
+from riglm.domain.session import ProtocolEra, Session
+from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
-from riglm.ports.downstream import ClientChannel, ReplySink
+from riglm.ports.downstream import ClientChannel, ClientResponseSink
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 
 
@@ -32,7 +32,7 @@ class Clock:
 class Records:
     """What was recorded, in order."""
 
-    Note = CalledNote
+    Note = DeferredToolCall
 
     def __init__(self):
         self.all = []
@@ -45,7 +45,7 @@ class Records:
 
     @property
     def calls(self):
-        return [(note.tool, note.upstream, note.error_kind, note.found) for note in self.of(CalledNote)]
+        return [(note.tool, note.upstream, note.error_kind, note.found) for note in self.of(DeferredToolCall)]
 
     @property
     def shown(self):
@@ -53,7 +53,7 @@ class Records:
 
     @property
     def catalogs(self):
-        return self.of(ToolCatalog)
+        return self.of(StoredToolCatalog)
 
     @property
     def opened(self):
@@ -71,16 +71,16 @@ class World:
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
-        self.tracking = TrackingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
+        self.tracking = CallRecordingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
         self.sessions = SessionRegistry(
-            self.tracking, self.hasher, Evidence(**evidence), monotonic=self.clock, clock=self.clock
+            self.tracking, self.hasher, IdentificationSettings(**evidence), monotonic=self.clock, clock=self.clock
         )
         known_catalogs = KnownCatalogs(self.hasher, self.records.put, clock=self.clock)
         known_catalogs.load((), lambda _: catalogs)
-        self.services = Services(
+        self.services = RequestServices(
             tracking=self.tracking,
             sessions=self.sessions,
-            catalogues=Catalogues(),
+            catalogues=CatalogCache(),
             known_catalogs=known_catalogs,
             grace=grace,
             longest_list=longest_list,
@@ -105,7 +105,7 @@ class Watched:
             return found
 
 
-class Sink(Watched, ReplySink):
+class Sink(Watched, ClientResponseSink):
     """Keeps what one request got."""
 
     def __init__(self):
@@ -245,7 +245,7 @@ class Server(UpstreamPort):
     def __init__(self, name, answers=None, **eras):
         self.spec = UpstreamSpec(name=name, kind="http", url="http://127.0.0.1:1/mcp")
         self.answers = dict(answers or {})
-        self.eras = {Era(era): known for era, known in eras.items()}
+        self.eras = {ProtocolEra(era): known for era, known in eras.items()}
         self.links = []
         self.shared = None
         self.closed = 0

@@ -5,7 +5,7 @@ import asyncio
 from riglm.domain import jsonrpc
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.downstream import NO_HEADERS
-from riglm.ports.upstream import Outlet, Reply, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
 
 SPEC = UpstreamSpec(name="far", kind="http", url="http://127.0.0.1:1/mcp")
 
@@ -107,7 +107,7 @@ class Upstream(UpstreamPort):
         pass
 
 
-class Client(Reply, Outlet):
+class Client(OutboundRequest, ServerMessageHandler):
     """Keeps what one request got, and what came of the upstream's own accord."""
 
     headers = NO_HEADERS

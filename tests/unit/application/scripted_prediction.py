@@ -8,10 +8,10 @@ from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.prediction import Context, Prediction
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalogue
 from riglm.domain.usage import Usage
 
@@ -119,9 +119,13 @@ class ScriptedUsage(UsageSource):
             raise self.error
 
 
-def a_session(client="", era=Era.HANDSHAKE):
+def a_session(client="", era=ProtocolEra.HANDSHAKE):
     return Session(
-        started_at=0.0, era=era, transport=Transport.STDIO, method=Method.CONNECTION, client=Client(name=client)
+        started_at=0.0,
+        era=era,
+        transport=Transport.STDIO,
+        method=IdentificationMethod.CONNECTION,
+        client=ClientInfo(name=client),
     )
 
 
@@ -147,7 +151,7 @@ class Stage:
         self.now = 1000.0
         self.overrides = tuple(overrides)
         self.filtering = FilteringService(
-            Filtering(**rules),
+            FilteringSettings(**rules),
             self.prediction if predicted else None,
             usage=self.use if predicted else None,
             prices=prices,
@@ -174,7 +178,7 @@ class Stage:
         """Return the names of the upstream's tools in the list of a session."""
         return list(self.filtering.compose(session, catalogue).shown)
 
-    def calls(self, session, *tools, found=Found.LISTED, turn_key=""):
+    def calls(self, session, *tools, found=DiscoveryMethod.LISTED, turn_key=""):
         """Call tools."""
         for tool in tools:
             self.filtering.called(session, tool, found, turn_key)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 
 SOON = 10.0
@@ -42,7 +42,7 @@ class Shop(InMemoryAnalytics):
         assert self.gate.wait(SOON)
         self.on_try()
         if self.away:
-            raise AnalyticsUnavailable("the shop is shut")
+            raise AnalyticsUnavailableError("the shop is shut")
         if any(self.refuses(record) for record in records):
             raise ValueError("not in my shop")
         super().record_many(records)

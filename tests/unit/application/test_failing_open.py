@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.exchange import NOWHERE, Exchange
+from riglm.application.forwarding.catalogues import CatalogCache
+from riglm.application.forwarding.exchange import NOWHERE, ProxiedRequest
 from riglm.domain import jsonrpc
-from riglm.domain.session import Client, Transport
+from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import World
 
@@ -17,7 +17,7 @@ LIST = jsonrpc.request(b"1", "tools/list", b"{}")
 ANSWER = jsonrpc.result(b"1", b'{"tools":[{"name":"a"}]}')
 
 
-class Failing(Catalogues):
+class Failing(CatalogCache):
     error = ZeroDivisionError("the reader")
 
     def read(self, upstream, asked, result):
@@ -25,7 +25,7 @@ class Failing(Catalogues):
 
 
 def a_session(world):
-    return world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
+    return world.sessions.of_connection(Caller(transport=Transport.HTTP), ClientInfo(), "")
 
 
 def test_a_list_that_cannot_be_noted_is_shown_and_the_failure_is_logged_once(caplog):
@@ -33,7 +33,7 @@ def test_a_list_that_cannot_be_noted_is_shown_and_the_failure_is_logged_once(cap
     session = a_session(world)
     services = replace(world.services, catalogues=Failing())
     for _ in range(3):
-        assert services.listed(session, "up", Exchange(LIST, NOWHERE), ANSWER) is ANSWER
+        assert services.listed(session, "up", ProxiedRequest(LIST, NOWHERE), ANSWER) is ANSWER
     assert [record.getMessage() for record in caplog.records] == [
         "a list could not be noted; it goes out as it came, and this is said once"
     ]
@@ -43,7 +43,7 @@ def test_a_list_that_cannot_be_noted_is_shown_and_the_failure_is_logged_once(cap
 def test_a_list_that_is_an_error_shows_nothing():
     world = World()
     error = jsonrpc.error(b"1", -1, "x")
-    assert world.services.listed(a_session(world), "up", Exchange(LIST, NOWHERE), error) is error
+    assert world.services.listed(a_session(world), "up", ProxiedRequest(LIST, NOWHERE), error) is error
     assert world.records.shown == []
 
 

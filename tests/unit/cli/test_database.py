@@ -9,9 +9,9 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.place import spool_directory
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.cli.main import app
-from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.secret import mask_url
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 from tests.records import a_session, an_invocation
 
 runner = CliRunner()
@@ -45,7 +45,7 @@ def test_a_store_on_postgresql_is_upgraded_and_asked_like_any_other(
     assert runner.invoke(app, ["db", "upgrade"]).exit_code == 0
     after = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
     assert (after["current"], after["pending"]) == (before["head"], [])
-    session = a_session(client=Client(name="cursor", version="1"))
+    session = a_session(client=ClientInfo(name="cursor", version="1"))
     with SqlAnalytics(empty_postgres_url) as store:
         store.record_many([session, an_invocation(session, "read")])
     assert "cursor" in runner.invoke(app, ["sessions"]).output
@@ -77,7 +77,7 @@ def test_status_tells_what_waits_in_spools(tmp_path: Path) -> None:
 def test_a_data_directory_that_is_none_is_an_error_and_not_an_empty_store(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "new").write_text("in the way", "utf-8")
     result = runner.invoke(app, words)
-    assert isinstance(result.exception, AnalyticsUnavailable)
+    assert isinstance(result.exception, AnalyticsUnavailableError)
     assert f"the data directory {tmp_path / 'new' / 'data'} cannot be used" in str(result.exception)
     assert "fix:" in str(result.exception)
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.cli.main import app
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from tests.records import a_session, an_exposure, an_invocation
 
 TOOLS = [{"name": name, "description": f"{name} a file", "server": "files"} for name in ("read", "write", "find")]
@@ -251,10 +251,10 @@ def test_cost_without_data_prices_what_was_recorded_by_mode(store):
         [
             session,
             an_exposure(session, "a", mode="enforce", surface="dynamic", **short),
-            an_invocation(session, "a", found=Found.LISTED),
+            an_invocation(session, "a", found=DiscoveryMethod.LISTED),
             shadowed,
             an_exposure(shadowed, "a", mode="shadow", surface="dynamic", **short),
-            an_invocation(shadowed, "b", found=Found.LISTED),
+            an_invocation(shadowed, "b", found=DiscoveryMethod.LISTED),
         ]
     )
     rows = _costs()

@@ -10,7 +10,7 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from riglm.adapters.clients.record import InstallationRecord
+from riglm.adapters.clients.record import SetupJournal
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.adapters.configuration.presence import require_upstreams
@@ -19,9 +19,9 @@ from riglm.cli.init import init
 from riglm.cli.undo import undo
 from riglm.composition.importing import fronts
 from riglm.composition.installing import installations, installing, riglm_entries
-from riglm.domain.control import Conflict
-from riglm.domain.errors import ConfigurationError, UnusableInput
-from riglm.domain.installation import Place
+from riglm.domain.control import ConflictError
+from riglm.domain.errors import ConfigurationError, UnusableInputError
+from riglm.domain.installation import ConfigLocation
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
 
 runner = CliRunner()
@@ -480,14 +480,14 @@ def test_without_a_client_there_is_nothing_to_do_and_an_unknown_one_is_refused(h
 @pytest.mark.parametrize("command", ["init", "undo"])
 def test_a_directory_that_is_not_there_is_wrong_use(home: Path, command: str) -> None:
     refused = runner.invoke(app, [command, "--project", str(home / "typo")]).exception
-    assert isinstance(refused, UnusableInput)
+    assert isinstance(refused, UnusableInputError)
     assert f"--project {home}/typo: there is no such directory" in str(refused)
 
 
 def test_a_server_to_include_that_nobody_has_is_wrong_use_and_nothing_is_done(home: Path) -> None:
     file = put(home, CLAUDE_CODE)
     refused = runner.invoke(app, ["init", "--yes", "--include", "linaer"]).exception
-    assert isinstance(refused, UnusableInput)
+    assert isinstance(refused, UnusableInputError)
     assert "--include linaer: no server is called so" in str(refused)
     assert "linear" in str(refused)
     assert file.read_bytes() == CLAUDE_CODE.content
@@ -530,7 +530,7 @@ def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
     monkeypatch.setattr(Path, "replace", lambda aside, _: written.append(aside.name))  # killed before it takes over
     file = home / "it.json"
     SafeFiles().write(file, None, b"{}")
-    InstallationRecord(home).keep(Place(client="cursor", file=file, path=()), b"{}")
+    SetupJournal(home).keep(ConfigLocation(client="cursor", file=file, path=()), b"{}")
     file.write_bytes(b"{}")
     SafeFiles().write(file, b"{}", b"[]")
     assert len(written) == 3
@@ -544,7 +544,7 @@ def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path
     parts = installing()
     (plan,) = parts.planner.plans((), None)
     file.write_text("{}", "utf-8")
-    with pytest.raises(Conflict, match="changed by another process"):
+    with pytest.raises(ConflictError, match="changed by another process"):
         parts.installer.install(plan)
     assert file.read_text("utf-8") == "{}"
     assert list(home.glob(".config/riglm/*")) == []
@@ -595,7 +595,7 @@ def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is
     (plan,) = parts.planner.plans((), None)
     with monkeypatch.context() as killed:
         killed.setattr(SafeFiles, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        killed.setattr(InstallationRecord, "drop", lambda *_: None)
+        killed.setattr(SetupJournal, "drop", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             parts.installer.install(plan)
     assert len(installations()) == 1

@@ -12,9 +12,9 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.cli import knowledge, knowledge_search
 from riglm.cli import main as entrance
 from riglm.cli.main import app
-from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError, UnusableInput
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.hashing import KeyedHasher
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 
 THOUGHTS = [
     {"text": "Tea is at five", "tags": ["work"], "created_at": "2026-01-31T12:00:00Z"},
@@ -312,7 +312,7 @@ def test_everything_is_forgotten_after_a_question(thoughts, memory):
     [[], ["--all", "--tag", "x"], ["t:1", "--all"], ["--all", "--principal", "x"], ["nonsense"], ["x:1"], ["t:1"]],
 )
 def test_what_to_forget_must_be_clear(thoughts, words):
-    with pytest.raises(UnusableInput, match=" — fix: "):
+    with pytest.raises(UnusableInputError, match=" — fix: "):
         run("forget", *words, "--yes")
     assert len(texts("--include-private")) == 3
 
@@ -321,7 +321,7 @@ class Away(HashingEmbedder):
     """A model that was loaded and answers no more."""
 
     def embed(self, texts):
-        raise EmbedderUnavailable("it ended")
+        raise EmbedderUnavailableError("it ended")
 
 
 def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monkeypatch, ended):
@@ -366,7 +366,7 @@ def test_a_store_in_memory_cannot_be_reached(tmp_path, monkeypatch, words):
 def test_a_server_that_is_away_is_an_error(tmp_path, monkeypatch, words):
     written(tmp_path, THOUGHTS)
     monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
-    with pytest.raises(AnalyticsUnavailable, match="cannot be used"):
+    with pytest.raises(AnalyticsUnavailableError, match="cannot be used"):
         run(*words)
 
 

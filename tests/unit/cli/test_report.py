@@ -11,7 +11,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
-from riglm.domain.session import Method
+from riglm.domain.session import IdentificationMethod
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import TOOLS, worked
 
@@ -139,7 +139,7 @@ def test_a_fresh_store_gives_a_message_that_helps(recorded, tmp_path):
 
 
 def test_sessions_that_were_shown_no_list_are_history_and_nothing_to_judge(recorded):
-    session = a_session(method=Method.CONNECTION, started_at=1.0)
+    session = a_session(method=IdentificationMethod.CONNECTION, started_at=1.0)
     report = json.loads(recorded([session, an_invocation(session, "read")])("report", "--json"))
     assert report["verdict"]["code"] == "empty"
     assert "1 others" in report["verdict"]["text"]

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.keyfile import load_or_create_key
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.sharing.sealing import Sealer, count_name, session_name
+from riglm.application.sharing.sealing import StateSigner, count_name, session_name
 from riglm.cli import store_access
 from riglm.cli.main import app
-from riglm.domain.errors import AnalyticsUnavailable, ConfigurationError, RiglmError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 from tests.contracts.maintenance_contract import a_used_session
 from tests.records import a_learned_pair, an_invocation
 from tests.stores import valkey
@@ -52,7 +52,7 @@ def used(store):
     sessions = []
     for days, name, principal in whose:
         start = now - days * DAY
-        session, records = a_used_session(start, ended=start + 60, client=Client(name=name), principal=principal)
+        session, records = a_used_session(start, ended=start + 60, client=ClientInfo(name=name), principal=principal)
         store.record_many(records)
         sessions.append(session)
     return sessions
@@ -116,12 +116,12 @@ def test_a_store_in_memory_cannot_be_looked_after_from_elsewhere(monkeypatch, wo
 @pytest.mark.parametrize("words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]])
 def test_a_server_that_is_away_is_an_error(monkeypatch, words):
     monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
-    with pytest.raises(AnalyticsUnavailable, match="cannot be used"):
+    with pytest.raises(AnalyticsUnavailableError, match="cannot be used"):
         run(*words)
 
 
 def test_a_purge_waits_for_whoever_looks_after_the_store_and_then_gives_up(store, used, monkeypatch):
-    monkeypatch.setattr(store_access, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(store_access, "_TIMEOUT_SECONDS", 0.0)
     with store.maintenance_lease() as mine:
         assert mine
         with pytest.raises(RiglmError, match="another process is running store maintenance"):
@@ -218,7 +218,7 @@ def test_parquet_without_its_library_is_an_error_that_names_the_extra(store, mon
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet"])
 def test_names_that_no_encoding_holds_are_handed_out(store, tmp_path, format_):
-    store.record_many(a_used_session(1000.0, client=Client(name="x\ud800"), metadata={"\udfff": "\ud800"})[1])
+    store.record_many(a_used_session(1000.0, client=ClientInfo(name="x\ud800"), metadata={"\udfff": "\ud800"})[1])
     run("export", "--out", str(tmp_path / "out"), "--format", format_, "--table", "sessions")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tables"]["sessions"]["rows"] == 1
 
@@ -300,7 +300,7 @@ def shared(monkeypatch):
 
 
 def test_what_is_shared_of_a_forgotten_session_is_removed(store, used, shared):
-    sealer = Sealer(hasher().derived_key("shared state"))
+    sealer = StateSigner(hasher().derived_key("shared state"))
     names = [f"{shared}:{name(sealer, each.id)}" for each in used for name in (session_name, count_name)]
     for name in names:
         valkey.ask_shared("SET", name, "how far it has come")
@@ -327,7 +327,7 @@ def test_run_again_it_removes_what_stayed_while_shared_state_was_away(store, use
         "session": ["--session", str(used[1].id)],
         "end of a session's id": ["--session", str(used[1].id)[-12:].upper()],
     }[whom]
-    name = f"{shared}:{session_name(Sealer(hasher().derived_key('shared state')), used[1].id)}"
+    name = f"{shared}:{session_name(StateSigner(hasher().derived_key('shared state')), used[1].id)}"
     valkey.ask_shared("SET", name, "how far it has come")
     with monkeypatch.context() as away:
         away.setenv("RIGLM_STATE__URL", "redis://127.0.0.1:1/0")
@@ -371,14 +371,14 @@ def test_whoever_is_not_known_is_an_error_and_nothing_changes(store, used, words
 
 
 def test_somebody_of_whom_nothing_is_stored_yet_can_be_forgotten(store):
-    records = a_used_session(time.time() - 60, client=Client(name="late"))[1]
+    records = a_used_session(time.time() - 60, client=ClientInfo(name="late"))[1]
     run("forget", "--client", "late", "--unseen", "--yes")
     store.record_many(records)
     assert known(store) == set()
 
 
 def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_path):
-    session, records = a_used_session(time.time() - 60, client=Client(name="late"))
+    session, records = a_used_session(time.time() - 60, client=ClientInfo(name="late"))
     secret = "s3cret-argument" * 50
     store.record_many(
         [*records, *(an_invocation(session, "read", arguments=f"{secret}{number}") for number in range(200))]
@@ -392,10 +392,10 @@ def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_pa
 def test_an_export_that_fails_half_way_leaves_no_manifest_and_no_half_file(store, used, tmp_path, monkeypatch, format_):
     def fails(self, kind, since=0.0, at_once=1000):
         yield [row for part in whole(self, kind, since) for row in part][:1]
-        raise AnalyticsUnavailable("the store is away")
+        raise AnalyticsUnavailableError("the store is away")
 
     whole = SqlAnalytics.export
     monkeypatch.setattr(SqlAnalytics, "export", fails)
-    with pytest.raises(AnalyticsUnavailable):
+    with pytest.raises(AnalyticsUnavailableError):
         run("export", "--out", str(tmp_path / "out"), "--format", format_)
     assert list((tmp_path / "out").iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import main as entrance
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 from tests.records import a_session
 from tests.started import free_port
 
@@ -153,7 +153,7 @@ def test_clients_with_open_sessions_are_named(place, riglm, tmp_path):
     (tmp_path / "data").mkdir()
     with SqlAnalytics(f"sqlite:///{tmp_path / 'data' / 'riglm.db'}") as store:
         store.record_many(
-            [a_session(client=Client(name="editor")), a_session(client=Client(name="done"), ended_at=1001.0)]
+            [a_session(client=ClientInfo(name="editor")), a_session(client=ClientInfo(name="done"), ended_at=1001.0)]
         )
     assert "sessions open now: editor (1)" in riglm("enforce")[1]
 

@@ -161,7 +161,7 @@ def test_an_address_that_is_none_is_wrong_use(url, monkeypatch, capsys):
 
 def test_watching_goes_on_while_riglm_is_away_and_ends_with_ctrl_c(url, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    looks = iter([ANSWERS["/health"], top.ControlApiAway("no riglm answers"), KeyboardInterrupt()])
+    looks = iter([ANSWERS["/health"], top.ControlApiUnavailableError("no riglm answers"), KeyboardInterrupt()])
 
     def look(api, hours):
         found = next(looks)

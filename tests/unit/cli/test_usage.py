@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport, uuid7
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 
 runner = CliRunner()
 HOSTILE = "evil\x1b[31m[red]\nname"
@@ -29,10 +29,10 @@ def used(store: Path) -> UUID:
     store.parent.mkdir()
     session = Session(
         started_at=time.time() - 60,
-        era=Era.HANDSHAKE,
+        era=ProtocolEra.HANDSHAKE,
         transport=Transport.STDIO,
-        method=Method.PROCESS,
-        client=Client(name="tester", version="1"),
+        method=IdentificationMethod.PROCESS,
+        client=ClientInfo(name="tester", version="1"),
     )
     shown = Exposure(
         id=uuid7(),
@@ -60,9 +60,9 @@ def used(store: Path) -> UUID:
         )
         for number, (tool, kind, code, found) in enumerate(
             [
-                ("read", None, None, Found.LISTED),
-                (HOSTILE, None, None, Found.SEARCHED),
-                ("read", ErrorKind.PROTOCOL, -32602, Found.NAMED),
+                ("read", None, None, DiscoveryMethod.LISTED),
+                (HOSTILE, None, None, DiscoveryMethod.SEARCHED),
+                ("read", ErrorKind.PROTOCOL, -32602, DiscoveryMethod.NAMED),
             ],
             start=1,
         )
@@ -185,7 +185,7 @@ def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:
         duration_ms=1.0,
         success=True,
         sequence_number=4,
-        found=Found.LISTED,
+        found=DiscoveryMethod.LISTED,
     )
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         analytics.record_many([own])

@@ -1,20 +1,20 @@
 import pytest
 
-from riglm.domain.access import Doors, bearer_token, is_loopback_origin, is_origin_of
+from riglm.domain.access import AllowedOrigins, bearer_token, is_loopback_origin, is_origin_of
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:1", "127.0.0.1:8701", "[::1]:8701", "riglm.example", "x.example:2"]
 )
 def test_a_listener_is_reached_by_loopback_names_and_those_that_are_named(host: str):
-    assert Doors("127.0.0.1", hosts=["riglm.example", "X.example:2"]).knows_host(host)
+    assert AllowedOrigins("127.0.0.1", hosts=["riglm.example", "X.example:2"]).knows_host(host)
 
 
 @pytest.mark.parametrize(
     "host", ["", "evil.example", "localhost.evil.example", "x.example:3", "127.0.0.1.evil.example", "192.0.2.1"]
 )
 def test_a_listener_is_not_reached_by_other_names(host: str):
-    assert not Doors("127.0.0.1", hosts=["x.example:2"]).knows_host(host)
+    assert not AllowedOrigins("127.0.0.1", hosts=["x.example:2"]).knows_host(host)
 
 
 @pytest.mark.parametrize(

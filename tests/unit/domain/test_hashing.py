@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from riglm.domain.hashing import LONGEST_CANONICAL, KeyedHasher, canonical_json
+from riglm.domain.hashing import MAX_CANONICAL_LENGTH, KeyedHasher, canonical_json
 
 HASHER = KeyedHasher(bytes(range(32)))
 JSON = st.recursive(
@@ -67,7 +67,7 @@ def test_different_arguments_hash_differently(one, other):
         b'{"a": 1e999}',
         b"1" * 10_000,
         b"[" * 100_000,
-        b'{"a":"' + b"x" * LONGEST_CANONICAL + b'"}',
+        b'{"a":"' + b"x" * MAX_CANONICAL_LENGTH + b'"}',
     ],
     ids=["empty", "torn", "no utf-8", "nan", "infinite", "huge number", "deep", "long"],
 )

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Malformed
+from riglm.domain.jsonrpc import INVALID_REQUEST, PARSE_ERROR, MalformedMessageError
 from tests.unit.domain.test_rawjson import DOCUMENTS, TEXTS, TORN_TEXTS, VALUES, plain_members, spelt
 
 NUMBERS = st.one_of(
@@ -62,7 +62,7 @@ def test_replacing_one_member_leaves_all_others_as_they_were(document, name):
 @example(b'{"id":1,"method":"\\ud83d')
 @example(b'{"method":"\\u0000","x":' + b"9" * 5000 + b"}")
 def test_arbitrary_bytes_raise_nothing_but_malformed(line):
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedMessageError):
         assert jsonrpc.decode(line).line.split() == line.split()
 
 
@@ -93,7 +93,7 @@ def test_arbitrary_bytes_raise_nothing_but_malformed(line):
     ],
 )
 def test_what_is_no_message_is_refused_with_its_code_and_id(line, code, message_id):
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedMessageError) as caught:
         jsonrpc.decode(line)
     assert (caught.value.code, caught.value.id) == (code, message_id)
 
@@ -113,13 +113,13 @@ def test_what_is_no_message_is_refused_with_its_code_and_id(line, code, message_
     ],
 )
 def test_a_request_that_says_twice_what_is_read_is_refused(line):
-    with pytest.raises(Malformed, match="is there twice"):
+    with pytest.raises(MalformedMessageError, match="is there twice"):
         jsonrpc.decode(line)
 
 
 def test_a_request_that_says_something_twice_is_refused_however_deep_it_nests():
     for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 1):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedMessageError):
             jsonrpc.decode(b'{"id":1,"method":"a","id":2,"x":' + b"[" * depth + b"]" * depth + b"}")
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.naming import LONGEST, may_be_cut, prefixed, public_names
+from riglm.domain.naming import MAX, may_be_cut, prefixed, public_names
 
 SERVERS = st.text("abc-", min_size=1, max_size=48)
 NAMES = st.text(min_size=1, max_size=90)
@@ -17,8 +17,8 @@ OWNED = st.dictionaries(
 def test_a_prefixed_name_is_stable_and_at_most_64_characters_long(server, name):
     made = prefixed(server, name)
     assert made == prefixed(server, name)
-    assert len(made) <= LONGEST
-    assert made.startswith(f"{server}__{name}"[: LONGEST - 9])
+    assert len(made) <= MAX
+    assert made.startswith(f"{server}__{name}"[: MAX - 9])
 
 
 @given(SERVERS, NAMES, NAMES)
@@ -33,7 +33,7 @@ def test_a_long_name_ends_in_a_hash_of_the_whole():
 
 
 def test_a_name_with_lone_surrogates_is_cut_like_any_other():
-    assert len(prefixed("server", "\ud83d" * 70)) == LONGEST
+    assert len(prefixed("server", "\ud83d" * 70)) == MAX
 
 
 @given(OWNED)

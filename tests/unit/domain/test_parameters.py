@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.domain import jsonrpc, parameters, protocol
-from riglm.domain.session import Client
+from riglm.domain.session import ClientInfo
 
 META = (
     b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -41,7 +41,7 @@ def test_a_message_without_params_has_empty_ones():
 def test_the_envelope_says_version_client_and_whether_it_is_complete(meta):
     envelope = parameters.envelope(asked(b'{"_meta":%b}' % meta))
     assert envelope is not None
-    assert (envelope.version, envelope.client) == ("2026-07-28", Client(name="c", version="1"))
+    assert (envelope.version, envelope.client) == ("2026-07-28", ClientInfo(name="c", version="1"))
     assert envelope.complete
     assert bytes(envelope.meta) == meta
 
@@ -64,15 +64,15 @@ def test_a_request_without_an_envelope_belongs_to_the_handshake_era(params):
 def test_an_envelope_may_be_poor():
     envelope = parameters.envelope(asked(b'{"_meta":{"%b":7}}' % protocol.META_VERSION.encode()))
     assert envelope is not None
-    assert (envelope.version, envelope.client, envelope.complete) == (None, Client(), False)
+    assert (envelope.version, envelope.client, envelope.complete) == (None, ClientInfo(), False)
 
 
 @pytest.mark.parametrize(
     ("params", "client", "version"),
     [
-        (b'{"protocolVersion":"v","clientInfo":{"name":"c","version":"1"}}', Client(name="c", version="1"), "v"),
-        (b'{"protocolVersion":1,"clientInfo":[]}', Client(), ""),
-        (b"[]", Client(), ""),
+        (b'{"protocolVersion":"v","clientInfo":{"name":"c","version":"1"}}', ClientInfo(name="c", version="1"), "v"),
+        (b'{"protocolVersion":1,"clientInfo":[]}', ClientInfo(), ""),
+        (b"[]", ClientInfo(), ""),
     ],
 )
 def test_initialize_says_who_opens(params, client, version):

@@ -29,6 +29,6 @@ def test_the_id_of_a_damaged_request_is_found_where_clients_write_it(line, found
 
 def test_a_request_that_nests_too_deeply_is_refused_under_its_id():
     deep = b'{"jsonrpc":"2.0","id":"deep","method":"x","params":{"a":%b}}' % (b"[" * 100_000 + b"]" * 100_000)
-    with pytest.raises(jsonrpc.Malformed, match="nested too deeply") as refused:
+    with pytest.raises(jsonrpc.MalformedMessageError, match="nested too deeply") as refused:
         jsonrpc.decode(deep)
     assert refused.value.id == b'"deep"'

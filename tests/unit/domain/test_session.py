@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.domain.exposure import available_tools
-from riglm.domain.session import CONFIDENCE, Confidence, Method
+from riglm.domain.session import CONFIDENCE, IdentificationConfidence, IdentificationMethod
 from tests.contracts.analytics_contract import a_session
 
 
@@ -14,14 +14,18 @@ def test_sequence_numbers_count_from_one():
 
 
 @pytest.mark.parametrize(
-    ("method", "confidence"), [(Method.META_KEY, Confidence.EXACT), (Method.ADDRESS, Confidence.WEAK)]
+    ("method", "confidence"),
+    [
+        (IdentificationMethod.META_KEY, IdentificationConfidence.EXACT),
+        (IdentificationMethod.ADDRESS, IdentificationConfidence.WEAK),
+    ],
 )
 def test_the_confidence_follows_from_the_method(method, confidence):
     assert a_session(method=method).confidence is confidence
 
 
 def test_every_method_has_a_confidence():
-    assert set(CONFIDENCE) == set(Method)
+    assert set(CONFIDENCE) == set(IdentificationMethod)
 
 
 def test_the_same_tools_make_the_same_list_however_they_are_divided():

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from riglm.domain.naming import Spellings
+from riglm.domain.naming import NamePatterns
 
 CAFE = "café"
 
@@ -26,13 +26,13 @@ CAFE = "café"
 @pytest.mark.parametrize("pattern", ["café_close", "café_*", "caf?_close", "[cd]afé_close", "*_close"])
 def test_a_pattern_is_compared_as_loosely_as_a_name(pattern, spelling):
     for form in ("NFC", "NFD"):
-        assert Spellings([unicodedata.normalize(form, pattern)]).resembles(spelling)
+        assert NamePatterns([unicodedata.normalize(form, pattern)]).resembles(spelling)
 
 
 @pytest.mark.parametrize("pattern", ["delete_repo*", "_delete_repo*", "Delete-Repo*", "DELETEREPO*", "d?lete_repo*"])
 @pytest.mark.parametrize("spelling", ["deleterepo", "DeleteRepos", "delete__repo", "-delete.repo_now", "__deleteRepo"])
 def test_separators_within_a_pattern_make_no_difference(pattern, spelling):
-    assert Spellings([pattern]).resembles(spelling)
+    assert NamePatterns([pattern]).resembles(spelling)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_separators_within_a_pattern_make_no_difference(pattern, spelling):
     ],
 )
 def test_a_separator_beside_a_wildcard_has_to_be_there(pattern, others):
-    assert [name for name in others if Spellings([pattern]).resembles(name)] == []
+    assert [name for name in others if NamePatterns([pattern]).resembles(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -72,22 +72,22 @@ def test_a_separator_beside_a_wildcard_has_to_be_there(pattern, others):
     ],
 )
 def test_wildcards_and_odd_signs_stand_for_names_in_any_spelling(pattern, name):
-    assert Spellings([pattern]).resembles(name)
+    assert NamePatterns([pattern]).resembles(name)
 
 
 def test_letters_that_look_alike_are_alike():
-    alike = Spellings(["counter", "exec_*"])
+    alike = NamePatterns(["counter", "exec_*"])
     for spelling in ("c\u043eunter", "\u0421\u039eUNTER".replace("\u039e", "O"), "\u03bdoid", "\u0435x\u0435c_all"):
         assert alike.resembles(spelling) is (spelling != "\u03bdoid")
 
 
 def test_names_that_are_letters_apart_are_apart():
-    one = Spellings(["list1", "fetch"])
+    one = NamePatterns(["list1", "fetch"])
     assert [name for name in ("listl", "list", "fetches", "prefetch", "l1st1", "") if one.resembles(name)] == []
 
 
 def test_exactly_as_spelt_means_each_sign():
-    exact = Spellings(["read_*", CAFE])
+    exact = NamePatterns(["read_*", CAFE])
     assert [name for name in ("read_x", "Read_x", CAFE, "cafe\u0301", "read_x\n") if exact.has(name)] == [
         "read_x",
         CAFE,
@@ -96,7 +96,7 @@ def test_exactly_as_spelt_means_each_sign():
 
 
 def test_no_patterns_stand_for_no_name():
-    assert not Spellings([])
-    assert not Spellings([]).has("")
-    assert not Spellings([]).resembles("")
-    assert not Spellings(["\u200b", "a"]).resembles("\u200c")
+    assert not NamePatterns([])
+    assert not NamePatterns([]).has("")
+    assert not NamePatterns([]).resembles("")
+    assert not NamePatterns(["\u200b", "a"]).resembles("\u200c")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.tool import Catalogue, read_catalogue
+from riglm.domain.tool import ToolCatalog, read_catalogue
 
 RESULT = (
     b'{"tools":[{"name":"b","inputSchema":{"type": "object"},"x":1.0},{"name":"a"},{"title":"nameless"},'
@@ -30,7 +30,7 @@ def test_a_tool_without_a_schema_or_an_unknown_one_has_none():
 def test_what_lists_no_tools_is_empty():
     for result in (b"{}", b'{"tools":3}', b"[]", b"", b'{"tools":[]}'):
         assert read_catalogue(result).tools == ()
-    assert Catalogue().names == ()
+    assert ToolCatalog().names == ()
 
 
 @pytest.mark.parametrize(

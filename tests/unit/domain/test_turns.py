@@ -3,9 +3,9 @@
 import pytest
 
 from riglm.domain.session_state import (
-    MOST_CALLS,
-    MOST_QUERIES,
-    MOST_USED,
+    MAX_CALLS,
+    MAX_QUERIES,
+    MAX_USED,
     SessionState,
     begin_turn,
     begins_turn,
@@ -65,18 +65,18 @@ def test_a_tool_counts_as_used_lately_for_three_turns():
 
 def test_a_state_stays_bounded_over_a_long_session():
     state = SessionState()
-    for number in range(MOST_USED + 500):
+    for number in range(MAX_USED + 500):
         state.called(f"tool{number}", float(number))
-    assert (len(state.calls), len(state.used_in_turn)) == (MOST_CALLS, MOST_USED)
-    assert f"tool{MOST_USED + 499}" in state.used_in_turn
+    assert (len(state.calls), len(state.used_in_turn)) == (MAX_CALLS, MAX_USED)
+    assert f"tool{MAX_USED + 499}" in state.used_in_turn
 
 
 def test_the_queries_of_a_session_stay_bounded():
     state = SessionState()
-    for number in range(MOST_QUERIES + 50):
+    for number in range(MAX_QUERIES + 50):
         state.found(f"query {number}", [f"tool{number}"])
-    assert len(state.queries) == MOST_QUERIES
-    assert f"tool{MOST_QUERIES + 49}" in state.queries
+    assert len(state.queries) == MAX_QUERIES
+    assert f"tool{MAX_QUERIES + 49}" in state.queries
 
 
 def test_only_a_list_that_differs_counts_as_a_change():

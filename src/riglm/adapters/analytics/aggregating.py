@@ -7,12 +7,12 @@ from sqlalchemy import Connection, delete, func, select, tuple_
 
 from riglm.adapters.analytics import queries
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.rows import Row, insert_into
+from riglm.adapters.analytics.rows import DatabaseRow, insert_into
 from riglm.adapters.analytics.storing import end_sessions
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import CooccurrenceCounter, ToolCooccurrence
 
-_ROWS_AT_ONCE: Final = 250  # in one transaction, for the end of which other writers wait
+_ROW_BATCH_SIZE: Final = 250  # in one transaction, for the end of which other writers wait
 
 _Names = tuple[str, str]
 
@@ -23,20 +23,20 @@ def refresh_cooccurrences(database: Database, now: float, most_sessions: int) ->
     with database.reading() as connection:
         known = _known(connection, now)
     found = 0
-    changed: list[Row] = []
+    changed: list[DatabaseRow] = []
     for pair in counter.pairs(now):
         found += 1
         # One pair is written in any case: it records when this was done last.
         if known.pop((pair.tool_a, pair.tool_b), None) != (pair.count, pair.average_distance) or found == 1:
             changed.append(_pair_row(pair))
     changed.sort(key=lambda row: (row["tool_a"], row["tool_b"]))  # writers that lock in one order never lock each other
-    for start in range(0, len(changed), _ROWS_AT_ONCE):
+    for start in range(0, len(changed), _ROW_BATCH_SIZE):
         with database.writing() as connection:
-            _put(connection, changed[start : start + _ROWS_AT_ONCE])
+            _put(connection, changed[start : start + _ROW_BATCH_SIZE])
     gone = sorted(known)
-    for start in range(0, len(gone), _ROWS_AT_ONCE):
+    for start in range(0, len(gone), _ROW_BATCH_SIZE):
         with database.writing() as connection:
-            _remove(connection, gone[start : start + _ROWS_AT_ONCE])
+            _remove(connection, gone[start : start + _ROW_BATCH_SIZE])
     return found
 
 
@@ -44,9 +44,9 @@ def end_idle_sessions(database: Database, before: float) -> int:
     """End every open session whose latest record is older than that time, at its latest record; return the number."""
     with database.reading() as connection:
         ends = list(_idle(connection, before).items())
-    for start in range(0, len(ends), _ROWS_AT_ONCE):
+    for start in range(0, len(ends), _ROW_BATCH_SIZE):
         with database.writing() as connection:
-            end_sessions(connection, dict(ends[start : start + _ROWS_AT_ONCE]))
+            end_sessions(connection, dict(ends[start : start + _ROW_BATCH_SIZE]))
     return len(ends)
 
 
@@ -93,7 +93,7 @@ def _known(connection: Connection, now: float) -> dict[_Names, tuple[int, float]
     }
 
 
-def _put(connection: Connection, changed: list[Row]) -> None:
+def _put(connection: Connection, changed: list[DatabaseRow]) -> None:
     new = insert_into(connection, cooccurrence)
     taken = {name: new.excluded[name] for name in ("count", "average_distance", "last_updated")}
     connection.execute(new.on_conflict_do_update(index_elements=["tool_a", "tool_b"], set_=taken), changed)
@@ -104,7 +104,7 @@ def _remove(connection: Connection, gone: list[_Names]) -> None:
     connection.execute(delete(cooccurrence).where(chosen))
 
 
-def _pair_row(pair: ToolCooccurrence) -> Row:
+def _pair_row(pair: ToolCooccurrence) -> DatabaseRow:
     return {
         "tool_a": pair.tool_a,
         "tool_b": pair.tool_b,

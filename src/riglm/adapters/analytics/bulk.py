@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Dialect, String, Table, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
-from riglm.adapters.analytics.rows import Row
+from riglm.adapters.analytics.rows import DatabaseRow
 
 _PLANS: Final = 16
 
@@ -20,7 +20,7 @@ class _Column(NamedTuple):
     prepare: Callable[[Any], Any] | None
     is_text: bool
 
-    def values(self, new: Sequence[Row]) -> list[Any]:
+    def values(self, new: Sequence[DatabaseRow]) -> list[Any]:
         """What the rows have in this column, prepared."""
         values = [row[self.name] for row in new]
         if self.prepare is None:
@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
     columns: tuple[_Column, ...]
 
 
-def insert_new(connection: Connection, table: Table, new: Sequence[Row]) -> None:
+def insert_new(connection: Connection, table: Table, new: Sequence[DatabaseRow]) -> None:
     """Insert the rows whose id is not there yet; each row has all columns.
 
     SQLite's driver repeats a prepared statement for all rows in C. PostgreSQL gets the columns as arrays in binary

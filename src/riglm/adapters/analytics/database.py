@@ -25,7 +25,7 @@ from riglm.adapters.analytics.engine import (
 from riglm.adapters.analytics.schema import bring_up_to_date
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import StoreFile, make
-from riglm.domain.errors import AnalyticsUnavailable, NoStore
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 
 _SOUND_SECONDS: Final = 5.0
 """Seconds for which a check counts: narrowing a batch down to one record checks the whole file once, not each time."""
@@ -33,18 +33,18 @@ _SOUND_SECONDS: Final = 5.0
 _log: Final = logging.getLogger("riglm.analytics")
 
 
-class FileChanged(AnalyticsUnavailable):
+class FileReplacedError(AnalyticsUnavailableError):
     """The file was replaced, quarantined or repaired meanwhile: the operation must be repeated in the current one."""
 
 
-class FileSound(AnalyticsUnavailable):
+class FalseCorruptionError(AnalyticsUnavailableError):
     """SQLite calls the file damaged in what was done, and finds no damage when it checks all of it."""
 
 
-class Connected:
+class FileConnection:
     """Connections through `engine` to the database at a URL, in SQLite to the file that is there when they begin.
 
-    Every failure arrives as `AnalyticsUnavailable`. With `sets_aside` a file that proves damaged is mended, or
+    Every failure arrives as `AnalyticsUnavailableError`. With `sets_aside` a file that proves damaged is mended, or
     set aside.
     """
 
@@ -64,7 +64,7 @@ class Connected:
     def begin(self) -> None:
         """Connect, and bring the schema up to date.
 
-        Raises `SchemaTooNew` when a newer riglm wrote the database, `FileChanged` when it was set aside.
+        Raises `SchemaTooNewError` when a newer riglm wrote the database, `FileReplacedError` when it was set aside.
         """
         with translated(self._url):
             path = database_file(self._url)
@@ -76,7 +76,7 @@ class Connected:
                 if self._file is not None:
                     self._file.look()
                 bring_up_to_date(self.engine, self._url)
-        except AnalyticsUnavailable as error:
+        except AnalyticsUnavailableError as error:
             self.look_after(error)
             raise
         if self._file is not None:
@@ -84,28 +84,28 @@ class Connected:
             self._file.note_journal()
 
     def look_after(self, error: Exception) -> None:
-        """Raise `FileChanged` when the file was replaced, or is damaged and now mended or set aside.
+        """Raise `FileReplacedError` when the file was replaced, or is damaged and now mended or set aside.
 
-        Raises `FileSound` when SQLite checked it recently and found no damage.
+        Raises `FalseCorruptionError` when SQLite checked it recently and found no damage.
         """
-        if isinstance(error, AnalyticsUnavailable) and not self.is_in_place:
-            raise FileChanged(f"{error}; the file was replaced meanwhile") from error
-        if not self._sets_aside or self._file is None or isinstance(error, NoStore) or not is_damage(error):
+        if isinstance(error, AnalyticsUnavailableError) and not self.is_in_place:
+            raise FileReplacedError(f"{error}; the file was replaced meanwhile") from error
+        if not self._sets_aside or self._file is None or isinstance(error, NoStoreError) or not is_damage(error):
             return
         if time.monotonic() >= self._sound_until:
             self._mend(self._file, error)
             self._sound_until = time.monotonic() + _SOUND_SECONDS
-        raise FileSound(f"{reason_of(error)}, and a check of the whole file finds no damage") from error
+        raise FalseCorruptionError(f"{reason_of(error)}, and a check of the whole file finds no damage") from error
 
     def _mend(self, file: StoreFile, error: Exception) -> None:
         try:
             with translated(self._url):
                 is_mended = file.mend()
-        except AnalyticsUnavailable as failure:
-            raise AnalyticsUnavailable(f"{error}; it was not set aside: {failure}") from error
+        except AnalyticsUnavailableError as failure:
+            raise AnalyticsUnavailableError(f"{error}; it was not set aside: {failure}") from error
         if is_mended:
             self._is_aside = not self.is_in_place
-            raise FileChanged(
+            raise FileReplacedError(
                 f"the file of the analytics store {safe_url(self._url)} was mended or set aside"
             ) from error
 
@@ -122,7 +122,7 @@ class Connected:
 
 
 class Database:
-    """The database at a URL, of SQLite or PostgreSQL; every failure of it arrives as `AnalyticsUnavailable`.
+    """The database at a URL, of SQLite or PostgreSQL; every failure of it arrives as `AnalyticsUnavailableError`.
 
     `timeout` is how many seconds a statement waits for another process that holds the database, or for the server's
     answer; with `durable` what SQLite committed survives a power cut. One object may serve several threads.
@@ -140,7 +140,7 @@ class Database:
         self._sets_aside = sets_aside
         self._connecting = threading.RLock()
         self._is_open = False
-        self._connected: Connected | None = None
+        self._connected: FileConnection | None = None
 
     @property
     def is_open(self) -> bool:
@@ -148,7 +148,7 @@ class Database:
         return self._is_open
 
     def open(self) -> None:
-        """Connect, and bring the schema up to date. Raises `SchemaTooNew` when a newer riglm wrote the database."""
+        """Connect and migrate the schema. Raises `SchemaTooNewError` if a newer riglm wrote the database."""
         with self._connecting:
             self._connected = self._connect()
             self._is_open = True
@@ -171,13 +171,13 @@ class Database:
     def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
         """Return a transaction to write in; the statement timeout is `seconds`, by default `timeout`.
 
-        Raises `FileChanged` when it may have gone into a file that was replaced.
+        Raises `FileReplacedError` when it may have gone into a file that was replaced.
         """
         with self._used() as used:
             with translated(self._url), writing(used.engine, seconds=seconds) as connection:
                 yield connection
             if not used.is_in_place:
-                raise FileChanged(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
+                raise FileReplacedError(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
 
     @contextmanager
     def apart(self) -> Iterator[Connection]:
@@ -194,7 +194,7 @@ class Database:
             yield mine
 
     @contextmanager
-    def _used(self) -> Iterator[Connected]:
+    def _used(self) -> Iterator[FileConnection]:
         used = self._in_place()
         try:
             yield used
@@ -202,11 +202,13 @@ class Database:
             used.look_after(error)
             raise
 
-    def _in_place(self) -> Connected:
+    def _in_place(self) -> FileConnection:
         """Return the connections, reopened if the database's file was replaced."""
         with self._connecting:
             if not self._is_open:
-                raise AnalyticsUnavailable(f"the analytics store {safe_url(self._url)} is not open: enter it first")
+                raise AnalyticsUnavailableError(
+                    f"the analytics store {safe_url(self._url)} is not open: enter it first"
+                )
             if self._connected is not None and not self._connected.is_in_place:
                 self._connected.close()
                 self._connected = None
@@ -214,17 +216,17 @@ class Database:
                 self._connected = self._connect()
             return self._connected
 
-    def _connect(self) -> Connected:
+    def _connect(self) -> FileConnection:
         """Connect; once more when a damaged file was set aside."""
         try:
             return self._connect_once()
-        except FileChanged:
+        except FileReplacedError:
             return self._connect_once()
 
-    def _connect_once(self) -> Connected:
+    def _connect_once(self) -> FileConnection:
         with translated(self._url):
             engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
-        new = Connected(self._url, engine, sets_aside=self._sets_aside)
+        new = FileConnection(self._url, engine, sets_aside=self._sets_aside)
         try:
             new.begin()
         except BaseException:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import sqlite, store_file
 from riglm.adapters.analytics.sqlite import APART, SECONDS, WRITES
-from riglm.domain.errors import AnalyticsUnavailable, NoStore
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 from riglm.domain.secret import mask_url
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -34,19 +34,19 @@ _POSTGRESQL: Final = ("postgresql://", "postgres://")
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turn every failure of the database at `url` into `AnalyticsUnavailable`."""
+    """Turn every failure of the database at `url` into `AnalyticsUnavailableError`."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
         raise unavailable(url, error) from error
 
 
-def unavailable(url: str, error: Exception) -> AnalyticsUnavailable:
-    """A failure of the database at `url` in riglm's words; `NoStore` when there is something else at its place."""
+def unavailable(url: str, error: Exception) -> AnalyticsUnavailableError:
+    """A failure of the database at `url` in riglm's words; `NoStoreError` when there is something else at its place."""
     told = f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}"
     if not is_damage(error):
-        return AnalyticsUnavailable(told)
-    return AnalyticsUnavailable(f"{told}{_DAMAGED}") if _is_ours(url) else NoStore(f"{told}{_FOREIGN}")
+        return AnalyticsUnavailableError(told)
+    return AnalyticsUnavailableError(f"{told}{_DAMAGED}") if _is_ours(url) else NoStoreError(f"{told}{_FOREIGN}")
 
 
 def _is_ours(url: str) -> bool:
@@ -73,7 +73,7 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(getattr(diagnosis, "message_primary", None) or reason).split())
 
 
-def is_conflict(error: AnalyticsUnavailable) -> bool:
+def is_conflict(error: AnalyticsUnavailableError) -> bool:
     """True if a transaction only failed because of a concurrent one, so that a retry may succeed."""
     cause = error.__cause__
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _CONFLICTS
@@ -104,12 +104,12 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
         try:
             from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
         except ImportError as error:
-            raise AnalyticsUnavailable(
+            raise AnalyticsUnavailableError(
                 "PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
             ) from error
         return postgresql.make_engine(url, timeout)
     if sqlite.parsed(url).get_backend_name() != "sqlite":
-        raise AnalyticsUnavailable(
+        raise AnalyticsUnavailableError(
             f"the analytics store {safe_url(url)} cannot be used: it is neither SQLite nor PostgreSQL — fix: write "
             "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         )

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, literal, select, tuple_
 
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.rows import Names, from_bytes, toolsets
+from riglm.adapters.analytics.rows import NameTuple, from_bytes, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
     exposure,
@@ -18,7 +18,7 @@ from riglm.adapters.analytics.tables import (
     session,
     warm_set,
 )
-from riglm.ports.maintenance import Kind, Row
+from riglm.ports.maintenance import ExportRow, RecordKind
 
 
 def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
@@ -50,14 +50,14 @@ class _Source:
     told: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
 
 
-def count_rows(connection: Connection, kind: Kind, since: float) -> int:
+def count_rows(connection: Connection, kind: RecordKind, since: float) -> int:
     """How many records of this kind there are from the given time on."""
     source = _SOURCES[kind]
     query = select(func.count()).select_from(source.table).where(source.time >= since)
     return int(connection.execute(query).scalar_one())
 
 
-def export(database: Database, kind: Kind, since: float, at_once: int) -> Iterator[Sequence[Row]]:
+def export(database: Database, kind: RecordKind, since: float, at_once: int) -> Iterator[Sequence[ExportRow]]:
     """Yield all records of this kind from the given time on, in parts, each read by a separate query."""
     source = _SOURCES[kind]
     chosen: ColumnElement[bool] = source.time >= since
@@ -74,32 +74,34 @@ def export(database: Database, kind: Kind, since: float, at_once: int) -> Iterat
 
 
 _SOURCES: Final = {
-    Kind.SESSIONS: _Source(
+    RecordKind.SESSIONS: _Source(
         table=session, time=session.c.started_at, order=(session.c.started_at, session.c.id), lists=("tools_available",)
     ),
-    Kind.INVOCATIONS: _Source(
+    RecordKind.INVOCATIONS: _Source(
         table=invocation, time=invocation.c.timestamp, order=(invocation.c.timestamp, invocation.c.id)
     ),
-    Kind.EXPOSURES: _Source(
+    RecordKind.EXPOSURES: _Source(
         table=exposure,
         time=exposure.c.timestamp,
         order=(exposure.c.timestamp, exposure.c.id),
         told=_with_hidden,
         lists=("shown", "available"),
     ),
-    Kind.COOCCURRENCES: _Source(
+    RecordKind.COOCCURRENCES: _Source(
         table=cooccurrence,
         time=cooccurrence.c.last_updated,
         order=(cooccurrence.c.last_updated, cooccurrence.c.tool_a, cooccurrence.c.tool_b),
     ),
-    Kind.LEARNED_PAIRS: _Source(
+    RecordKind.LEARNED_PAIRS: _Source(
         table=learned_pair,
         time=learned_pair.c.updated_at,
         order=(learned_pair.c.updated_at, learned_pair.c.id),
         told=_with_vector,
     ),
-    Kind.OVERRIDES: _Source(table=override, time=override.c.created_at, order=(override.c.created_at, override.c.id)),
-    Kind.WARM_SETS: _Source(
+    RecordKind.OVERRIDES: _Source(
+        table=override, time=override.c.created_at, order=(override.c.created_at, override.c.id)
+    ),
+    RecordKind.WARM_SETS: _Source(
         table=warm_set,
         time=warm_set.c.created_at,
         order=(warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile),
@@ -107,11 +109,11 @@ _SOURCES: Final = {
 }
 
 
-def _lists(connection: Connection, source: _Source, found: Sequence[RowMapping]) -> Mapping[UUID, Names]:
+def _lists(connection: Connection, source: _Source, found: Sequence[RowMapping]) -> Mapping[UUID, NameTuple]:
     return toolsets(connection, (row[column] for row in found for column in source.lists)) if source.lists else {}
 
 
-def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, Names]) -> dict[str, Any]:
+def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
     """A row in plain values, with the names of tools in place of what refers to a list of them."""
     return {name: list(lists[value]) if name in columns else _plain_value(value) for name, value in row.items()}
 

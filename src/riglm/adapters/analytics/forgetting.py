@@ -26,17 +26,17 @@ from riglm.adapters.analytics.tables import (
     warm_set,
 )
 from riglm.domain.policy import OverrideScope
-from riglm.domain.retention import Forgotten, Removed, Whose
+from riglm.domain.retention import ErasureRequest, ErasureScope, RemovedCounts
 from riglm.domain.session import parsed_uuid
 
-_SESSIONS_AT_ONCE: Final = 50
+_SESSIONS_BATCH_SIZE: Final = 50
 _HASH: Final = re.compile(r"[0-9a-f]{32}")
 
-Names = Callable[[str], str]
+NameHasher = Callable[[str], str]
 """Gives the keyed hash of the name that a client gave itself."""
 
 
-def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
+def known_of(connection: Connection, whom: ErasureRequest, names: NameHasher) -> RemovedCounts:
     """Return the number of records of a subject, as far as they are counted by session or principal."""
     chosen = _sessions_of(connection, whom, names)
 
@@ -44,7 +44,7 @@ def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
         theirs = select(session.c.id).where(chosen)
         return _count(connection, table, table.c.session_id.in_(theirs))
 
-    return Removed(
+    return RemovedCounts(
         sessions=_count(connection, session, chosen),
         invocations=of_sessions(invocation),
         exposures=of_sessions(exposure),
@@ -54,18 +54,18 @@ def known_of(connection: Connection, whom: Forgotten, names: Names) -> Removed:
     )
 
 
-def forget(database: Database, whom: Forgotten, at_once: int, names: Names) -> Iterator[Removed]:
+def forget(database: Database, whom: ErasureRequest, at_once: int, names: NameHasher) -> Iterator[RemovedCounts]:
     """Note who is forgotten, then remove all that is known of them, in steps."""
     with database.writing() as connection:
         note(connection, [whom])
-    yield Removed()
+    yield RemovedCounts()
     yield from finish_forgetting(database, at_once, names)
 
 
-def finish_forgetting(database: Database, at_once: int, names: Names) -> Iterator[Removed]:
+def finish_forgetting(database: Database, at_once: int, names: NameHasher) -> Iterator[RemovedCounts]:
     """Remove what is left of all who were forgotten, in steps."""
     _hash_names(database, names)
-    persons = _unfinished(database, Whose.CLIENT) + _unfinished(database, Whose.PRINCIPAL)
+    persons = _unfinished(database, ErasureScope.CLIENT) + _unfinished(database, ErasureScope.PRINCIPAL)
     if persons:
         _outlast_writers(database)
     for whom in persons:
@@ -74,19 +74,19 @@ def finish_forgetting(database: Database, at_once: int, names: Names) -> Iterato
             removed = _remove_what_is_personal(connection, whom, names)
             _done(connection, whom.whose, [whom.key])
         yield removed
-    sessions = _unfinished(database, Whose.SESSION)
+    sessions = _unfinished(database, ErasureScope.SESSION)
     if sessions:
         _outlast_writers(database)
-    for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
-        yield from _remove_sessions(database, sessions[start : start + _SESSIONS_AT_ONCE], at_once)
+    for start in range(0, len(sessions), _SESSIONS_BATCH_SIZE):
+        yield from _remove_sessions(database, sessions[start : start + _SESSIONS_BATCH_SIZE], at_once)
 
 
-def forgotten_sessions(connection: Connection, since: float) -> list[Forgotten]:
+def forgotten_sessions(connection: Connection, since: float) -> list[ErasureRequest]:
     """The sessions that were to be forgotten at this time or later."""
     query = select(forgotten.c.key, forgotten.c.at).where(
-        forgotten.c.whose == Whose.SESSION.value, forgotten.c.at >= since
+        forgotten.c.whose == ErasureScope.SESSION.value, forgotten.c.at >= since
     )
-    return [Forgotten(whose=Whose.SESSION, key=key, at=at) for key, at in connection.execute(query)]
+    return [ErasureRequest(whose=ErasureScope.SESSION, key=key, at=at) for key, at in connection.execute(query)]
 
 
 def forgettings(connection: Connection, since: float) -> float:
@@ -95,44 +95,46 @@ def forgettings(connection: Connection, since: float) -> float:
     return float(connection.execute(query).scalar_one() or 0.0)
 
 
-def _sessions_of(connection: Connection, whom: Forgotten, names: Names) -> ColumnElement[bool]:
-    if whom.whose is Whose.SESSION:
+def _sessions_of(connection: Connection, whom: ErasureRequest, names: NameHasher) -> ColumnElement[bool]:
+    if whom.whose is ErasureScope.SESSION:
         return session.c.id == parsed_uuid(whom.key)
-    if whom.whose is Whose.PRINCIPAL:
+    if whom.whose is ErasureScope.PRINCIPAL:
         mine: ColumnElement[bool] = session.c.principal == whom.key
     else:
         mine = or_(session.c.client_id == whom.key, _is_named(connection, session.c.client_name, whom, names))
     return and_(mine, session.c.started_at <= whom.at)
 
 
-def _warm_sets_of(connection: Connection, whom: Forgotten, names: Names) -> ColumnElement[bool]:
+def _warm_sets_of(connection: Connection, whom: ErasureRequest, names: NameHasher) -> ColumnElement[bool]:
     match whom.whose:
-        case Whose.PRINCIPAL:
+        case ErasureScope.PRINCIPAL:
             return warm_set.c.principal == whom.key
-        case Whose.CLIENT:
+        case ErasureScope.CLIENT:
             return _is_named(connection, warm_set.c.client, whom, names)
     return false()
 
 
-def _is_named(connection: Connection, column: Column[str], whom: Forgotten, names: Names) -> ColumnElement[bool]:
+def _is_named(
+    connection: Connection, column: Column[str], whom: ErasureRequest, names: NameHasher
+) -> ColumnElement[bool]:
     known = connection.execute(select(column).distinct()).scalars()
     return column.in_([name for name in known if whom.key == names(name)])
 
 
-def _pairs_of(connection: Connection, whom: Forgotten) -> set[UUID]:
+def _pairs_of(connection: Connection, whom: ErasureRequest) -> set[UUID]:
     """The pairs in the scope of a principal, and those that only they taught in sessions that are purged.
 
     The empty scope is shared by all callers: there, the teacher decides.
     """
     pairs = set(taught_only_by(connection, whom))
-    if whom.whose is Whose.PRINCIPAL and whom.key:
+    if whom.whose is ErasureScope.PRINCIPAL and whom.key:
         in_scope = and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
         pairs.update(connection.execute(select(learned_pair.c.id).where(in_scope)).scalars())
     return pairs
 
 
-def _overrides_of(whom: Forgotten) -> ColumnElement[bool]:
-    scope = OverrideScope.PRINCIPAL if whom.whose is Whose.PRINCIPAL else OverrideScope.SESSION
+def _overrides_of(whom: ErasureRequest) -> ColumnElement[bool]:
+    scope = OverrideScope.PRINCIPAL if whom.whose is ErasureScope.PRINCIPAL else OverrideScope.SESSION
     return and_(override.c.scope == scope.value, override.c.key == whom.key)
 
 
@@ -146,22 +148,22 @@ def _outlast_writers(database: Database) -> None:
             connection.exec_driver_sql(f"LOCK TABLE {forgotten.name} IN ACCESS EXCLUSIVE MODE")
 
 
-def _unfinished(database: Database, whose: Whose) -> list[Forgotten]:
+def _unfinished(database: Database, whose: ErasureScope) -> list[ErasureRequest]:
     query = select(forgotten.c.key, forgotten.c.at).where(
         forgotten.c.whose == whose.value, forgotten.c.is_done.is_(False)
     )
     with database.reading() as connection:
-        return [Forgotten(whose=whose, key=key, at=at) for key, at in connection.execute(query)]
+        return [ErasureRequest(whose=whose, key=key, at=at) for key, at in connection.execute(query)]
 
 
-def _done(connection: Connection, whose: Whose, keys: Sequence[str]) -> None:
+def _done(connection: Connection, whose: ErasureScope, keys: Sequence[str]) -> None:
     chosen = and_(forgotten.c.whose == whose.value, forgotten.c.key.in_(keys))
     connection.execute(update(forgotten).where(chosen).values(is_done=True))
 
 
-def _hash_names(database: Database, names: Names) -> None:
+def _hash_names(database: Database, names: NameHasher) -> None:
     """Earlier riglms noted the names of clients as they are."""
-    of_clients = select(forgotten).where(forgotten.c.whose == Whose.CLIENT.value)
+    of_clients = select(forgotten).where(forgotten.c.whose == ErasureScope.CLIENT.value)
     with database.reading() as connection:
         rows = [dict(row) for row in connection.execute(of_clients).mappings() if not _HASH.fullmatch(row["key"])]
     plain = {row["key"]: {**row, "key": names(row["key"])} for row in rows if row["key"] != names(row["key"])}
@@ -169,10 +171,12 @@ def _hash_names(database: Database, names: Names) -> None:
         with _overwriting(database) as connection:
             connection.execute(insert_into(connection, forgotten).on_conflict_do_nothing(), list(plain.values()))
             gone = forgotten.c.key.in_(list(plain))
-            connection.execute(delete(forgotten).where(forgotten.c.whose == Whose.CLIENT.value, gone))
+            connection.execute(delete(forgotten).where(forgotten.c.whose == ErasureScope.CLIENT.value, gone))
 
 
-def _note_sessions(database: Database, whom: Forgotten, at_once: int, names: Names) -> Iterator[Removed]:
+def _note_sessions(
+    database: Database, whom: ErasureRequest, at_once: int, names: NameHasher
+) -> Iterator[RemovedCounts]:
     start = None
     with database.reading() as connection:
         theirs = _sessions_of(connection, whom, names)
@@ -184,40 +188,40 @@ def _note_sessions(database: Database, whom: Forgotten, at_once: int, names: Nam
             return
         start = ids[-1]
         with database.writing() as connection:
-            note(connection, [Forgotten(whose=Whose.SESSION, key=str(id_), at=whom.at) for id_ in ids])
-        yield Removed()
+            note(connection, [ErasureRequest(whose=ErasureScope.SESSION, key=str(id_), at=whom.at) for id_ in ids])
+        yield RemovedCounts()
 
 
-def _remove_what_is_personal(connection: Connection, whom: Forgotten, names: Names) -> Removed:
+def _remove_what_is_personal(connection: Connection, whom: ErasureRequest, names: NameHasher) -> RemovedCounts:
     """What is kept by client or principal and not by session; there is little of it."""
     pairs = list(_pairs_of(connection, whom))
-    removed = Removed(
+    removed = RemovedCounts(
         learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs),
         warm_sets=connection.execute(delete(warm_set).where(_warm_sets_of(connection, whom, names))).rowcount,
     )
     forget_teacher(connection, whom)
-    if whom.whose is not Whose.PRINCIPAL:
+    if whom.whose is not ErasureScope.PRINCIPAL:
         return removed
-    return removed + Removed(overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount)
+    return removed + RemovedCounts(overrides=connection.execute(delete(override).where(_overrides_of(whom))).rowcount)
 
 
-def _remove_sessions(database: Database, sessions: Sequence[Forgotten], at_once: int) -> Iterator[Removed]:
+def _remove_sessions(database: Database, sessions: Sequence[ErasureRequest], at_once: int) -> Iterator[RemovedCounts]:
     keys = [each.key for each in sessions]
     ids = [id_ for id_ in map(parsed_uuid, keys) if id_ is not None]
     for count in _rows_of(database, invocation, ids, at_once):
-        yield Removed(invocations=count)
+        yield RemovedCounts(invocations=count)
     for count in _rows_of(database, exposure, ids, at_once):
-        yield Removed(exposures=count)
+        yield RemovedCounts(exposures=count)
     with _overwriting(database) as connection:
         pairs = _taught_by_no_other(connection, ids)
-        removed = Removed(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
+        removed = RemovedCounts(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
         connection.execute(delete(lesson).where(or_(lesson.c.session_id.in_(ids), lesson.c.pair_id.in_(pairs))))
         made_for = and_(override.c.scope == OverrideScope.SESSION.value, override.c.key.in_(keys))
-        removed += Removed(
+        removed += RemovedCounts(
             overrides=connection.execute(delete(override).where(made_for)).rowcount,
             sessions=_delete(connection, session, session.c.id, ids),
         )
-        _done(connection, Whose.SESSION, keys)
+        _done(connection, ErasureScope.SESSION, keys)
     yield removed
 
 

@@ -19,7 +19,7 @@ from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
 from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought
-from riglm.ports.examining import ClientSeen, KnowledgeKept, StoreFacts, StoreLookPort
+from riglm.ports.examining import KnowledgeTotals, RecordedClient, StoreInspectorPort, StoreStatus
 
 _LOOKS: Final = 5
 _PAUSE_SECONDS: Final = 0.25
@@ -63,7 +63,7 @@ def lasting(look: Callable[[], str | None]) -> str | None:
     return first
 
 
-_MOST_CLIENTS: Final = 20
+_MAX_CLIENTS: Final = 20
 _EXCLUSIVE: Final = (0x40000000, 512)
 """The bytes of a file that are locked for exclusive access, in all versions of SQLite 3."""
 
@@ -76,7 +76,7 @@ _KEEPER: Final = text(
 )
 
 
-class StoreLook(StoreLookPort):
+class StoreInspector(StoreInspectorPort):
     """Looks at the database at a URL, of SQLite or PostgreSQL."""
 
     def __init__(self, url: str, *, timeout: float) -> None:
@@ -84,11 +84,11 @@ class StoreLook(StoreLookPort):
         self._url = url
         self._timeout = timeout
 
-    def look(self) -> StoreFacts:
+    def look(self) -> StoreStatus:
         """The store as it is.
 
         Raises:
-            AnalyticsUnavailable: it cannot be read; `SchemaTooNew` when a newer riglm wrote it.
+            AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
         """
         file = database_file(self._url)
         about: dict[str, Any] = {"place": str(file) if file else safe_url(self._url)}
@@ -96,7 +96,7 @@ class StoreLook(StoreLookPort):
             if file is not None:
                 about["free_bytes"] = _free(file.parent)
                 if not file.exists():
-                    return StoreFacts(schema=None, **about)
+                    return StoreStatus(schema=None, **about)
                 about |= _of_file(file)
             with self._engine(file) as engine, reading(engine, seconds=self._timeout) as connection:
                 current = current_revision(connection)
@@ -105,7 +105,7 @@ class StoreLook(StoreLookPort):
                 pending = pending_after(current, self._url)
                 if not pending:
                     about |= _recorded(connection)
-        return StoreFacts(schema=current, pending=pending, **about)
+        return StoreStatus(schema=current, pending=pending, **about)
 
     @contextmanager
     def _engine(self, file: Path | None) -> Iterator[Engine]:
@@ -147,15 +147,15 @@ def _recorded(connection: Connection) -> dict[str, Any]:
     }
 
 
-def _clients(connection: Connection) -> tuple[ClientSeen, ...]:
+def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
     last, name = func.max(session.c.started_at), session.c.client_name
-    query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MOST_CLIENTS)
+    query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
     seen = []
     for client, at, count in connection.execute(query).all():
         mine = select(session).where(name == client, session.c.started_at == at).limit(1)
         row = connection.execute(mine).mappings().one()
         seen.append(
-            ClientSeen(
+            RecordedClient(
                 name=client,
                 version=row["client_version"],
                 era=row["era"],
@@ -167,14 +167,14 @@ def _clients(connection: Connection) -> tuple[ClientSeen, ...]:
     return tuple(seen)
 
 
-def _knowledge(connection: Connection) -> KnowledgeKept:
+def _knowledge(connection: Connection) -> KnowledgeTotals:
     pieces = without = 0
     for table in (thought, kg_entity, kg_observation):
         query = select(func.count(), func.count(table.c.model)).select_from(table)
         all_, embedded = connection.execute(query).one()
         pieces += all_
         without += all_ - embedded
-    return KnowledgeKept(pieces=pieces, without_vector=without)
+    return KnowledgeTotals(pieces=pieces, without_vector=without)
 
 
 def _free(directory: Path) -> int | None:

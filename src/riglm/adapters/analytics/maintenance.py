@@ -22,10 +22,10 @@ from riglm.adapters.analytics.tables import (
     warm_set,
 )
 from riglm.domain.policy import OverrideScope
-from riglm.domain.retention import DAY_SECONDS, Expiry, Forgotten, Removed
+from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
 from riglm.domain.session import parsed_uuid
-from riglm.domain.usage import KEPT_SECONDS
-from riglm.ports.maintenance import ROWS_AT_ONCE, Kind, MaintenancePort, Row
+from riglm.domain.usage import TTL_SECONDS
+from riglm.ports.maintenance import ROW_BATCH_SIZE, ExportRow, MaintenancePort, RecordKind
 
 FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
@@ -41,7 +41,7 @@ _is_empty: Final = and_(
 )
 
 
-def expired(connection: Connection, expiry: Expiry) -> Removed:
+def expired(connection: Connection, expiry: Expiry) -> RemovedCounts:
     """Return the number of records that are too old; a session counts as if its records were already deleted."""
 
     def count(table: Table, chosen: ColumnElement[bool] | None) -> int:
@@ -55,17 +55,17 @@ def expired(connection: Connection, expiry: Expiry) -> Removed:
     ended = None if expiry.sessions is None else _ended(expiry.sessions)
     if ended is not None:
         ended = and_(ended, *_nothing_kept(expiry))
-    return Removed(
+    return RemovedCounts(
         sessions=count(session, ended),
         invocations=count(invocation, older(invocation.c.timestamp, expiry.invocations)),
         exposures=count(exposure, older(exposure.c.timestamp, expiry.exposures)),
         learned_pairs=count(learned_pair, older(learned_pair.c.updated_at, expiry.learned_pairs)),
         overrides=count(override, override.c.expires_at <= expiry.now),
-        warm_sets=count(warm_set, warm_set.c.created_at < expiry.now - KEPT_SECONDS),
+        warm_sets=count(warm_set, warm_set.c.created_at < expiry.now - TTL_SECONDS),
     )
 
 
-def purge(database: Database, expiry: Expiry, at_once: int, names: Callable[[str], str]) -> Iterator[Removed]:
+def purge(database: Database, expiry: Expiry, at_once: int, names: Callable[[str], str]) -> Iterator[RemovedCounts]:
     """Remove what is too old, in steps. What refers to other records goes before them.
 
     Who taught a learned pair stays known when the session goes: `names` gives the keyed hash of a client's name.
@@ -76,18 +76,18 @@ def purge(database: Database, expiry: Expiry, at_once: int, names: Callable[[str
 
     if expiry.invocations is not None:
         for count in _aged(database, invocation, invocation.c.timestamp, expiry.invocations, at_once):
-            yield Removed(invocations=count)
+            yield RemovedCounts(invocations=count)
     if expiry.exposures is not None:
         for count in _aged(database, exposure, exposure.c.timestamp, expiry.exposures, at_once):
-            yield Removed(exposures=count)
+            yield RemovedCounts(exposures=count)
     if expiry.sessions is not None:
         chosen = and_(_ended(expiry.sessions), _is_empty)
         for count in _aged(database, session, session.c.started_at, expiry.sessions, at_once, chosen, keep_who_taught):
-            yield Removed(sessions=count)
+            yield RemovedCounts(sessions=count)
     if expiry.learned_pairs is not None:
         time = learned_pair.c.updated_at
         for count in _aged(database, learned_pair, time, expiry.learned_pairs, at_once, first=_forget_lessons):
-            yield Removed(learned_pairs=count)
+            yield RemovedCounts(learned_pairs=count)
     yield _small_things(database, expiry)
     yield from _orphaned_lessons(database, at_once)
     if expiry.lists is not None:
@@ -150,14 +150,14 @@ def _forget_lessons(connection: Connection, pairs: Sequence[Any]) -> None:
         connection.execute(delete(table).where(table.c.pair_id.in_(pairs)))
 
 
-def _small_things(database: Database, expiry: Expiry) -> Removed:
+def _small_things(database: Database, expiry: Expiry) -> RemovedCounts:
     """What there is little of goes in one step."""
     gone = override.c.expires_at <= expiry.now
     with database.writing() as connection:
-        removed = Removed(
+        removed = RemovedCounts(
             overrides=connection.execute(delete(override).where(gone)).rowcount + _of_no_session(connection, expiry),
             warm_sets=connection.execute(
-                delete(warm_set).where(warm_set.c.created_at < expiry.now - KEPT_SECONDS)
+                delete(warm_set).where(warm_set.c.created_at < expiry.now - TTL_SECONDS)
             ).rowcount,
         )
         long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
@@ -176,7 +176,7 @@ def _of_no_session(connection: Connection, expiry: Expiry) -> int:
     return connection.execute(delete(override).where(and_(of_sessions, override.c.key.in_(gone)))).rowcount
 
 
-def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:
+def _orphaned_lessons(database: Database, at_once: int) -> Iterator[RemovedCounts]:
     """Delete the lessons of deleted pairs: pairs are deleted in many ways, and none of them has to look here."""
     for table in _LESSONS:
         gone = ~exists().where(learned_pair.c.id == table.c.pair_id)
@@ -188,10 +188,10 @@ def _orphaned_lessons(database: Database, at_once: int) -> Iterator[Removed]:
                 break
             with database.writing() as connection:
                 connection.execute(delete(table).where(and_(table.c.pair_id.in_(pairs), gone)))
-            yield Removed()
+            yield RemovedCounts()
 
 
-def _lists(database: Database, before: float, at_once: int) -> Iterator[Removed]:
+def _lists(database: Database, before: float, at_once: int) -> Iterator[RemovedCounts]:
     while True:
         with database.reading() as connection:
             ids = unused_lists(connection, before, at_once)
@@ -199,10 +199,10 @@ def _lists(database: Database, before: float, at_once: int) -> Iterator[Removed]
             return
         with database.writing() as connection:
             removed = remove_lists(connection, ids, before)
-        yield Removed(lists=removed)
+        yield RemovedCounts(lists=removed)
 
 
-_PAGES_AT_ONCE: Final = 50
+_PAGES_BATCH_SIZE: Final = 50
 _INCREMENTAL: Final = 2
 
 
@@ -245,7 +245,7 @@ def _give_pages_back(connection: Connection, reserve: float) -> Iterator[str]:
             return
         raw: Any = connection.connection.driver_connection
         # As a script, which is run to its end: other statements stop after the first page, having no row to show.
-        raw.executescript(f"PRAGMA incremental_vacuum({min(excess, _PAGES_AT_ONCE)})").close()
+        raw.executescript(f"PRAGMA incremental_vacuum({min(excess, _PAGES_BATCH_SIZE)})").close()
         given = free - _pragma(connection, "freelist_count")
         if given <= 0:
             return
@@ -267,26 +267,26 @@ class SqlMaintenance(MaintenancePort):
     """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
 
     _database: Database
-    _names: forgetting.Names
+    _names: forgetting.NameHasher
 
-    def expired(self, expiry: Expiry) -> Removed:
+    def expired(self, expiry: Expiry) -> RemovedCounts:
         with self._database.reading() as connection:
             return expired(connection, expiry)
 
-    def purge(self, expiry: Expiry, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         return purge(self._database, expiry, at_once, self._names)
 
-    def known_of(self, forgotten: Forgotten) -> Removed:
+    def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
         with self._database.reading() as connection:
             return forgetting.known_of(connection, forgotten, self._names)
 
-    def forget(self, forgotten: Forgotten, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         return forgetting.forget(self._database, forgotten, at_once, self._names)
 
-    def finish_forgetting(self, at_once: int = ROWS_AT_ONCE) -> Iterator[Removed]:
+    def finish_forgetting(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         return forgetting.finish_forgetting(self._database, at_once, self._names)
 
-    def forgotten_sessions(self, since: float = 0.0) -> Sequence[Forgotten]:
+    def forgotten_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
         with self._database.reading() as connection:
             return forgetting.forgotten_sessions(connection, since)
 
@@ -294,11 +294,11 @@ class SqlMaintenance(MaintenancePort):
         with self._database.reading() as connection:
             return forgetting.forgettings(connection, since)
 
-    def count_rows(self, kind: Kind, since: float = 0.0) -> int:
+    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
         with self._database.reading() as connection:
             return exporting.count_rows(connection, kind, since)
 
-    def export(self, kind: Kind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[Row]]:
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
         return exporting.export(self._database, kind, since, at_once)
 
     def size_bytes(self) -> int:

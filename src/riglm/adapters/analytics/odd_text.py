@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-LONGEST_STORED: Final = 5
+MAX_STORED_LENGTH: Final = 5
 """Maximum number of stored characters for one character of a text."""
 
 _ESCAPE: Final = "\x1a"

@@ -28,8 +28,8 @@ from riglm.adapters.analytics.rows import slices, toolsets
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, Found, ToolInvocation
-from riglm.ports.overview import OverviewPort, SessionKey, SessionSummary, ToolStatistics, Usage
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
+from riglm.ports.overview import DashboardQueriesPort, SessionKey, SessionSummary, ToolStatistics, UsageCounts
 
 _PAIRS_PER_TOOL: Final = 200
 """Maximum number of pairs that are read for each tool of a map."""
@@ -96,11 +96,11 @@ def tools_known(connection: Connection, since: float) -> Sequence[ToolStatistics
 
 def usage(
     connection: Connection, since: float, until: float, spans: int, tool: str | None, sizes: Sizes
-) -> Sequence[Usage]:
+) -> Sequence[UsageCounts]:
     """Return the counts in each of `spans` spans of equal length."""
     calls = _calls(connection, since, until, spans, tool)
     lists = _lists(connection, since, until, spans, sizes)
-    return [Usage(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
+    return [UsageCounts(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
 
 
 def top_cooccurrences(connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
@@ -122,14 +122,14 @@ def _calls(
     columns = invocation.c
     span = _span(connection, columns.timestamp, since, until, spans).label("span")
 
-    def found(how: Found) -> ColumnElement[int]:
+    def found(how: DiscoveryMethod) -> ColumnElement[int]:
         return func.sum(case((queries.ran & (columns.found == how.value), 1), else_=0)).label(how.value)
 
     query = select(
         span,
         func.count().label("calls"),
         func.sum(case((not_(columns.success), 1), else_=0)).label("failures"),
-        *map(found, Found),
+        *map(found, DiscoveryMethod),
     ).where(columns.upstream != OWN_UPSTREAM, *_between(connection, columns.timestamp, since, until))
     if tool is not None:
         query = query.where(columns.tool == tool)
@@ -219,10 +219,10 @@ def _by_span(found: Sequence[Mapping[Any, Any]], spans: int) -> Mapping[int, Map
     return summed
 
 
-_MOST_SIZES: Final = 100_000
+_MAX_SIZES: Final = 100_000
 
 
-class SqlOverview(OverviewPort):
+class SqlDashboardQueries(DashboardQueriesPort):
     """What people ask of a SQL database; part of `SqlAnalytics`. A statement takes no longer than a record may."""
 
     _database: Database
@@ -260,8 +260,8 @@ class SqlOverview(OverviewPort):
         with self._database.reading(seconds=None) as connection:
             return queries.tool_totals(connection, tool, since)
 
-    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[Usage]:
-        if len(self._sizes) > _MOST_SIZES:
+    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
+        if len(self._sizes) > _MAX_SIZES:
             self._sizes.clear()
         with self._database.reading(seconds=None) as connection:
             return usage(connection, since, until, spans, tool, self._sizes)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TABLE: Final = "learned_vector"
 """The name of the table: `pair_id`, and `embedding` of the type `vector`, of any number of dimensions."""
 
-_MOST_DIMENSIONS: Final = 16_000  # of the type
-_AT_ONCE: Final = 500
+_MAX_DIMENSIONS: Final = 16_000  # of the type
+_BATCH_SIZE: Final = 500
 
 _TYPE: Final = text(
     "SELECT atttypid, typarray FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid"
@@ -40,7 +40,7 @@ _PUT: Final = (
     " ON CONFLICT (pair_id) DO UPDATE SET embedding = excluded.embedding"
 )
 
-Learned = tuple[UUID, "Vector", float]
+VectorTable = tuple[UUID, "Vector", float]
 """A learned pair's id, its vector, and when it was updated last."""
 
 
@@ -55,7 +55,7 @@ def prepare(connection: Connection) -> None:
     keep(connection, ((row.id, from_bytes(row.vector, row.dimensions), row.updated_at) for row in stored))
 
 
-def keep(connection: Connection, learned: Iterable[Learned]) -> None:
+def keep(connection: Connection, learned: Iterable[VectorTable]) -> None:
     """Keep the vectors of learned pairs as they are stored; of one that was not stored as given the vector stays.
 
     Nothing is done where there is no pgvector.
@@ -64,8 +64,8 @@ def keep(connection: Connection, learned: Iterable[Learned]) -> None:
     if numbers is None:
         return
     wire = _wire_form(connection, *numbers)
-    fitting = ((id_, wire(vector), at) for id_, vector, at in learned if 0 < len(vector) <= _MOST_DIMENSIONS)
-    while some := list(islice(fitting, _AT_ONCE)):
+    fitting = ((id_, wire(vector), at) for id_, vector, at in learned if 0 < len(vector) <= _MAX_DIMENSIONS)
+    while some := list(islice(fitting, _BATCH_SIZE)):
         connection.exec_driver_sql(_PUT, tuple(map(list, zip(*some, strict=True))))
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, even
 from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 
 from riglm.adapters.analytics.sqlite import APART, SECONDS
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 
 _HEAD: Final = Struct(">iiIii").pack  # dimensions, whether there may be nulls, the type, how many, the first index
 _LENGTH: Final = Struct(">i").pack
@@ -99,9 +99,9 @@ TYPES: Final[Mapping[str, tuple[int, Callable[[Sequence[Any]], bytes]]]] = {
 
 
 _GRACE_SECONDS: Final = 1.0  # a server that works ends a statement by itself first, and keeps its connection
-_LEAST_CONNECT_SECONDS: Final = 2  # the driver's own least
+_MIN_CONNECT_SECONDS: Final = 2  # the driver's own least
 _IDLE_SECONDS: Final = 60  # a riglm that stopped in mid-transaction holds others up no longer
-_MOST_SECONDS: Final = 86_400.0
+_MAX_SECONDS: Final = 86_400.0
 _KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # a vanished peer is noticed within 15 s
 _KEPT, _MORE = 1, 4  # connections: a process has several stores, and a server does not have many connections
 _READ_ONLY: Final = "25006"
@@ -118,7 +118,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     The server's own time limits do not help when it is frozen or cut off: nothing then ends a wait but the client.
     """
 
-    patience: float = _MOST_SECONDS
+    patience: float = _MAX_SECONDS
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """As the driver's own, with an end."""
@@ -210,12 +210,12 @@ def _parameters(url: str, timeout: float) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:  # it may quote the password
-        raise AnalyticsUnavailable(
+        raise AnalyticsUnavailableError(
             "the URL of the analytics store cannot be read — fix: write "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with unusual characters as %XX"
         ) from None
     bounds = {
-        "connect_timeout": max(_LEAST_CONNECT_SECONDS, math.ceil(timeout)),
+        "connect_timeout": max(_MIN_CONNECT_SECONDS, math.ceil(timeout)),
         **{f"keepalives_{name}": value for name, value in _KEEPALIVE.items()},
     }
     taken = {name: value for name, value in given.items() if name not in bounds or _is_tighter(value, bounds[name])}
@@ -233,7 +233,7 @@ def _is_tighter(given: Any, bound: int) -> bool:
 def _refuse_other_encodings(made: BoundedConnection) -> None:
     encoding = made.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise AnalyticsUnavailable(
+        raise AnalyticsUnavailableError(
             f"the database {made.info.dbname} has the encoding {encoding}, which not every tool's name fits — fix: "
             "make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
         )

@@ -10,17 +10,17 @@ from sqlalchemy import ColumnElement, Connection, Double, and_, delete, exists, 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.queries import ran
-from riglm.adapters.analytics.rows import Row, insert_into, slices, toolsets
+from riglm.adapters.analytics.rows import DatabaseRow, insert_into, slices, toolsets
 from riglm.adapters.analytics.sqlite_choices import SessionRow, to_session_uses
 from riglm.adapters.analytics.tables import invocation, learned_pair, override, session, tool_catalog, warm_set
-from riglm.domain.invocation import OWN_UPSTREAM, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import PROFILE
-from riglm.domain.tool import KEPT_SECONDS as CATALOG_KEPT_SECONDS
-from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import KEPT_SECONDS, SessionUse, Usage, WarmSet
-from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
+from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage, WarmSet
+from riglm.ports.analytics import TrainingCall, TrainingSession
 
 _USAGE: Final = ("evidence", "probabilities", "requests", "distinct_tools")
 
@@ -59,7 +59,7 @@ def get_warm_set(connection: Connection, principal: str, client: str, profile: s
 
 def put_warm_set(connection: Connection, given: WarmSet, replaces: float | None) -> WarmSet:
     """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
-    connection.execute(delete(warm_set).where(warm_set.c.created_at < given.created_at - KEPT_SECONDS))
+    connection.execute(delete(warm_set).where(warm_set.c.created_at < given.created_at - TTL_SECONDS))
     key = {"principal": given.principal, "client": given.client, "profile": given.profile}
     values = {
         "evidence": given.usage.evidence,
@@ -79,15 +79,15 @@ def forget_warm_sets(connection: Connection) -> None:
     connection.execute(delete(warm_set))
 
 
-def list_tool_catalogs(connection: Connection, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+def list_tool_catalogs(connection: Connection, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
     """Return the stored catalogs with these fingerprints."""
     query = select(tool_catalog).where(tool_catalog.c.fingerprint.in_(fingerprints))
-    return [ToolCatalog(**row) for row in connection.execute(query).mappings()]
+    return [StoredToolCatalog(**row) for row in connection.execute(query).mappings()]
 
 
-def put_tool_catalogs(connection: Connection, given: Iterable[ToolCatalog]) -> None:
+def put_tool_catalogs(connection: Connection, given: Iterable[StoredToolCatalog]) -> None:
     """Store catalogs unless there are newer ones, and remove those that have not been refreshed for long."""
-    newest: dict[tuple[str, str], ToolCatalog] = {}
+    newest: dict[tuple[str, str], StoredToolCatalog] = {}
     for each in given:
         key = (each.fingerprint, each.variant)
         if key not in newest or newest[key].updated_at <= each.updated_at:
@@ -96,7 +96,7 @@ def put_tool_catalogs(connection: Connection, given: Iterable[ToolCatalog]) -> N
         return
     rows = [asdict(each) for each in newest.values()]
     statement = insert_into(connection, tool_catalog)
-    taken = {name: statement.excluded[name] for name in ToolCatalog.__dataclass_fields__}
+    taken = {name: statement.excluded[name] for name in StoredToolCatalog.__dataclass_fields__}
     newer = statement.excluded.updated_at >= tool_catalog.c.updated_at
     connection.execute(
         statement.on_conflict_do_update(index_elements=["fingerprint", "variant"], set_=taken, where=newer), rows
@@ -105,7 +105,7 @@ def put_tool_catalogs(connection: Connection, given: Iterable[ToolCatalog]) -> N
     connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - CATALOG_KEPT_SECONDS))
 
 
-def _override_row(given: Override) -> Row:
+def _override_row(given: Override) -> DatabaseRow:
     return {
         "id": given.id,
         "kind": given.kind.value,
@@ -124,7 +124,7 @@ _teaches = and_(invocation.c.success, _of_servers)
 
 def recent_sessions(
     connection: Connection, limit: int, since: float, principal: str | None = None
-) -> Sequence[RecordedSession]:
+) -> Sequence[TrainingSession]:
     """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
     columns = session.c
     query = (
@@ -149,7 +149,7 @@ def recent_sessions(
     names = toolsets(connection, (row.tools_available for row in found))
     calls = _calls(connection, [row.id for row in found])
     return [
-        RecordedSession(
+        TrainingSession(
             id=row.id,
             started_at=row.started_at,
             client=row.client_name,
@@ -209,14 +209,14 @@ def _is_of(principal: str | None) -> ColumnElement[bool]:
     return true() if principal is None else session.c.principal == principal
 
 
-def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[RecordedCall]]:
+def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[TrainingCall]]:
     columns = invocation.c
-    found: dict[UUID, list[RecordedCall]] = {id_: [] for id_ in sessions}
+    found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
     for some in slices(sessions):
         query = select(
             columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
         ).where(columns.session_id.in_(some), ran, _of_servers)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
         for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
-            found[id_].append(RecordedCall(tool, upstream, Found(how), success, timestamp))
+            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp))
     return found

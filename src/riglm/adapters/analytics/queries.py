@@ -24,11 +24,11 @@ from sqlalchemy import (
 )
 
 from riglm.adapters.analytics import rows
-from riglm.adapters.analytics.rows import Names, slices, toolsets
+from riglm.adapters.analytics.rows import NameTuple, slices, toolsets
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.ports.overview import SessionSummary, ToolStatistics
 
 
@@ -117,7 +117,7 @@ def nearest_rank(ascending: Sequence[float], percent: int) -> float:
     return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0
 
 
-_SESSIONS_AT_ONCE: Final = 500
+_SESSIONS_BATCH_SIZE: Final = 500
 _MICROSECONDS: Final = 1000.0  # of a millisecond
 _PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
 
@@ -199,7 +199,7 @@ def cooccurrences(connection: Connection, tools: Sequence[str]) -> Sequence[Tool
 
 def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]:
     """The next few sessions with invocations by id, from the lowest id on when `after` is None."""
-    query = select(invocation.c.session_id).distinct().order_by(invocation.c.session_id).limit(_SESSIONS_AT_ONCE)
+    query = select(invocation.c.session_id).distinct().order_by(invocation.c.session_id).limit(_SESSIONS_BATCH_SIZE)
     if after is not None:
         query = query.where(invocation.c.session_id > after)
     return connection.execute(query).scalars().all()
@@ -229,7 +229,7 @@ def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID,
 
 
 def _summary(
-    row: RowMapping, names: Mapping[UUID, Names], calls: tuple[int, int, int], shown: SessionShown
+    row: RowMapping, names: Mapping[UUID, NameTuple], calls: tuple[int, int, int], shown: SessionShown
 ) -> SessionSummary:
     count, failures, highest = calls
     return SessionSummary(
@@ -248,7 +248,7 @@ def _statistics_query(connection: Connection, since: float, tool: str | None = N
     calls = invocation.c
     key = (calls.tool, calls.upstream) if tool is None else (calls.tool,)
 
-    def found(how: Found) -> ColumnElement[int]:
+    def found(how: DiscoveryMethod) -> ColumnElement[int]:
         return func.sum(case((calls.found == how.value, 1), else_=0))
 
     query = select(
@@ -258,8 +258,8 @@ def _statistics_query(connection: Connection, since: float, tool: str | None = N
         func.count(calls.session_id.distinct()).label("sessions"),
         func.max(calls.timestamp).label("last_used"),
         func.sum(case((ran, 1), else_=0)).label("uses"),
-        found(Found.LISTED).label("listed"),
-        found(Found.SEARCHED).label("searched"),
+        found(DiscoveryMethod.LISTED).label("listed"),
+        found(DiscoveryMethod.SEARCHED).label("searched"),
         *_durations(connection),
     ).group_by(*key)
     if since > 0:  # for a whole table its index is the slower way

@@ -14,10 +14,10 @@ from sqlalchemy import Connection, RowMapping, Table, delete, exists, or_, selec
 
 from riglm.adapters.analytics.tables import exposure, session, to_json, toolset
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.retention import DAY_SECONDS
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
@@ -46,11 +46,11 @@ def from_bytes(data: bytes, dimensions: int, rows: int | None = None) -> "Vector
 
 
 _WORD_BITS: Final = 64
-_LONGEST_HASH: Final = 64
-_LONGEST_WORD: Final = 16
+_MAX_HASH_LENGTH: Final = 64
+_MAX_WORD_LENGTH: Final = 16
 
-Row = dict[str, Any]
-Names = tuple[str, ...]
+DatabaseRow = dict[str, Any]
+NameTuple = tuple[str, ...]
 
 
 def finite(number: float) -> float:
@@ -83,19 +83,19 @@ def _storable(code: int | None) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def toolset_id(names: Names) -> UUID:
+def toolset_id(names: NameTuple) -> UUID:
     """The id of a list of names: equal lists have equal ids in every process. Raises `TypeError` for any other."""
     if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
         raise TypeError("this is no list of names")
     return UUID(bytes=hashlib.sha256(to_json(names).encode("ascii")).digest()[:16])
 
 
-def toolset_rows(lists: Iterable[Names]) -> list[Row]:
+def toolset_rows(lists: Iterable[NameTuple]) -> list[DatabaseRow]:
     """Each different list once."""
     return [{"id": id_, "names": names} for id_, names in {toolset_id(names): names for names in lists}.items()]
 
 
-def session_row(session: Session) -> Row:
+def session_row(session: Session) -> DatabaseRow:
     """A session; its tools available are a toolset, its sequence follows from its invocations."""
     return {
         "id": session.id,
@@ -107,8 +107,8 @@ def session_row(session: Session) -> Row:
         "confidence": session.confidence.value,
         "client_name": session.client.name,
         "client_version": session.client.version,
-        "client_id": _text(session.client_id, _LONGEST_HASH),
-        "principal": _text(session.principal, _LONGEST_HASH),
+        "client_id": _text(session.client_id, _MAX_HASH_LENGTH),
+        "principal": _text(session.principal, _MAX_HASH_LENGTH),
         "protocol_version": session.protocol_version,
         "keys": _named(session.keys),
         "metadata": _named(session.metadata),
@@ -116,16 +116,16 @@ def session_row(session: Session) -> Row:
     }
 
 
-def session_from(row: RowMapping, tools_available: Names, sequence: int) -> Session:
+def session_from(row: RowMapping, tools_available: NameTuple, sequence: int) -> Session:
     """The session of a row."""
     return Session(
         id=row["id"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
-        era=Era(row["era"]),
+        era=ProtocolEra(row["era"]),
         transport=Transport(row["transport"]),
-        method=Method(row["method"]),
-        client=Client(name=row["client_name"], version=row["client_version"]),
+        method=IdentificationMethod(row["method"]),
+        client=ClientInfo(name=row["client_name"], version=row["client_version"]),
         client_id=row["client_id"],
         principal=row["principal"],
         protocol_version=row["protocol_version"],
@@ -136,7 +136,7 @@ def session_from(row: RowMapping, tools_available: Names, sequence: int) -> Sess
     )
 
 
-def invocation_row(call: ToolInvocation) -> Row:
+def invocation_row(call: ToolInvocation) -> DatabaseRow:
     """An invocation."""
     return {
         "id": call.id,
@@ -147,7 +147,7 @@ def invocation_row(call: ToolInvocation) -> Row:
         "duration_ms": finite(call.duration_ms),
         "success": call.success,
         "sequence_number": operator.index(call.sequence_number),
-        "arguments_hash": _text(call.arguments_hash, _LONGEST_HASH),
+        "arguments_hash": _text(call.arguments_hash, _MAX_HASH_LENGTH),
         "arguments": call.arguments,
         "error_kind": None if call.error_kind is None else call.error_kind.value,
         "error_code": _storable(call.error_code),
@@ -159,11 +159,11 @@ def invocation_from(row: RowMapping) -> ToolInvocation:
     """The invocation of a row."""
     kind = row["error_kind"]
     return ToolInvocation(
-        **{**row, "error_kind": None if kind is None else ErrorKind(kind), "found": Found(row["found"])}
+        **{**row, "error_kind": None if kind is None else ErrorKind(kind), "found": DiscoveryMethod(row["found"])}
     )
 
 
-def exposure_row(exposure: Exposure) -> Row:
+def exposure_row(exposure: Exposure) -> DatabaseRow:
     """An exposure: what was shown and what was available are toolsets; what was hidden is the difference."""
     return {
         "id": exposure.id,
@@ -173,22 +173,22 @@ def exposure_row(exposure: Exposure) -> Row:
         "available": toolset_id(exposure.available),
         "predictor": exposure.predictor,
         "reason": exposure.reason,
-        "mode": _text(exposure.mode, _LONGEST_WORD),
-        "surface": _text(exposure.surface, _LONGEST_WORD),
+        "mode": _text(exposure.mode, _MAX_WORD_LENGTH),
+        "surface": _text(exposure.surface, _MAX_WORD_LENGTH),
         "tokens_shown": operator.index(exposure.tokens_shown),
         "tokens_hidden": operator.index(exposure.tokens_hidden),
         "tokens_own": operator.index(exposure.tokens_own),
     }
 
 
-def exposure_from(row: RowMapping, toolsets: Mapping[UUID, Names]) -> Exposure:
+def exposure_from(row: RowMapping, toolsets: Mapping[UUID, NameTuple]) -> Exposure:
     """The exposure of a row."""
     shown, available = toolsets[row["shown"]], toolsets[row["available"]]
     told = {name: value for name, value in row.items() if name not in {"shown", "available"}}
     return Exposure(**told, shown=shown, hidden=tuple(sorted(set(available) - set(shown))))
 
 
-def learned_pair_row(pair: LearnedPair) -> Row:
+def learned_pair_row(pair: LearnedPair) -> DatabaseRow:
     """A learned pair. Raises `ValueError` when its vector is not a row of finite numbers."""
     if pair.vector.ndim != 1 or not is_sound(pair.vector):
         raise ValueError("the vector of a learned pair is not a row of finite numbers")
@@ -214,19 +214,19 @@ def learned_pair_from(row: RowMapping) -> LearnedPair:
     return LearnedPair(**told)
 
 
-_AT_ONCE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
+_BATCH_SIZE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
 
 _Value = TypeVar("_Value")
 
 
 def slices(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:
     """The values in parts that one statement takes."""
-    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+    return (values[start : start + _BATCH_SIZE] for start in range(0, len(values), _BATCH_SIZE))
 
 
-def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Names]:
+def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, NameTuple]:
     """The lists of names with these ids."""
-    found: dict[UUID, Names] = {}
+    found: dict[UUID, NameTuple] = {}
     for some in slices(list(set(ids))):
         for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
             found[id_] = tuple(names)
@@ -250,7 +250,7 @@ UNUSED_SECONDS: Final = 2 * DAY_SECONDS
 """Seconds that a list is kept longer than anything that refers to it: its use is noted once a day, by any clock."""
 
 
-def keep_lists(connection: Connection, lists: Iterable[Names]) -> None:
+def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
     """Store the lists that are not stored, and note the use of those that were not used today.
 
     A list that was used today is safe from removal, so that its row need not be locked, which every writer uses.

@@ -13,7 +13,7 @@ from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated, writing
 from riglm.adapters.analytics.sqlite import database_file, prepare
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
-from riglm.domain.errors import SchemaTooNew
+from riglm.domain.errors import SchemaTooNewError
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -42,7 +42,7 @@ class SchemaStatus:
 def upgrade(url: str) -> SchemaStatus:
     """Bring the store at `url` to the newest schema, making it if it is not there; any number of processes may.
 
-    Raises `SchemaTooNew` when a newer riglm wrote the store, `AnalyticsUnavailable` when it cannot be used.
+    Raises `SchemaTooNewError` when a newer riglm wrote the store, `AnalyticsUnavailableError` when it cannot be used.
     """
     with translated(url), _engine(url) as engine:
         bring_up_to_date(engine, url)
@@ -55,7 +55,7 @@ def upgrade(url: str) -> SchemaStatus:
 def status(url: str) -> SchemaStatus:
     """Compare the store at `url` with this riglm; nothing is made or changed.
 
-    Raises `AnalyticsUnavailable` when the store cannot be read.
+    Raises `AnalyticsUnavailableError` when the store cannot be read.
     """
     current = None
     with translated(url):
@@ -142,7 +142,7 @@ def pending_after(current: str | None, url: str) -> tuple[str, ...]:
     if current is None:
         return tuple(known)
     if current not in known:
-        raise SchemaTooNew(
+        raise SchemaTooNewError(
             f"the analytics store {safe_url(url)} has schema {current}, and this riglm knows none after "
             f"{SCHEMA_REVISION}: upgrade riglm, or choose another store"
         )

@@ -7,36 +7,36 @@ from typing import Final, Self
 from uuid import UUID
 
 from riglm.adapters.analytics import aggregating, prediction_store, queries, storing
-from riglm.adapters.analytics.database import Database, FileChanged, FileSound
+from riglm.adapters.analytics.database import Database, FalseCorruptionError, FileReplacedError
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.maintenance import SqlMaintenance
-from riglm.adapters.analytics.overview import SqlOverview
-from riglm.domain.cooccurrence import MOST_SESSIONS, ToolCooccurrence
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.adapters.analytics.overview import SqlDashboardQueries
+from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import Override
 from riglm.domain.session import Session
-from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import MAX_SESSIONS, SessionUse, WarmSet
-from riglm.ports.analytics import AnalyticsPort, Record, RecordedSession, RecordRefused, SessionClosed
-from riglm.ports.maintenance import ROWS_AT_ONCE
+from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed, TrainingSession
+from riglm.ports.maintenance import ROW_BATCH_SIZE
 from riglm.ports.overview import SessionSummary, ToolStatistics
 
-_PAIRS_AT_ONCE: Final = 1000
+_PAIRS_BATCH_SIZE: Final = 1000
 _ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
 
 
-class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
+class SqlAnalytics(SqlMaintenance, SqlDashboardQueries, AnalyticsPort):
     """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
-    Raises `SchemaTooNew` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record waits
-    for another process that holds the database, or for the server's answer; questions and maintenance may take longer.
-    With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets another name,
-    and a new one is begun: for processes that record or maintain. `names` gives the keyed hash of the name of a
-    client, by which it is noted that it was forgotten; without it the name itself is. One object may serve several
-    threads.
+    Raises `SchemaTooNewError` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record
+    waits for another process that holds the database, or for the server's answer; questions and maintenance may take
+    longer. With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets
+    another name, and a new one is begun: for processes that record or maintain. `names` gives the keyed hash of the
+    name of a client, by which it is noted that it was forgotten; without it the name itself is. One object may serve
+    several threads.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
             try:
                 with self._database.writing() as connection:
                     storing.store(connection, records, self._names)
-            except FileSound as error:
+            except FalseCorruptionError as error:
                 if not more:  # before, another process may have mended it just now
-                    raise RecordRefused(f"a record cannot be stored: {error}") from error
-            except AnalyticsUnavailable as error:
-                if not more or not (is_conflict(error) or isinstance(error, FileChanged)):
+                    raise RecordRejectedError(f"a record cannot be stored: {error}") from error
+            except AnalyticsUnavailableError as error:
+                if not more or not (is_conflict(error) or isinstance(error, FileReplacedError)):
                     raise
             else:
                 return
@@ -98,7 +98,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.reading() as connection:
             return queries.tool_frequencies(connection, since)
 
-    def refresh_cooccurrences(self, now: float, most_sessions: int = MOST_SESSIONS) -> int:
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
         return aggregating.refresh_cooccurrences(self._database, now, most_sessions)
 
     def latest_refresh(self) -> float:
@@ -127,7 +127,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
 
     def recent_calls(
         self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
-    ) -> Sequence[RecordedSession]:
+    ) -> Sequence[TrainingSession]:
         with self._database.reading() as connection:
             return prediction_store.recent_sessions(connection, limit_sessions, since, principal)
 
@@ -135,7 +135,7 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.reading() as connection:
             return prediction_store.learned_pairs(connection, model, limit)
 
-    def prune_learned_pairs(self, most: int, at_once: int = ROWS_AT_ONCE) -> Iterator[int]:
+    def prune_learned_pairs(self, most: int, at_once: int = ROW_BATCH_SIZE) -> Iterator[int]:
         return prediction_store.prune_learned_pairs(self._database, most, at_once)
 
     def put_override(self, override: Override) -> None:
@@ -162,10 +162,10 @@ class SqlAnalytics(SqlMaintenance, SqlOverview, AnalyticsPort):
         with self._database.writing() as connection:
             prediction_store.forget_warm_sets(connection)
 
-    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         with self._database.reading(seconds=None) as connection:
             return prediction_store.list_tool_catalogs(connection, fingerprints)
 
-    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
         with self._database.reading(seconds=None) as connection:
             return prediction_store.session_uses(connection, principal, limit)

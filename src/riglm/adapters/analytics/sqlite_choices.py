@@ -14,12 +14,12 @@ from uuid import UUID
 
 from riglm.adapters.analytics.odd_text import original, storable
 from riglm.adapters.analytics.store_file import StoreFile, connect
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import PROFILE
-from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import KEPT_SECONDS, MAX_SESSIONS, SessionUse, Usage, WarmSet
+from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
 _DEFAULT_PROFILE: Final = "default"
@@ -157,7 +157,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
             float(warm_set.created_at),
         )
         with self._writing() as connection:
-            connection.execute("DELETE FROM warm_set WHERE created_at < ?", (warm_set.created_at - KEPT_SECONDS,))
+            connection.execute("DELETE FROM warm_set WHERE created_at < ?", (warm_set.created_at - TTL_SECONDS,))
             connection.execute(_PUT_WARM_SET, (*row, replaces))
         return self.get_warm_set(warm_set.principal, warm_set.client, warm_set.profile) or warm_set
 
@@ -165,7 +165,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         with self._writing() as connection:
             connection.execute("DELETE FROM warm_set")
 
-    def list_session_uses(self, principal: str | None = None, limit: int = MAX_SESSIONS) -> Sequence[SessionUse]:
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
         scope, given = ("principal = ?", (storable(principal),)) if principal is not None else ("1", ())
         found = self._read("session", _SESSIONS.format(scope=scope), (*given, OWN_UPSTREAM, limit))
         sessions = [
@@ -176,7 +176,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
         calls = self._read("invocation", _CALLS.format(ids=",".join("?" * len(ids))), (*ids, OWN_UPSTREAM))
         return to_session_uses(sessions, ((id_, original(tool)) for id_, tool in calls))
 
-    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[ToolCatalog]:
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         found = self._read(
             "tool_catalog",
             "SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog"
@@ -184,7 +184,7 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
             (json.dumps(list(fingerprints)),),
         )
         return [
-            ToolCatalog(
+            StoredToolCatalog(
                 fingerprint=fingerprint,
                 variant=variant,
                 server=original(server),
@@ -212,13 +212,13 @@ class SqliteChoices(OverridesPort, WarmSetsPort, ToolCatalogsPort):
             with connection:
                 yield connection
         if not file.is_in_place:
-            raise AnalyticsUnavailable(f"the store {self._file} was replaced meanwhile: try again")
+            raise AnalyticsUnavailableError(f"the store {self._file} was replaced meanwhile: try again")
 
     @contextmanager
     def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailable`."""
+        """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailableError`."""
         try:
             with closing(connect(self._file.resolve(), mode, self._busy_timeout_ms / 1000)) as connection:
                 yield connection
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise AnalyticsUnavailable(f"the store {self._file} cannot be used: {error}") from error
+            raise AnalyticsUnavailableError(f"the store {self._file} cannot be used: {error}") from error

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SECONDS: Final = 5.0
@@ -71,7 +71,7 @@ _HEADER: Final = b"SQLite format 3\0"
 _JOURNAL: Final = "-wal"
 _GUARD: Final = "-guard"
 _BESIDE: Final = (_JOURNAL, "-shm", "-journal")
-_MOST_ASIDE: Final = 10
+_MAX_ASIDE: Final = 10
 """A disk that damages one file after the other is not to be filled with them."""
 
 _GUARD_SECONDS: Final = 5.0
@@ -131,7 +131,8 @@ class StoreFile:
 
         To set aside is to give it another name, with all that belongs to it, and to begin an empty one at its path.
         False, and nothing is done, when SQLite's own check finds no damage. True when another process was quicker, too.
-        Raises `AnalyticsUnavailable`, `OSError` or `sqlite3.Error` when it cannot be done, or the check itself fails.
+        Raises `AnalyticsUnavailableError`, `OSError` or `sqlite3.Error` when it cannot be done, or the check itself
+        fails.
         """
         path = self._path.resolve()
         with _guarded(path):
@@ -201,7 +202,9 @@ def _guarded(path: Path) -> Iterator[None]:
     """Be the only one that makes the file at `path` or moves it: between two moves there is none, and none may come."""
     with locked(_beside(path, _GUARD), _GUARD_SECONDS) as mine:
         if not mine:
-            raise AnalyticsUnavailable(f"the store {path} cannot be used: another process checks or replaces the file")
+            raise AnalyticsUnavailableError(
+                f"the store {path} cannot be used: another process checks or replaces the file"
+            )
         yield
 
 
@@ -258,12 +261,12 @@ def _aside(path: Path) -> Path:
     """Where a damaged file goes.
 
     Raises:
-        AnalyticsUnavailable: there are too many of them, so there must be another cause.
+        AnalyticsUnavailableError: there are too many of them, so there must be another cause.
     """
     there = path.parent.glob(f"{glob.escape(path.name)}.corrupt-*")
-    if sum(not each.name.endswith(_BESIDE) for each in there) >= _MOST_ASIDE:
-        raise AnalyticsUnavailable(
-            f"{_MOST_ASIDE} damaged files were set aside already — fix: have the disk checked, and move "
+    if sum(not each.name.endswith(_BESIDE) for each in there) >= _MAX_ASIDE:
+        raise AnalyticsUnavailableError(
+            f"{_MAX_ASIDE} damaged files were set aside already — fix: have the disk checked, and move "
             f"{path}.corrupt-* away"
         )
     return _free_name(path, "corrupt")

@@ -29,18 +29,18 @@ from riglm.adapters.analytics import pgvector, rows
 from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.prediction_store import put_tool_catalogs
-from riglm.adapters.analytics.rows import Row, insert_into, keep_lists, sessions_there, slices
+from riglm.adapters.analytics.rows import DatabaseRow, insert_into, keep_lists, sessions_there, slices
 from riglm.adapters.analytics.tables import exposure, forgotten, invocation, learned_pair, lesson, session, teacher
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.learning import LearnedPair, Teacher
-from riglm.domain.retention import Forgotten, Whose
+from riglm.domain.learning import LearnedPair, PairSource
+from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import Session
-from riglm.domain.tool import ToolCatalog
-from riglm.ports.analytics import PairsForgotten, Record, RecordRefused, SessionClosed
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed
 
 
-def note(connection: Connection, whom: Sequence[Forgotten]) -> None:
+def note(connection: Connection, whom: Sequence[ErasureRequest]) -> None:
     """Note who is forgotten; what was stored of them is still to be removed. Of two times the later one counts."""
     new_note = insert_into(connection, forgotten)
     later = case((new_note.excluded.at > forgotten.c.at, new_note.excluded.at), else_=forgotten.c.at)
@@ -59,13 +59,13 @@ def without_forgotten(
     """
     if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
         return records
-    unwanted = _Unwanted(connection, records, names)
+    unwanted = _ErasedRecord(connection, records, names)
     if unwanted.sessions_by_person:
         note(connection, unwanted.sessions_by_person)
     return [record for record in records if not unwanted.holds(record)]
 
 
-class _Unwanted:
+class _ErasedRecord:
     """Return which records of a batch belong to an erased subject."""
 
     def __init__(self, connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
@@ -81,22 +81,22 @@ class _Unwanted:
             query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
             self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
         self.sessions_by_person = [
-            Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)
+            ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=at)
             for session in sessions
-            if (at := self._since(session)) is not None and (Whose.SESSION, str(session.id)) not in self._at
+            if (at := self._since(session)) is not None and (ErasureScope.SESSION, str(session.id)) not in self._at
         ]
-        self._at |= {(Whose.SESSION, each.key): each.at for each in self.sessions_by_person}
+        self._at |= {(ErasureScope.SESSION, each.key): each.at for each in self.sessions_by_person}
 
     def holds(self, record: Record) -> bool:
         """True if this record belongs to an erased subject."""
         id_ = _session_of(record)
-        if id_ is not None and (Whose.SESSION, str(id_)) in self._at:
+        if id_ is not None and (ErasureScope.SESSION, str(id_)) in self._at:
             return True
         if not isinstance(record, LearnedPair):
             return False
         whose = _teacher_of(record)
         if record.scope:  # the empty one is shared by all callers
-            whose.append((Whose.PRINCIPAL, record.scope))
+            whose.append((ErasureScope.PRINCIPAL, record.scope))
         return any(self._at.get(each, -1.0) >= record.updated_at for each in whose)
 
     def _since(self, session: Session) -> float | None:
@@ -104,17 +104,21 @@ class _Unwanted:
         times = [self._at[key] for key in self._persons(session) if key in self._at]
         return max((at for at in times if at >= session.started_at), default=None)
 
-    def _persons(self, session: Session) -> list[tuple[Whose, str]]:
+    def _persons(self, session: Session) -> list[tuple[ErasureScope, str]]:
         name = session.client.name
         clients = (session.client_id, self._names[name], name)  # the name itself is what an earlier riglm noted
-        return [*((Whose.CLIENT, key) for key in clients), (Whose.PRINCIPAL, session.principal)]
+        return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 
-def _teacher_of(pair: LearnedPair) -> list[tuple[Whose, str]]:
+def _teacher_of(pair: LearnedPair) -> list[tuple[ErasureScope, str]]:
     by = pair.teacher
     if by is None:
         return []
-    return [(Whose.CLIENT, by.client_id), (Whose.CLIENT, by.client_name), (Whose.PRINCIPAL, by.principal)]
+    return [
+        (ErasureScope.CLIENT, by.client_id),
+        (ErasureScope.CLIENT, by.client_name),
+        (ErasureScope.PRINCIPAL, by.principal),
+    ]
 
 
 def _session_of(record: Record) -> UUID | None:
@@ -135,14 +139,14 @@ def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Calla
     note_teachers(
         connection,
         {
-            (pair, Teacher(client_id=client, client_name=names(name), principal=principal))
+            (pair, PairSource(client_id=client, client_name=names(name), principal=principal))
             for pair, client, name, principal in found
         },
     )
     connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
 
 
-def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, Teacher]]) -> None:
+def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, PairSource]]) -> None:
     """Note who taught which pairs, in sessions that are not there any more."""
     columns = [column.name for column in teacher.c]
     found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in taught)
@@ -151,7 +155,7 @@ def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, Teacher]]
         connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
 
 
-def taught_only_by(connection: Connection, whom: Forgotten) -> Sequence[UUID]:
+def taught_only_by(connection: Connection, whom: ErasureRequest) -> Sequence[UUID]:
     """The learned pairs of which nothing is known but that this client or principal taught them."""
     other = teacher.alias()
     by_another = exists().where(and_(other.c.pair_id == teacher.c.pair_id, not_(_is(other, whom))))
@@ -161,17 +165,17 @@ def taught_only_by(connection: Connection, whom: Forgotten) -> Sequence[UUID]:
     return connection.execute(query).scalars().all()
 
 
-def forget_teacher(connection: Connection, whom: Forgotten) -> None:
+def forget_teacher(connection: Connection, whom: ErasureRequest) -> None:
     """Keep nowhere that this client or principal taught anything."""
     connection.execute(delete(teacher).where(_is(teacher, whom)))
 
 
-def _is(kept: FromClause, whom: Forgotten) -> ColumnElement[bool]:
+def _is(kept: FromClause, whom: ErasureRequest) -> ColumnElement[bool]:
     """Of a row: this client or principal."""
     match whom.whose:
-        case Whose.PRINCIPAL:
+        case ErasureScope.PRINCIPAL:
             return kept.c.principal == whom.key
-        case Whose.CLIENT:
+        case ErasureScope.CLIENT:
             return or_(kept.c.client_id == whom.key, kept.c.client_name == whom.key)
     return false()
 
@@ -184,8 +188,8 @@ _LIMIT_EXCEEDED: Final = "54"  # the class of PostgreSQL's errors about values t
 def store(connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
     """Store records in the transaction of `connection`; `names` gives the keyed hash of a client's name.
 
-    Raises `RecordRefused` when one of them does not fit, or when learned pairs have no place; other failures are the
-    database's own.
+    Raises `RecordRejectedError` when one of them does not fit, or when learned pairs have no place; other failures
+    are the database's own.
     """
     with _refusing():
         _store(connection, without_forgotten(connection, records, names))
@@ -200,9 +204,9 @@ def _refusing() -> Iterator[None]:
         if isinstance(error, DBAPIError) and not _is_of_a_value(error):
             raise
         # Not from the error: PostgreSQL quotes the whole row in it.
-        raise RecordRefused(f"a record does not fit the analytics store: {reason_of(error)}") from None
+        raise RecordRejectedError(f"a record does not fit the analytics store: {reason_of(error)}") from None
     except _BAD_VALUE as error:
-        raise RecordRefused(f"a record does not fit the analytics store: {error}") from error
+        raise RecordRejectedError(f"a record does not fit the analytics store: {error}") from error
 
 
 def _is_of_a_value(error: DBAPIError) -> bool:
@@ -221,7 +225,7 @@ def _sparing_the_rest() -> Iterator[None]:
     except DBAPIError as error:
         if not _is_of_the_table(error):
             raise
-        raise RecordRefused(f"learned pairs cannot be stored: {reason_of(error)}") from error
+        raise RecordRejectedError(f"learned pairs cannot be stored: {reason_of(error)}") from error
 
 
 def _is_of_the_table(error: DBAPIError) -> bool:
@@ -233,10 +237,10 @@ def _is_of_the_table(error: DBAPIError) -> bool:
 def _store(connection: Connection, records: Sequence[Record]) -> None:
     sessions: dict[UUID, Session] = {}
     ends: dict[UUID, float] = {}
-    calls: list[Row] = []
+    calls: list[DatabaseRow] = []
     exposures: list[Exposure] = []
-    learned: list[LearnedPair | PairsForgotten] = []
-    catalogs: list[ToolCatalog] = []
+    learned: list[LearnedPair | LearnedPairsDeleted] = []
+    catalogs: list[StoredToolCatalog] = []
     for record in records:
         match record:
             case ToolInvocation():
@@ -245,11 +249,11 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
                 sessions[record.id] = record
             case Exposure():
                 exposures.append(record)
-            case LearnedPair() | PairsForgotten():
+            case LearnedPair() | LearnedPairsDeleted():
                 learned.append(record)
             case SessionClosed():
                 ends[record.session_id] = record.ended_at
-            case ToolCatalog():
+            case StoredToolCatalog():
                 catalogs.append(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is no record")
@@ -266,7 +270,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
             _store_learned(connection, learned)
 
 
-def _upsert_sessions(connection: Connection, new: list[Row]) -> None:
+def _upsert_sessions(connection: Connection, new: list[DatabaseRow]) -> None:
     if new:
         statement = insert_into(connection, session)
         given = statement.excluded
@@ -282,12 +286,12 @@ def end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
         connection.execute(statement, [{"closed": id_, "at": rows.finite(at)} for id_, at in ends.items()])
 
 
-def _store_learned(connection: Connection, records: Sequence[LearnedPair | PairsForgotten]) -> None:
+def _store_learned(connection: Connection, records: Sequence[LearnedPair | LearnedPairsDeleted]) -> None:
     """Forget and learn in the order given: what is learned after it was forgotten stays."""
     forgotten: set[UUID] = set()
     learned: dict[UUID, LearnedPair] = {}
     for record in records:
-        if isinstance(record, PairsForgotten):
+        if isinstance(record, LearnedPairsDeleted):
             forgotten.update(record.ids)
             for id_ in record.ids:
                 learned.pop(id_, None)
@@ -313,7 +317,7 @@ def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
     """
     there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
     taught: set[tuple[UUID, UUID]] = set()
-    late: set[tuple[UUID, Teacher]] = set()
+    late: set[tuple[UUID, PairSource]] = set()
     for pair in pairs:
         if pair.teacher is not None and pair.session_id not in there:
             late.add((pair.id, pair.teacher))

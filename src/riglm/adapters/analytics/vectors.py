@@ -12,16 +12,16 @@ from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.rows import Row, from_bytes, insert_into, is_sound, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, from_bytes, insert_into, is_sound, slices, to_bytes
 from riglm.adapters.analytics.tables import cached_vector
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.embedder import VectorCachePort
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
 _FRESH_SECONDS: Final = 86_400.0  # use is noted once a day: reading should not write each time
-_ROWS_AT_ONCE: Final = 200  # a transaction holds up the other writers of the database
+_ROW_BATCH_SIZE: Final = 200  # a transaction holds up the other writers of the database
 _KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector removes old ones
 _COUNTED_SHARE: Final = 100  # a count costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
 
@@ -70,13 +70,15 @@ class SqlVectors(VectorCachePort):
                 if row["used_at"] < fresh:
                     stale.append(row["hash"])
         if stale:
-            with contextlib.suppress(AnalyticsUnavailable):  # what was found is of more worth than when it was used
+            with contextlib.suppress(
+                AnalyticsUnavailableError
+            ):  # what was found is of more worth than when it was used
                 self._touch(model, stale)
         return found
 
     def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
         new = (_row(model, hash_, vector, self._clock()) for hash_, vector in vectors.items() if is_sound(vector))
-        while some := list(islice(new, _ROWS_AT_ONCE)):
+        while some := list(islice(new, _ROW_BATCH_SIZE)):
             with self._opened().writing() as connection:
                 connection.execute(insert_into(connection, cached_vector).on_conflict_do_nothing(), some)
         self._uncounted += len(vectors)
@@ -109,7 +111,7 @@ def _rows(connection: Connection, model: str, hashes: Sequence[str]) -> Iterable
         yield from connection.execute(query).mappings()
 
 
-def _row(model: str, hash_: str, vector: "Vector", at: float) -> Row:
+def _row(model: str, hash_: str, vector: "Vector", at: float) -> DatabaseRow:
     return {
         "model": model,
         "hash": hash_,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.adapters.clients import json_members
-from riglm.adapters.clients.json_members import CannotChange
-from riglm.domain.installation import ClientServer, Place
+from riglm.adapters.clients.json_members import FileNotEditableError
+from riglm.domain.installation import ClientServer, ConfigLocation
 
 _NOBODY: Final = "4-name-that-no-server-has"
 
@@ -46,7 +46,7 @@ _RULED: Final = "has rules for its tools by their names, which would change"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClaudeCodeSettings:
     """One file of settings as it was read."""
 
     file: Path
@@ -76,7 +76,7 @@ def settings_files(user: Path, projects: Collection[Path], platform: str) -> lis
     return found
 
 
-def obstacle(server: ClientServer, settings: Sequence[Settings]) -> str:
+def obstacle(server: ClientServer, settings: Sequence[ClaudeCodeSettings]) -> str:
     """Why a server has to stay for what the settings say, or nothing."""
     for each in settings:
         if _is_listed(server, each.values.get("deniedMcpServers")):
@@ -123,16 +123,16 @@ def _texts(value: Any) -> list[str]:
 _CLIENT = "claude-code"
 
 
-def places_in(main: Place, wanted: Path | None) -> Iterator[Place]:
+def places_in(main: ConfigLocation, wanted: Path | None) -> Iterator[ConfigLocation]:
     """The servers that the user has for the work in one project, or in this one; they are in the user's file too."""
     for name, said in _projects(main.file).items():
         if (wanted is None or Path(name) == wanted) and _mapping(said.get("mcpServers")):
             path = ("projects", name, "mcpServers")
-            yield Place(client=_CLIENT, file=main.file, path=path, project=Path(name))
+            yield ConfigLocation(client=_CLIENT, file=main.file, path=path, project=Path(name))
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClaudeCodePaths:
     """Where Claude Code keeps what it knows: the user's file, and directories of settings."""
 
     own_file: Path
@@ -140,21 +140,21 @@ class Surroundings:
     environment: Mapping[str, str]
     platform: str
 
-    def settings(self, place: Place) -> list[Settings]:
+    def settings(self, place: ConfigLocation) -> list[ClaudeCodeSettings]:
         """The settings that hold where the servers of a place are used: in all projects, or in one."""
         user = Path(self.environment.get("CLAUDE_CONFIG_DIR") or self.home / ".claude")
         projects = [place.project] if place.project else [Path(name) for name in _projects(self.own_file)]
-        return [Settings(file, _read(file)) for file in settings_files(user, projects, self.platform)]
+        return [ClaudeCodeSettings(file, _read(file)) for file in settings_files(user, projects, self.platform)]
 
 
-def blocked(place: Place, servers: Collection[ClientServer], around: Surroundings) -> dict[str, str]:
+def blocked(place: ConfigLocation, servers: Collection[ClientServer], around: ClaudeCodePaths) -> dict[str, str]:
     """Servers that stay for what is said of them elsewhere, and what that is."""
     settings = around.settings(place)
     found = {server.name: why for server in servers if (why := obstacle(server, settings))}
     return found | _switched_off(place, around.own_file)
 
 
-def remarks(place: Place, names: Collection[str], entry: str, around: Surroundings) -> tuple[str, ...]:
+def remarks(place: ConfigLocation, names: Collection[str], entry: str, around: ClaudeCodePaths) -> tuple[str, ...]:
     """What is said of these servers where tools are permitted and where servers are switched off by project."""
     found = []
     allowed = [rule for each in around.settings(place) for rule in each.rules("allow")]
@@ -173,12 +173,12 @@ def remarks(place: Place, names: Collection[str], entry: str, around: Surroundin
     return tuple(found)
 
 
-def _approved(place: Place, own_file: Path) -> set[str]:
+def _approved(place: ConfigLocation, own_file: Path) -> set[str]:
     """Servers of a project's `.mcp.json` that its user has said yes to."""
     return {str(name) for said in _of_project(place, own_file) for name in _list(said.get("enabledMcpjsonServers"))}
 
 
-def _of_project(place: Place, own_file: Path) -> list[Mapping[str, Any]]:
+def _of_project(place: ConfigLocation, own_file: Path) -> list[Mapping[str, Any]]:
     """The file in which a user approves or rejects servers of a project's `.mcp.json`."""
     if place.project is None or place.file == own_file:
         return []
@@ -186,7 +186,7 @@ def _of_project(place: Place, own_file: Path) -> list[Mapping[str, Any]]:
     return [_projects(own_file).get(str(place.project), {}), *settings]
 
 
-def _switched_off(place: Place, own_file: Path) -> dict[str, str]:
+def _switched_off(place: ConfigLocation, own_file: Path) -> dict[str, str]:
     """Servers of a project's `.mcp.json` that its user does not want."""
     names = [name for said in _of_project(place, own_file) for name in _list(said.get("disabledMcpjsonServers"))]
     return dict.fromkeys(map(str, names), "it is switched off by `disabledMcpjsonServers`")
@@ -201,7 +201,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     """Return the content of a file; empty if it cannot be read, which the code that changes it reports."""
     try:
         return json_members.values(file.read_text("utf-8-sig"))
-    except (OSError, ValueError, CannotChange):
+    except (OSError, ValueError, FileNotEditableError):
         return {}
 
 
@@ -217,7 +217,7 @@ RULED: Final = frozenset({"gemini", "opencode", "zed"})
 """The clients whose files with servers hold rules for them as well."""
 
 
-def ruled(place: Place, names: Collection[str], documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def ruled(place: ConfigLocation, names: Collection[str], documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Servers that have to stay for what these files of their client say, and what that is."""
     if place.client == "opencode":
         rules = {rule for document in documents for rule in _rules_of_opencode(document)}

@@ -25,12 +25,12 @@ NEVER: Final = re.compile(r"(?!)")
 """Nothing is replaced: Claude Desktop, Codex, Zed."""
 
 
-class Untranslatable(Exception):
+class UntranslatableError(Exception):
     """The text says something that riglm could not say; the message is what."""
 
 
 @dataclass(slots=True)
-class References:
+class VariableTranslator:
     """Translates the texts of one server, and notes which variables they name.
 
     Each variable gets a default where it has none: that it is not set then fails the server that needs it, and not
@@ -85,12 +85,12 @@ class References:
             project = self.project
             known |= {"workspaceFolder": lambda: str(project), "workspaceFolderBasename": lambda: project.name}
         if found["other"] not in known:
-            raise Untranslatable(f"it names {found.group()}, which only the client can fill in")
+            raise UntranslatableError(f"it names {found.group()}, which only the client can fill in")
         return known[found["other"]]()
 
     def _plain(self, text: str) -> str:
         if found := _OURS.search(text):
-            raise Untranslatable(f"the client takes {found.group()} as it is written, and riglm would replace it")
+            raise UntranslatableError(f"the client takes {found.group()} as it is written, and riglm would replace it")
         return text
 
 
@@ -165,7 +165,7 @@ _CLINE: Final = Path("globalStorage") / "saoudrizwan.claude-dev" / "settings" / 
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidatePath:
     """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.
 
     `name` identifies a place that exists only once.
@@ -179,34 +179,36 @@ class Candidate:
     name: str = ""
 
 
-def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[Candidate]:
+def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[CandidatePath]:
     """Where the user's own files may be. `platform` is as in `sys.platform`."""
     application_data = _application_data(platform, environment, home)
     # What follows the XDG rules does so on every platform, but for Zed on Windows.
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home)
-    yield Candidate("claude-code", claude, ".claude.json", name="claude-code")
-    yield Candidate("claude-desktop", application_data / "Claude", "claude_desktop_config.json", name="claude-desktop")
-    yield Candidate("cursor", home / ".cursor", "mcp.json", name="cursor")
+    yield CandidatePath("claude-code", claude, ".claude.json", name="claude-code")
+    yield CandidatePath(
+        "claude-desktop", application_data / "Claude", "claude_desktop_config.json", name="claude-desktop"
+    )
+    yield CandidatePath("cursor", home / ".cursor", "mcp.json", name="cursor")
     for editor in _EDITORS[:3]:
         user = application_data / editor / "User"
-        yield Candidate("vscode", user, "mcp.json", ("servers",), name="vscode" if editor == "Code" else "")
-        yield Candidate("vscode", user, "profiles/*/mcp.json", ("servers",))
+        yield CandidatePath("vscode", user, "mcp.json", ("servers",), name="vscode" if editor == "Code" else "")
+        yield CandidatePath("vscode", user, "profiles/*/mcp.json", ("servers",))
     codex = Path(environment.get("CODEX_HOME") or home / ".codex")
-    yield Candidate("codex", codex, "config.toml", ("mcp_servers",), name="codex")
-    yield Candidate("gemini", home / ".gemini", "settings.json", name="gemini")
+    yield CandidatePath("codex", codex, "config.toml", ("mcp_servers",), name="codex")
+    yield CandidatePath("gemini", home / ".gemini", "settings.json", name="gemini")
     for file in ("opencode.json", "opencode.jsonc", "config.json"):
-        yield Candidate("opencode", xdg / "opencode", file, ("mcp",), name=_OPENCODE[file])
+        yield CandidatePath("opencode", xdg / "opencode", file, ("mcp",), name=_OPENCODE[file])
     zed = application_data / "Zed" if platform == "win32" else xdg / "zed"
-    yield Candidate("zed", zed, "settings.json", ("context_servers",), name="zed")
-    yield Candidate("windsurf", home / ".codeium" / "windsurf", "mcp_config.json", name="windsurf")
+    yield CandidatePath("zed", zed, "settings.json", ("context_servers",), name="zed")
+    yield CandidatePath("windsurf", home / ".codeium" / "windsurf", "mcp_config.json", name="windsurf")
     for editor in _EDITORS:
         user = application_data / editor / "User"
-        yield Candidate("cline", user, _CLINE.as_posix(), name="cline" if editor == "Code" else "")
-    yield Candidate("cline", home / ".cline" / "data" / "settings", "cline_mcp_settings.json")
+        yield CandidatePath("cline", user, _CLINE.as_posix(), name="cline" if editor == "Code" else "")
+    yield CandidatePath("cline", home / ".cline" / "data" / "settings", "cline_mcp_settings.json")
 
 
-def project_candidates(project: Path) -> Iterator[Candidate]:
+def project_candidates(project: Path) -> Iterator[CandidatePath]:
     """Where files may be that are for work in one directory alone."""
     for client, name, path in (
         ("claude-code", ".mcp.json", ("mcpServers",)),
@@ -218,7 +220,7 @@ def project_candidates(project: Path) -> Iterator[Candidate]:
         ("opencode", "opencode.jsonc", ("mcp",)),
         ("zed", ".zed/settings.json", ("context_servers",)),
     ):
-        yield Candidate(client, project, name, path, project)
+        yield CandidatePath(client, project, name, path, project)
 
 
 def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:

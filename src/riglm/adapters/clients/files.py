@@ -12,13 +12,13 @@ import yaml
 
 from riglm.adapters.clients import claude_code, json_members, toml_tables
 from riglm.adapters.clients.claude_code import RULED, ruled
-from riglm.adapters.clients.dialect import Candidate, dialect_of, project_candidates, user_candidates
-from riglm.adapters.clients.json_members import CannotChange
+from riglm.adapters.clients.dialect import CandidatePath, dialect_of, project_candidates, user_candidates
+from riglm.adapters.clients.json_members import FileNotEditableError
 from riglm.adapters.clients.reading import understood
-from riglm.domain.installation import ClientServer, Place
+from riglm.domain.installation import ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 
-_LARGEST: Final = 64 * 1024 * 1024
+_MAX: Final = 64 * 1024 * 1024
 _BOM: Final = "\ufeff"
 
 
@@ -34,7 +34,7 @@ class ClientFiles(ClientsPort):
         self._platform = platform
         self._anyway = frozenset(anyway)
 
-    def places(self, project: Path | None) -> tuple[Place, ...]:
+    def places(self, project: Path | None) -> tuple[ConfigLocation, ...]:
         candidates = (
             user_candidates(self._platform, self._environment, self._home)
             if project is None
@@ -45,7 +45,7 @@ class ClientFiles(ClientsPort):
         found += [place for one in _present(own) for place in claude_code.places_in(one, project)]
         return tuple({(place.file.resolve(), place.path): place for place in reversed(found)}.values())[::-1]
 
-    def servers(self, place: Place, content: bytes) -> tuple[ClientServer, ...]:
+    def servers(self, place: ConfigLocation, content: bytes) -> tuple[ClientServer, ...]:
         values = _values(place, _text(place, content))
         found = _at(values, place.path)
         servers = [
@@ -61,28 +61,28 @@ class ClientFiles(ClientsPort):
             for each in servers
         )
 
-    def remarks(self, place: Place, names: Collection[str], entry: str) -> tuple[str, ...]:
+    def remarks(self, place: ConfigLocation, names: Collection[str], entry: str) -> tuple[str, ...]:
         if place.client != "claude-code":
             return ()
         return claude_code.remarks(place, names, entry, self._of_claude_code())
 
-    def _of_claude_code(self) -> claude_code.Surroundings:
+    def _of_claude_code(self) -> claude_code.ClaudeCodePaths:
         claude = next(user_candidates(self._platform, self._environment, self._home))
         own_file = claude.base / claude.pattern
-        return claude_code.Surroundings(own_file, self._home, self._environment, self._platform)
+        return claude_code.ClaudeCodePaths(own_file, self._home, self._environment, self._platform)
 
-    def _said_elsewhere(self, place: Place) -> Iterator[Mapping[str, Any]]:
+    def _said_elsewhere(self, place: ConfigLocation) -> Iterator[Mapping[str, Any]]:
         """Return the other files that the client merges with this one; empty if one cannot be read."""
         candidates = [*user_candidates(self._platform, self._environment, self._home)]
         candidates += project_candidates(place.project) if place.project is not None else []
         for other in (other for each in candidates if each.client == place.client for other in _present(each)):
             if place.client in RULED and place.is_read_with(other):
-                with contextlib.suppress(OSError, CannotChange):
+                with contextlib.suppress(OSError, FileNotEditableError):
                     yield _values(other, _text(other, other.file.read_bytes()))
 
     def with_riglm(
         self,
-        place: Place,
+        place: ConfigLocation,
         content: bytes,
         names: Collection[str],
         *,
@@ -107,7 +107,7 @@ class ClientFiles(ClientsPort):
         return _encoded(content, new)
 
     def without_riglm(
-        self, place: Place, content: bytes, entry: str | None, before: bytes, names: Collection[str]
+        self, place: ConfigLocation, content: bytes, entry: str | None, before: bytes, names: Collection[str]
     ) -> bytes:
         text, earlier = _text(place, content), _text(place, before)
         values = _values(place, text)
@@ -118,20 +118,24 @@ class ClientFiles(ClientsPort):
         return _encoded(content, new)
 
 
-def _present(candidate: Candidate) -> list[Place]:
+def _present(candidate: CandidatePath) -> list[ConfigLocation]:
     files = (
         sorted(candidate.base.glob(candidate.pattern))
         if "*" in candidate.pattern
         else [candidate.base / candidate.pattern]
     )
     return [
-        Place(client=candidate.client, file=file, path=candidate.path, project=candidate.project, name=candidate.name)
+        ConfigLocation(
+            client=candidate.client, file=file, path=candidate.path, project=candidate.project, name=candidate.name
+        )
         for file in files
         if file.is_file()
     ]
 
 
-def _entry(place: Place, starts: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+def _entry(
+    place: ConfigLocation, starts: Sequence[str], variables: Sequence[str], env: Mapping[str, str]
+) -> dict[str, Any]:
     dialect = dialect_of(place.client)
     passed = {} if dialect.passes_all or not dialect.variable else {name: dialect.variable % name for name in variables}
     entry = dialect.entry(starts, {**passed, **env})
@@ -140,7 +144,7 @@ def _entry(place: Place, starts: Sequence[str], variables: Sequence[str], env: M
     return entry
 
 
-def _patience(place: Place, waits: Mapping[str, float], there: Any) -> dict[str, float]:
+def _patience(place: ConfigLocation, waits: Mapping[str, float], there: Any) -> dict[str, float]:
     """How long the client is to wait, where that is longer than it does anyway."""
     found = {}
     for key, usual in dialect_of(place.client).waits.items():
@@ -165,15 +169,15 @@ def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _require(place: Place, text: str, before: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
+def _require(place: ConfigLocation, text: str, before: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
     """Raise unless the new text equals the old one except for these servers."""
     wanted = _replaced(before, place.path, servers)
     try:
         is_right = _values(place, text) == wanted
-    except CannotChange:
+    except FileNotEditableError:
         is_right = False
     if not is_right:
-        raise CannotChange(
+        raise FileNotEditableError(
             f"{place.file} is written in a way in which riglm cannot change it faithfully — fix: change it by hand"
         )
 
@@ -192,38 +196,38 @@ def _at(values: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     return here if isinstance(here, Mapping) else {}
 
 
-def _editor(place: Place) -> ModuleType:
+def _editor(place: ConfigLocation) -> ModuleType:
     return toml_tables if place.file.suffix == ".toml" else json_members
 
 
-def _values(place: Place, text: str) -> dict[str, Any]:
+def _values(place: ConfigLocation, text: str) -> dict[str, Any]:
     if not text.strip() and place.file.suffix != ".toml":
         return {}
     found: dict[str, Any] = _call(place, "values", text)
     return found
 
 
-def _call(place: Place, verb: str, *arguments: Any) -> Any:
+def _call(place: ConfigLocation, verb: str, *arguments: Any) -> Any:
     try:
         return getattr(_editor(place), verb)(*arguments)
-    except CannotChange as error:
-        raise CannotChange(f"{place.file}: {error} — fix: mend it, or leave the client out") from None
+    except FileNotEditableError as error:
+        raise FileNotEditableError(f"{place.file}: {error} — fix: mend it, or leave the client out") from None
 
 
-def _text(place: Place, content: bytes) -> str:
-    if len(content) > _LARGEST:
-        raise CannotChange(f"{place.file} is larger than 64 MiB")
+def _text(place: ConfigLocation, content: bytes) -> str:
+    if len(content) > _MAX:
+        raise FileNotEditableError(f"{place.file} is larger than 64 MiB")
     try:
         return content.decode("utf-8").removeprefix(_BOM)
     except UnicodeDecodeError as error:
-        raise CannotChange(f"{place.file}: byte {error.start} is not UTF-8 — fix: save it as UTF-8") from None
+        raise FileNotEditableError(f"{place.file}: byte {error.start} is not UTF-8 — fix: save it as UTF-8") from None
 
 
 def _encoded(before: bytes, text: str) -> bytes:
     try:
         return (_BOM if before.startswith(_BOM.encode()) else "").encode() + text.encode("utf-8")
     except UnicodeEncodeError:
-        raise CannotChange("a text cannot be written as UTF-8") from None
+        raise FileNotEditableError("a text cannot be written as UTF-8") from None
 
 
 def values_of(file: Path, content: bytes) -> dict[str, Any]:
@@ -236,9 +240,9 @@ def values_of(file: Path, content: bytes) -> dict[str, Any]:
         try:
             found = yaml.safe_load(content)
         except (yaml.YAMLError, ValueError):
-            raise CannotChange(f"{file} is not YAML") from None
+            raise FileNotEditableError(f"{file} is not YAML") from None
         return found if isinstance(found, dict) else {}
-    place = Place(client="", file=file, path=())
+    place = ConfigLocation(client="", file=file, path=())
     return _values(place, _text(place, content))
 
 

@@ -32,7 +32,7 @@ def stands_behind(name: str, are: Sequence[str], were: Collection[str]) -> str |
     return next((other for other in reversed(are[: are.index(name)]) if other in were), None)
 
 
-class CannotChange(ConfigurationError):
+class FileNotEditableError(ConfigurationError):
     """The file is not what its client reads, or is written in a way that only people can change; see the text."""
 
 
@@ -46,7 +46,7 @@ _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
 _DEFAULT_STEP: Final = "  "
 
-Path = Sequence[str]
+JsonPath = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def values(text: str) -> dict[str, Any]:
     """What the text says.
 
     Raises:
-        CannotChange: it is no JSON, not even with comments, or holds no keys, or one of them twice in one object.
+        FileNotEditableError: it is no JSON, not even with comments, or holds no keys, or one of them twice in one
+        object.
     """
     try:
         try:
@@ -74,15 +75,17 @@ def values(text: str) -> dict[str, Any]:
             plain = _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
             found = json.loads(plain, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
-        raise CannotChange(f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})") from None
+        raise FileNotEditableError(
+            f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})"
+        ) from None
     except RecursionError:
-        raise CannotChange("the values are nested too deeply") from None
+        raise FileNotEditableError("the values are nested too deeply") from None
     if not isinstance(found, dict):
-        raise CannotChange("it does not hold keys with values")
+        raise FileNotEditableError("it does not hold keys with values")
     return found
 
 
-def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+def moved(text: str, path: JsonPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
     """The text without these members of the object at a path, and with another in the place of the first of them."""
     members = _members_at(text, path)
     leaving = [member for member in members if member.key in names]
@@ -92,7 +95,7 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
     return _changed(text, members, leaving, instead)
 
 
-def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
+def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with members of another version of it, each where it was among those that stayed.
 
     The member of this name is removed, and replaced by the given ones.
@@ -112,7 +115,7 @@ def put_back(text: str, path: Path, entry: str | None, before: str, names: Colle
     return text
 
 
-def _inserted(text: str, path: Path, behind: str | None, pieces: Sequence[str]) -> str:
+def _inserted(text: str, path: JsonPath, behind: str | None, pieces: Sequence[str]) -> str:
     """The text with more members behind the one of this name, and behind what is said of that one in its line."""
     members = _members_at(text, path)
     if not members:
@@ -162,28 +165,28 @@ def _with_its_line(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _members_at(text: str, path: Path) -> list[_Member]:
+def _members_at(text: str, path: JsonPath) -> list[_Member]:
     return list(_members(text, _object_at(text, path)))
 
 
-def _object_at(text: str, path: Path) -> int:
+def _object_at(text: str, path: JsonPath) -> int:
     place = _after_space(text, 0)
     for key in path:
         found = next((member for member in _members(text, place) if member.key == key), None)
         if found is None:
-            raise CannotChange(f"there is no {'.'.join(path)} any more")
+            raise FileNotEditableError(f"there is no {'.'.join(path)} any more")
         place = found.value
     return place
 
 
 def _members(text: str, place: int) -> Iterator[_Member]:
     if text[place : place + 1] != "{":
-        raise CannotChange("there are no keys with values where servers are looked for")
+        raise FileNotEditableError("there are no keys with values where servers are looked for")
     place = _after_space(text, place + 1)
     while text[place] != "}":
         name = _KEY.match(text, place)
         if name is None:
-            raise CannotChange("this is not JSON")
+            raise FileNotEditableError("this is not JSON")
         value = _after_space(text, _after_space(text, name.end()) + 1)
         end = _end_of_value(text, value)
         behind = _after_space(text, end)
@@ -205,7 +208,7 @@ def _end_of_value(text: str, place: int) -> int:
                 return mark.end()
         found = None
     if found is None:
-        raise CannotChange("this is not JSON")
+        raise FileNotEditableError("this is not JSON")
     return found.end()
 
 
@@ -248,7 +251,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise CannotChange(f"the key {twice!r} occurs twice in one object: keep one of them")
+        raise FileNotEditableError(f"the key {twice!r} occurs twice in one object: keep one of them")
     return found
 
 

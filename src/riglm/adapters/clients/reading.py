@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from riglm.adapters.clients.dialect import References, Untranslatable, dialect_of
-from riglm.domain.installation import ClientServer, Place
+from riglm.adapters.clients.dialect import UntranslatableError, VariableTranslator, dialect_of
+from riglm.domain.installation import ClientServer, ConfigLocation
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 _TAKEN: Final = frozenset(
@@ -26,24 +26,24 @@ _KINDS: Final = {"local": "stdio", "remote": "http"}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class _Stays(Exception):
+class _SkippedServerError(Exception):
     """The server cannot be moved behind riglm; the message gives the reason."""
 
 
-def understood(place: Place, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
+def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
     """What riglm makes of an entry; `anyway` moves a server that may want its user to sign in."""
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
     dialect = dialect_of(place.client)
-    seen = References(dialect.pattern, home, place.project)
+    seen = VariableTranslator(dialect.pattern, home, place.project)
     try:
         _require_readable(entry)
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
         if url and not starts and not anyway:
             _require_open(url, definition)
-    except (_Stays, Untranslatable) as error:
+    except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
     taken = _TAKEN | dialect.waits.keys()
     passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
@@ -72,16 +72,16 @@ def _require_readable(entry: Mapping[str, Any]) -> None:
     """Raise where something would be lost or turn into something else; what is null is as good as not there."""
     command = entry.get("command")
     if isinstance(command, list) and not _is_list_of_words(command):
-        raise _Stays("its `command` is not a list of texts")
+        raise _SkippedServerError("its `command` is not a list of texts")
     for key in _URLS:
         if not isinstance(entry.get(key) or "", str):
-            raise _Stays(f"its `{key}` is not a text")
+            raise _SkippedServerError(f"its `{key}` is not a text")
     for part in (entry, command if isinstance(command, Mapping) else {}):
         if part.get("args") is not None and not _is_list_of_words(part["args"]):
-            raise _Stays("its `args` is not a list of texts")
+            raise _SkippedServerError("its `args` is not a list of texts")
         for key in _MAPS:
             if part.get(key) is not None and not _is_map_of_words(part[key]):
-                raise _Stays(f"its `{key}` does not give names with texts")
+                raise _SkippedServerError(f"its `{key}` does not give names with texts")
 
 
 def _is_list_of_words(value: Any) -> bool:
@@ -96,29 +96,33 @@ def _is_map_of_words(value: Any) -> bool:
 
 def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        raise _Stays("it is switched off")
+        raise _SkippedServerError("it is switched off")
     if not entry.get("command") and not any(entry.get(key) for key in _URLS):
-        raise _Stays("it has neither a command nor a URL: the client or an extension of it knows how to start it")
+        raise _SkippedServerError(
+            "it has neither a command nor a URL: the client or an extension of it knows how to start it"
+        )
     kind = entry.get("type", entry.get("transport"))
     if isinstance(kind, str) and kind not in dialect_of(client).kinds:
-        raise _Stays(f"riglm does not support its kind, {kind!r}")
+        raise _SkippedServerError(f"riglm does not support its kind, {kind!r}")
     for key in _LIMITS:
         if entry.get(key) and entry[key] != ["*"]:
-            raise _Stays(f"`{key}` limits its tools, and riglm would not")
+            raise _SkippedServerError(f"`{key}` limits its tools, and riglm would not")
     for key in _SIGN_IN:
         if entry.get(key):
-            raise _Stays(f"the client signs in to it (`{key}`), which riglm cannot do")
+            raise _SkippedServerError(f"the client signs in to it (`{key}`), which riglm cannot do")
     if entry.get("envFile"):
-        raise _Stays("it reads variables from a file (`envFile`), which riglm does not")
+        raise _SkippedServerError("it reads variables from a file (`envFile`), which riglm does not")
     if entry.get("sandboxEnabled") or entry.get("sandbox"):
-        raise _Stays("the client runs it in a sandbox, which riglm does not")
+        raise _SkippedServerError("the client runs it in a sandbox, which riglm does not")
     if any(not isinstance(each, str) for each in _list(entry.get("env_vars"))):
-        raise _Stays("`env_vars` takes variables from elsewhere than this machine")
+        raise _SkippedServerError("`env_vars` takes variables from elsewhere than this machine")
 
 
-def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, seen: References) -> dict[str, Any]:
+def _definition(
+    entry: Mapping[str, Any], starts: tuple[str, ...], url: str, seen: VariableTranslator
+) -> dict[str, Any]:
     if starts and url:
-        raise _Stays("it has both a command and a URL")
+        raise _SkippedServerError("it has both a command and a URL")
     if starts:
         return _of_command(entry, starts, seen)
     kind = "http" if entry.get("httpUrl") else entry.get("type", entry.get("transport"))
@@ -136,7 +140,7 @@ def _definition(entry: Mapping[str, Any], starts: tuple[str, ...], url: str, see
     return definition | ({"headers": headers} if headers else {})
 
 
-def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: References) -> dict[str, Any]:
+def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: VariableTranslator) -> dict[str, Any]:
     command = entry.get("command")
     env = command.get("env") if isinstance(command, Mapping) else entry.get("env", entry.get("environment"))
     definition: dict[str, Any] = {"command": seen(starts[0], _unset_in_path)}
@@ -172,13 +176,15 @@ def _require_open(url: str, definition: Mapping[str, Any]) -> None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise _Stays("its URL cannot be read") from None
+        raise _SkippedServerError("its URL cannot be read") from None
     if definition.get("headers") or parts.query or "@" in parts.netloc or parts.hostname in _LOOPBACK:
         return
-    raise _Stays("it may want you to sign in, which the client can do and riglm cannot; --include moves it anyway")
+    raise _SkippedServerError(
+        "it may want you to sign in, which the client can do and riglm cannot; --include moves it anyway"
+    )
 
 
-def _variable(name: Any, seen: References) -> str:
+def _variable(name: Any, seen: VariableTranslator) -> str:
     seen.variables[str(name)] = None
     return f"${{{name}:-}}"
 

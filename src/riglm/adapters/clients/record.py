@@ -9,27 +9,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.json_members import CannotChange
-from riglm.domain.installation import Installation, Place
+from riglm.adapters.clients.json_members import FileNotEditableError
+from riglm.domain.installation import ClientSetup, ConfigLocation
 from riglm.ports.clients import InstallationsPort
 
 _NAME: Final = "installed.json"
 
 
-class InstallationRecord(InstallationsPort):
+class SetupJournal(InstallationsPort):
     """A directory with the record and the copies, all for the user's eyes only: the copies may hold secrets."""
 
     def __init__(self, directory: Path) -> None:
         """The directory need not exist."""
         self._directory = directory
 
-    def all(self) -> tuple[Installation, ...]:
+    def all(self) -> tuple[ClientSetup, ...]:
         try:
             return self._read()
-        except CannotChange:
+        except FileNotEditableError:
             return ()
 
-    def keep(self, place: Place, content: bytes) -> str:
+    def keep(self, place: ConfigLocation, content: bytes) -> str:
         name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"
         self._write(name, content)
         return name
@@ -43,10 +43,10 @@ class InstallationRecord(InstallationsPort):
     def where(self, name: str) -> Path:
         return self._directory / Path(name).name
 
-    def add(self, installation: Installation) -> None:
+    def add(self, installation: ClientSetup) -> None:
         self._note((*self._read(), installation))
 
-    def drop(self, installations: Sequence[Installation]) -> None:
+    def drop(self, installations: Sequence[ClientSetup]) -> None:
         left = [each for each in self._read() if each not in installations]
         self._note(left)
         for each in installations:
@@ -56,19 +56,19 @@ class InstallationRecord(InstallationsPort):
             with contextlib.suppress(OSError):  # it holds something else
                 self._directory.rmdir()
 
-    def _read(self) -> tuple[Installation, ...]:
+    def _read(self) -> tuple[ClientSetup, ...]:
         file = self._directory / _NAME
         try:
             return tuple(map(_installation, json.loads(file.read_bytes())["installations"]))
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CannotChange(
+            raise FileNotEditableError(
                 f"{file}: the record of what riglm changed cannot be read ({type(error).__name__}) — fix: the copies "
                 "of the clients' files are next to it; put them back by hand and remove the record"
             ) from None
 
-    def _note(self, installations: Sequence[Installation]) -> None:
+    def _note(self, installations: Sequence[ClientSetup]) -> None:
         self._write(
             _NAME, (json.dumps({"installations": list(map(_written, installations))}, indent=2) + "\n").encode()
         )
@@ -84,23 +84,23 @@ class InstallationRecord(InstallationsPort):
                 os.fsync(file.fileno())
             aside.replace(self._directory / name)
         except OSError as error:
-            raise CannotChange(
+            raise FileNotEditableError(
                 f"{self._directory} cannot be written ({error.strerror}) — fix: let riglm write there, or name another "
                 "directory by RIGLM_DATA_DIR"
             ) from None
 
 
-class JoinedRecords(InstallationsPort):
+class MergedSetupJournals(InstallationsPort):
     """Several records as one, where riglm's data are not always in one directory; the first takes what is new."""
 
-    def __init__(self, records: Sequence[InstallationRecord]) -> None:
+    def __init__(self, records: Sequence[SetupJournal]) -> None:
         """There is at least one."""
         self._records = tuple(records)
 
-    def all(self) -> tuple[Installation, ...]:
+    def all(self) -> tuple[ClientSetup, ...]:
         return tuple(heapq.merge(*(record.all() for record in self._records), key=lambda each: each.at))
 
-    def keep(self, place: Place, content: bytes) -> str:
+    def keep(self, place: ConfigLocation, content: bytes) -> str:
         return self._records[0].keep(place, content)
 
     def kept(self, name: str) -> bytes | None:
@@ -110,17 +110,17 @@ class JoinedRecords(InstallationsPort):
         holding = (record for record in self._records if record.kept(name) is not None)
         return next(holding, self._records[0]).where(name)
 
-    def add(self, installation: Installation) -> None:
+    def add(self, installation: ClientSetup) -> None:
         self._records[0].add(installation)
 
-    def drop(self, installations: Sequence[Installation]) -> None:
+    def drop(self, installations: Sequence[ClientSetup]) -> None:
         for record in self._records:
             there = record.all()
             if found := [each for each in installations if each in there]:
                 record.drop(found)
 
 
-def _written(installation: Installation) -> dict[str, Any]:
+def _written(installation: ClientSetup) -> dict[str, Any]:
     place = installation.place
     return {
         "client": place.client,
@@ -139,15 +139,15 @@ def _written(installation: Installation) -> dict[str, Any]:
     }
 
 
-def _installation(said: dict[str, Any]) -> Installation:
-    place = Place(
+def _installation(said: dict[str, Any]) -> ClientSetup:
+    place = ConfigLocation(
         client=said["client"],
         file=Path(said["file"]),
         path=tuple(said["path"]),
         project=None if said["project"] is None else Path(said["project"]),
         name=said["name"],
     )
-    return Installation(
+    return ClientSetup(
         place=place,
         configuration=Path(said["configuration"]),
         entry=said["entry"],

@@ -28,8 +28,8 @@ _NAMED: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"""["']([^"'\n]+)["']""")
 _VARIABLE_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
-_SHORTEST: Final = 4
-_SHORTEST_RANDOM: Final = 8
+_MIN: Final = 4
+_MIN_RANDOM: Final = 8
 """Minimum length of a secret under a name that does not suggest one: a client's history has many short texts."""
 
 
@@ -47,7 +47,7 @@ class Cover:
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)
-        short = sorted((re.escape(text) for text in self._whole if len(text) < _SHORTEST), key=len, reverse=True)
+        short = sorted((re.escape(text) for text in self._whole if len(text) < _MIN), key=len, reverse=True)
         self._short = re.compile(rf"(?<=[\s=:'])(?:{'|'.join(short)})(?=[\s,'\]}}]|$)") if short else None
         plain = {pair for document in documents for pair in _plain(document)}
         self._plain = _after_their_names(plain)
@@ -69,7 +69,7 @@ class Cover:
         except ValueError:
             return found.group()
         if meant in self._whole or (
-            "\\" in found.group() and any(len(each) >= _SHORTEST and each in meant for each in self._whole)
+            "\\" in found.group() and any(len(each) >= _MIN and each in meant for each in self._whole)
         ):
             return f'"{MASK}"'
         return found.group()
@@ -89,7 +89,7 @@ def _secrets(value: Any, key: str) -> Iterator[str]:
     elif isinstance(value, str):
         if "://" in value:
             yield from secrets_of_url(value)
-        elif len(value) >= _SHORTEST_RANDOM and not _SPACE.search(value) and looks_random(value):
+        elif len(value) >= _MIN_RANDOM and not _SPACE.search(value) and looks_random(value):
             yield value
 
 
@@ -133,7 +133,7 @@ def _in_comments(text: str) -> Iterator[str]:
     for quoted in _QUOTED.findall(comments):
         if "://" in quoted:
             yield from secrets_of_url(quoted)
-        elif len(quoted) >= _SHORTEST_RANDOM and not _SPACE.search(quoted) and looks_random(quoted):
+        elif len(quoted) >= _MIN_RANDOM and not _SPACE.search(quoted) and looks_random(quoted):
             yield quoted
 
 
@@ -150,10 +150,10 @@ def _parts(text: str) -> Iterator[str]:
     if _REFERENCE.sub("", _SCHEME.sub("", text)).strip():
         yield text
     for part in _REFERENCE.split(_SCHEME.sub("", text)):
-        if len(part.strip()) >= _SHORTEST:
+        if len(part.strip()) >= _MIN:
             yield part.strip()
 
 
 def _forms(text: str) -> Iterator[str]:
-    if len(text) >= _SHORTEST:
+    if len(text) >= _MIN:
         yield from {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from riglm.adapters.clients.json_members import CannotChange, behind_whom, stands_behind
+from riglm.adapters.clients.json_members import FileNotEditableError, behind_whom, stands_behind
 
 _TOKEN: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
@@ -20,7 +20,7 @@ _KEY_PART: Final = re.compile(r'\s*("(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[A-Za-z0-9_
 _BLANK_LINES: Final = re.compile(r"(?:[ \t]*\r?\n)*")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
-Path = Sequence[str]
+TomlPath = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ def values(text: str) -> dict[str, Any]:
     """What the text says.
 
     Raises:
-        CannotChange: it is no TOML, which includes keys that occur twice.
+        FileNotEditableError: it is no TOML, which includes keys that occur twice.
     """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CannotChange(f"this is not TOML ({error})") from None
+        raise FileNotEditableError(f"this is not TOML ({error})") from None
     except RecursionError:
-        raise CannotChange("the values are nested too deeply") from None
+        raise FileNotEditableError("the values are nested too deeply") from None
 
 
-def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+def moved(text: str, path: TomlPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
     """The text without these tables below a path, and with another in the place of the first of them."""
     leaving = _about(text, path, names)
     instead = ""
@@ -58,7 +58,7 @@ def moved(text: str, path: Path, names: Collection[str], entry: tuple[str, Mappi
     return _changed(text, leaving, instead)
 
 
-def put_back(text: str, path: Path, entry: str | None, before: str, names: Collection[str]) -> str:
+def put_back(text: str, path: TomlPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with tables of another version of it, each where it was among those that stayed.
 
     The table of this name is removed, and replaced by the given ones. Where the tables cannot be written as they
@@ -76,7 +76,9 @@ def put_back(text: str, path: Path, entry: str | None, before: str, names: Colle
     return rest + "".join(newline + _table((*path, name), table, newline) for name, table in returning.items())
 
 
-def _in_their_places(text: str, path: Path, entry: str | None, before: str, groups: dict[str | None, list[str]]) -> str:
+def _in_their_places(
+    text: str, path: TomlPath, entry: str | None, before: str, groups: dict[str | None, list[str]]
+) -> str:
     """The text with these tables behind others, as another version of it has them; nothing where no place is left."""
     are = [*_tables_at(text, path)]
     if entry in are:
@@ -96,18 +98,18 @@ def _in_their_places(text: str, path: Path, entry: str | None, before: str, grou
     return text
 
 
-def _copied(text: str, path: Path, names: Collection[str]) -> str:
+def _copied(text: str, path: TomlPath, names: Collection[str]) -> str:
     """The lines about some tables."""
     return _newline(text).join(_ended(text[start:end]) for start, end in _pieces(text, _about(text, path, names)))
 
 
-def _tables_at(text: str, path: Path) -> dict[str, Any]:
+def _tables_at(text: str, path: TomlPath) -> dict[str, Any]:
     """The tables below a path; none where they cannot be read."""
     try:
         found: Any = values(text)
         for key in path:
             found = found[key]
-    except (CannotChange, KeyError, TypeError):
+    except (FileNotEditableError, KeyError, TypeError):
         return {}
     return dict(found) if isinstance(found, Mapping) else {}
 
@@ -142,18 +144,18 @@ def _after_blank_lines(text: str, place: int) -> int:
     return found.end() if found else place
 
 
-def _about(text: str, path: Path, names: Collection[str]) -> list[_Statement]:
+def _about(text: str, path: TomlPath, names: Collection[str]) -> list[_Statement]:
     """The statements that say something of these tables.
 
     Raises:
-        CannotChange: they are all in one value, which says something of others as well.
+        FileNotEditableError: they are all in one value, which says something of others as well.
     """
     depth = len(path)
     found = []
     for statement in _statements(text):
         if statement.path[:depth] == tuple(path)[: len(statement.path)] and len(statement.path) <= depth:
             if not statement.is_header:
-                raise CannotChange(f"all of `{'.'.join(path)}` is written in one value")
+                raise FileNotEditableError(f"all of `{'.'.join(path)}` is written in one value")
         elif statement.path[:depth] == tuple(path) and statement.path[depth] in names:
             found.append(statement)
     return found
@@ -192,23 +194,23 @@ def _key(line: str) -> tuple[str, ...]:
         if found[2] != ".":
             return tuple(parts)
         place = found.end()
-    raise CannotChange(f"this is not a key: {line[:40]}")
+    raise FileNotEditableError(f"this is not a key: {line[:40]}")
 
 
-def _written(text: str, place: _Statement, path: Path, table: Mapping[str, Any]) -> str:
+def _written(text: str, place: _Statement, path: TomlPath, table: Mapping[str, Any]) -> str:
     newline = _newline(text)
     if place.is_header:
         return _table(path, table, newline)
     return f"{_dotted(path[place.depth :])} = {_value(table)}{newline}"
 
 
-def _table(path: Path, table: Mapping[str, Any], newline: str) -> str:
+def _table(path: TomlPath, table: Mapping[str, Any], newline: str) -> str:
     return newline.join(
         [f"[{_dotted(path)}]", *(f"{_dotted([key])} = {_value(item)}" for key, item in table.items()), ""]
     )
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: TomlPath) -> str:
     return ".".join(part if _BARE.fullmatch(part) else _value(part) for part in path)
 
 

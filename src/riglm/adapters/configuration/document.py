@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from riglm.adapters.configuration import merging
-from riglm.adapters.configuration.problem import Problem, dotted, keys_at, refusal
-from riglm.domain.control import Conflict
+from riglm.adapters.configuration.problem import ConfigProblem, dotted, keys_at, refusal
+from riglm.domain.control import ConflictError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.configuration import KeyPath
 
-_LARGEST_FILE = 4 * 1024 * 1024
+_MAX_FILE = 4 * 1024 * 1024
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -26,7 +26,7 @@ class Document:
 
     source: str
     values: dict[str, Any]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
 
 
 def read(file: Path) -> Document:
@@ -37,30 +37,34 @@ def read(file: Path) -> Document:
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        raise refusal(Problem(source, "", "the file does not hold keys with values", "write `key: value` at the top"))
+        raise refusal(
+            ConfigProblem(source, "", "the file does not hold keys with values", "write `key: value` at the top")
+        )
     return Document(source, values, tuple(problems))
 
 
 def _text(file: Path, source: str) -> str:
     try:
         raw = file.read_bytes()
-        if len(raw) > _LARGEST_FILE:
-            raise refusal(Problem(source, "", "the file is larger than 4 MiB", "name the right file"))
+        if len(raw) > _MAX_FILE:
+            raise refusal(ConfigProblem(source, "", "the file is larger than 4 MiB", "name the right file"))
         return raw.decode("utf-8-sig")
     except FileNotFoundError:
-        raise refusal(Problem(source, "", "there is no such file", "create it, or name another")) from None
+        raise refusal(ConfigProblem(source, "", "there is no such file", "create it, or name another")) from None
     except OSError as error:
         raise refusal(
-            Problem(source, "", f"the file cannot be read ({error.strerror})", "name a file that you may read")
+            ConfigProblem(source, "", f"the file cannot be read ({error.strerror})", "name a file that you may read")
         ) from None
     except UnicodeDecodeError as error:
-        raise refusal(Problem(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8")) from None
+        raise refusal(
+            ConfigProblem(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8")
+        ) from None
 
 
-def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
+def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     import yaml
 
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
 
     class Loader(yaml.SafeLoader):
         """Notes each duplicate key of a mapping."""
@@ -81,25 +85,25 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[Problem]]:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise refusal(
-            Problem(source, place, f"this is not YAML ({error.problem})", "mind the indentation and the quotes")
+            ConfigProblem(source, place, f"this is not YAML ({error.problem})", "mind the indentation and the quotes")
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise refusal(
-            Problem(source, "", f"this is not YAML ({type(error).__name__})", "mind unusual characters and depth")
+            ConfigProblem(source, "", f"this is not YAML ({type(error).__name__})", "mind unusual characters and depth")
         ) from None
 
 
-def _read_json(text: str, source: str) -> tuple[Any, list[Problem]]:
+def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     plain = _LAST_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
         values = json.loads(plain)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise refusal(
-            Problem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
+            ConfigProblem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
         ) from None
     except RecursionError:
-        raise refusal(Problem(source, "", "the values are nested too deeply", "name the right file")) from None
+        raise refusal(ConfigProblem(source, "", "the values are nested too deeply", "name the right file")) from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 
@@ -124,8 +128,8 @@ def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
             open_objects[-1].add(key)
 
 
-def _twice(source: str, key: str, line: int) -> Problem:
-    return Problem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
+def _twice(source: str, key: str, line: int) -> ConfigProblem:
+    return ConfigProblem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
 
 
 _SERVER_KEYS = frozenset(keys_at(("upstream",)))
@@ -143,7 +147,9 @@ def read_client_file(file: Path) -> Document:
     found = read(file)
     shapes = [key for key in ("mcpServers", "servers") if isinstance(found.values.get(key), dict)]
     if not shapes:
-        raise refusal(Problem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}'))
+        raise refusal(
+            ConfigProblem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
+        )
     servers = found.values[shapes[0]]
     ours = {name: _known(server) for name, server in servers.items() if not _is_off(server)}
     return Document(found.source, {"mcpServers": ours}, found.problems)
@@ -178,7 +184,7 @@ class FileAsRead:
         others = merging.differing(self._values, now.model_dump(by_alias=True))
         lost = [path for path in paths if any(_overlap(path, other) for other in others)]
         if lost:
-            raise Conflict(
+            raise ConflictError(
                 f"{', '.join(map(dotted, lost))}: the file was changed there since riglm read it — fix: start riglm "
                 "again, which reads it, or leave this out"
             )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from riglm.adapters.configuration import yaml_text
 from riglm.adapters.configuration.loading import Configuration, Options, load
 from riglm.adapters.configuration.persisting import ConfigurationDocuments, Replacement
-from riglm.adapters.configuration.problem import Expansion, Problem, refusal, setter_of
+from riglm.adapters.configuration.problem import ConfigProblem, Expansion, refusal, setter_of
 from riglm.domain.control import ControlError
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.exposure import Mode
@@ -38,10 +38,10 @@ class ServersFile(ServersFilePort):
             values = yaml.safe_load(content.decode("utf-8-sig")) or {}
             if not isinstance(values, dict) or "upstream" in values:
                 raise refusal(
-                    Problem(str(file), "", "it holds no `mcpServers`", "rename it, so that riglm makes another")
+                    ConfigProblem(str(file), "", "it holds no `mcpServers`", "rename it, so that riglm makes another")
                 )
         except (UnicodeDecodeError, yaml.YAMLError):
-            raise refusal(Problem(str(file), "", "this is not YAML", "mend it")) from None
+            raise refusal(ConfigProblem(str(file), "", "this is not YAML", "mend it")) from None
         servers = values.get(_SERVERS) or {}
         return servers if isinstance(servers, dict) else {}
 
@@ -74,7 +74,9 @@ class ServersFile(ServersFilePort):
         wanted[_SERVERS] = {**(wanted.get(_SERVERS) or {}), **{name: dict(each) for name, each in servers.items()}}
         if yaml.safe_load(text) != wanted:
             raise refusal(
-                Problem("riglm's configuration", "", "servers cannot be added to it faithfully", "add them by hand")
+                ConfigProblem(
+                    "riglm's configuration", "", "servers cannot be added to it faithfully", "add them by hand"
+                )
             )
         return bom + text.encode("utf-8")
 

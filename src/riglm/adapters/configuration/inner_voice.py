@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Draft
-from riglm.adapters.configuration.problem import KeyPath
-from riglm.domain.schemas.filtering import MOST_CANDIDATES, USUAL_CANDIDATES, USUAL_MIN_FLOOR, Knowledge
+from riglm.adapters.configuration.problem import IndexedKeyPath
+from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
 """`1` switches the tool on, anything else off, also nothing at all."""
@@ -24,16 +24,16 @@ MODEL: Final = "SURR_EMBED_MODEL"
 DIMENSIONS: Final = "SURR_EMBED_DIM"
 
 _PROVIDERS: Final = ("fastembed", "static")
-_MOST_SNIPPETS: Final = 50
+_MAX_SNIPPETS: Final = 50
 _PER_SNIPPET: Final = 3
-_LONGEST_SHOWN: Final = 40
+_MAX_SHOWN_LENGTH: Final = 40
 
 
-class Read(NamedTuple):
+class VariableResult(NamedTuple):
     """Return what a variable sets, if anything, and what to report."""
 
     name: str
-    path: KeyPath
+    path: IndexedKeyPath
     value: Any = None
     warning: str = ""
 
@@ -48,7 +48,7 @@ def take(draft: Draft, environment: Mapping[str, str], *, always: bool = False) 
     return warnings
 
 
-def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[Read]:
+def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[VariableResult]:
     gate = environment.get(GATE)
     given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_") and text.strip()}
     if gate is not None:
@@ -66,80 +66,82 @@ def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Ite
     yield from _embedder(given)
 
 
-def _gate(text: str) -> Read:
+def _gate(text: str) -> VariableResult:
     warning = "" if text in {"0", "1"} else f"{_shown(text)} switches inner_voice.retrieve off; only 1 switches it on"
-    return Read(GATE, ("knowledge", "enabled"), text == "1", warning)
+    return VariableResult(GATE, ("knowledge", "enabled"), text == "1", warning)
 
 
-def _mix(text: str) -> Read:
+def _mix(text: str) -> VariableResult:
     path = ("knowledge", "mix")
     number = _number(text)
     if number is None:
-        return Read(MIX, path, warning=f"{_shown(text)} is no number, and is left out")
+        return VariableResult(MIX, path, warning=f"{_shown(text)} is no number, and is left out")
     bounded = min(max(number, 0.0), 1.0)
-    return Read(
+    return VariableResult(
         MIX, path, bounded, "" if bounded == number else f"{_shown(text)} is not from 0 to 1: {bounded:g} it is"
     )
 
 
-def _top_k(text: str) -> Read:
+def _top_k(text: str) -> VariableResult:
     path = ("knowledge", "top_k")
     number = _whole(text)
     if number is None:
-        return Read(TOP_K, path, warning=f"{_shown(text)} is no whole number, and is left out")
-    bounded = min(max(number, 1), _MOST_SNIPPETS)
-    warning = "" if bounded == number else f"{_shown(text)} is not from 1 to {_MOST_SNIPPETS}: {bounded} it is"
-    return Read(TOP_K, path, bounded, warning)
+        return VariableResult(TOP_K, path, warning=f"{_shown(text)} is no whole number, and is left out")
+    bounded = min(max(number, 1), _MAX_SNIPPETS)
+    warning = "" if bounded == number else f"{_shown(text)} is not from 1 to {_MAX_SNIPPETS}: {bounded} it is"
+    return VariableResult(TOP_K, path, bounded, warning)
 
 
-def _min_floor(text: str) -> Read:
+def _min_floor(text: str) -> VariableResult:
     number = _number(text)
     if number is not None and 0 < number < 1:
-        return Read(MIN_FLOOR, ("knowledge", "min_floor"), number)
-    warning = f"{_shown(text)} is not between 0 and 1: {USUAL_MIN_FLOOR:g} it is"
-    return Read(MIN_FLOOR, ("knowledge", "min_floor"), USUAL_MIN_FLOOR, warning)
+        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number)
+    warning = f"{_shown(text)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
+    return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), DEFAULT_MIN_FLOOR, warning)
 
 
-def _candidates(text: str | None, draft: Draft) -> Iterator[Read]:
+def _candidates(text: str | None, draft: Draft) -> Iterator[VariableResult]:
     """Return the bound if given, otherwise the former one; there is always room for the snippets of one answer."""
     path = ("knowledge", "max_candidates_per_source")
-    top_k = _whole(str(_held(draft, "top_k"))) or Knowledge().top_k
+    top_k = _whole(str(_held(draft, "top_k"))) or KnowledgeSettings().top_k
     number = _whole(str(_held(draft, "max_candidates_per_source"))) if text is None else _whole(text)
     if number is None or number < top_k:
-        enough = max(_PER_SNIPPET * top_k, USUAL_CANDIDATES)
+        enough = max(_PER_SNIPPET * top_k, DEFAULT_CANDIDATES)
         shown = _shown(str(number) if text is None else text)
-        yield Read(CANDIDATES, path, enough, f"{shown} is no number from {top_k}, which top_k is: {enough} it is")
-    elif number > MOST_CANDIDATES:
-        yield Read(CANDIDATES, path, MOST_CANDIDATES, f"{number} is more than {MOST_CANDIDATES}, which it is")
+        yield VariableResult(
+            CANDIDATES, path, enough, f"{shown} is no number from {top_k}, which top_k is: {enough} it is"
+        )
+    elif number > MAX_CANDIDATES:
+        yield VariableResult(CANDIDATES, path, MAX_CANDIDATES, f"{number} is more than {MAX_CANDIDATES}, which it is")
     elif text is not None:
-        yield Read(CANDIDATES, path, number)
+        yield VariableResult(CANDIDATES, path, number)
 
 
-def _embedder(given: Mapping[str, str]) -> Iterator[Read]:
+def _embedder(given: Mapping[str, str]) -> Iterator[VariableResult]:
     provider = given.get(PROVIDER)
     if provider is not None and provider.lower() not in _PROVIDERS:
         known = " and ".join(_PROVIDERS)
         warning = f"{_shown(provider)} is none of riglm's, which are {known}: the embedder stays as it is configured"
-        yield Read(PROVIDER, ("embedder", "provider"), warning=warning)
+        yield VariableResult(PROVIDER, ("embedder", "provider"), warning=warning)
         return
     if provider is not None:
-        yield Read(PROVIDER, ("embedder", "provider"), provider.lower())
+        yield VariableResult(PROVIDER, ("embedder", "provider"), provider.lower())
     if MODEL in given:
-        yield Read(MODEL, ("embedder", "model"), given[MODEL])
+        yield VariableResult(MODEL, ("embedder", "model"), given[MODEL])
     if DIMENSIONS in given:
         number = _whole(given[DIMENSIONS])
         path = ("knowledge", "dimensions")
         if number is None or number < 1:
             shown = _shown(given[DIMENSIONS])
-            yield Read(DIMENSIONS, path, warning=f"{shown} is no whole number from 1, and is left out")
+            yield VariableResult(DIMENSIONS, path, warning=f"{shown} is no whole number from 1, and is left out")
         else:
-            yield Read(DIMENSIONS, path, number)
+            yield VariableResult(DIMENSIONS, path, number)
 
 
 def _held(draft: Draft, key: str) -> Any:
     section = draft.values.get("knowledge")
     held = section.get(key) if isinstance(section, dict) else None
-    return Knowledge.model_fields[key].default if held is None else held
+    return KnowledgeSettings.model_fields[key].default if held is None else held
 
 
 def _is_on(value: Any) -> bool:
@@ -156,10 +158,10 @@ def _number(text: str) -> float | None:
 
 def _whole(text: str) -> int | None:
     try:
-        return int(text[:_LONGEST_SHOWN])
+        return int(text[:_MAX_SHOWN_LENGTH])
     except ValueError:
         return None
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
+    return repr(text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…")

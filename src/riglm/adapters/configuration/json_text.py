@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from riglm.adapters.configuration.yaml_text import CannotEdit
+from riglm.adapters.configuration.yaml_text import YamlNotEditableError
 
 _INDENT: Final = re.compile(r"\{\r?\n(?P<indent>[ \t]+)\"")
 
@@ -45,9 +45,9 @@ def _read(text: str) -> dict[str, Any]:
     try:
         values = json.loads(text)
     except ValueError:
-        raise CannotEdit("it is JSON with comments or spare commas, which would be lost") from None
+        raise YamlNotEditableError("it is JSON with comments or spare commas, which would be lost") from None
     if not isinstance(values, dict):
-        raise CannotEdit("it does not hold keys with values")
+        raise YamlNotEditableError("it does not hold keys with values")
     return values
 
 

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from riglm.adapters.configuration.problem import (
     TOP,
+    ConfigProblem,
     Expansion,
-    KeyPath,
-    Problem,
-    Shape,
+    IndexedKeyPath,
+    SchemaNode,
     holds_text,
     refusal,
     refuse_any,
@@ -29,11 +29,11 @@ class Draft:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.origins: dict[KeyPath, str] = {}
-        self.problems: list[Problem] = []
+        self.origins: dict[IndexedKeyPath, str] = {}
+        self.problems: list[ConfigProblem] = []
         self.from_variables: set[str] = set()
 
-    def set(self, path: KeyPath, value: Any, origin: str) -> None:
+    def set(self, path: IndexedKeyPath, value: Any, origin: str) -> None:
         """Put a value at a path. Mappings are merged with what is there, all else replaces it; None sets nothing."""
         if value is None:
             return
@@ -63,7 +63,7 @@ class Draft:
         values = self.values.get(section, {})
         return not isinstance(values, dict) or key in values
 
-    def _hold(self, path: KeyPath, value: Any) -> None:
+    def _hold(self, path: IndexedKeyPath, value: Any) -> None:
         here = self.values
         for part in path[:-1]:
             inner = here.get(str(part))
@@ -85,7 +85,7 @@ _OTHERS = frozenset({"token", "control_token"})
 
 def settings_in(
     environment: Mapping[str, str], servers: tuple[str, ...] = ()
-) -> Iterator[tuple[str, KeyPath, Any] | Problem]:
+) -> Iterator[tuple[str, IndexedKeyPath, Any] | ConfigProblem]:
     """Each variable that sets something: its name, the path that it sets, and the value; or what is wrong with it.
 
     `servers` are the names of the servers known from elsewhere, so that `RIGLM_MCPSERVERS__MY_DOCS__URL` finds
@@ -102,9 +102,9 @@ def settings_in(
             yield _unknown(name, path)
 
 
-def _place(words: list[str], servers: tuple[str, ...]) -> tuple[KeyPath, Shape | None]:
+def _place(words: list[str], servers: tuple[str, ...]) -> tuple[IndexedKeyPath, SchemaNode | None]:
     path: list[str] = []
-    shape: Shape | None = TOP
+    shape: SchemaNode | None = TOP
     for index, word in enumerate(words):
         if shape is None or shape.form in {"list", "value"}:
             return tuple(path), None
@@ -127,7 +127,9 @@ def _plain(word: str) -> str:
     return word.lower().replace("-", "_").replace(".", "_")
 
 
-def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, KeyPath, Any] | Problem:
+def _setting(
+    name: str, path: IndexedKeyPath, shape: SchemaNode, text: str
+) -> tuple[str, IndexedKeyPath, Any] | ConfigProblem:
     if shape.form == "value" or (path[-1] == "command" and not text.startswith("[")):
         return name, path, text
     if shape.form == "list" and not text.startswith("["):
@@ -136,7 +138,7 @@ def _setting(name: str, path: KeyPath, shape: Shape, text: str) -> tuple[str, Ke
         return name, path, json.loads(text)
     except (ValueError, RecursionError):
         kind = "list" if shape.form == "list" else "object"
-        return Problem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
+        return ConfigProblem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
 
 
 def _looks_like_a_setting(name: str) -> bool:
@@ -150,24 +152,24 @@ def _looks_like_a_setting(name: str) -> bool:
     return not underscore or first in known or bool(get_close_matches(name, known, n=1, cutoff=0.8))
 
 
-def _unknown(name: str, path: KeyPath) -> Problem:
+def _unknown(name: str, path: IndexedKeyPath) -> ConfigProblem:
     from difflib import get_close_matches
 
     words = name.removeprefix(PREFIX).split(_NESTED)
-    shape: Shape | None = TOP
+    shape: SchemaNode | None = TOP
     for part in path:
         shape = shape.below(part) if shape else None
     choices = {_plain(key): key for key in (shape.keys if shape else {})}
     word = words[min(len(path), len(words) - 1)].lower()
     first, _, rest = word.partition("_")
     if not path and rest and first in choices:
-        return Problem(
+        return ConfigProblem(
             name, "", "there is no such setting", f"did you mean {(PREFIX + first + _NESTED + rest).upper()}?"
         )
     close = get_close_matches(word, choices, n=1)
     known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
     fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
-    return Problem(name, "", "there is no such setting", fix)
+    return ConfigProblem(name, "", "there is no such setting", fix)
 
 
 VARIABLE = "RIGLM_DATA_DIR"
@@ -228,7 +230,7 @@ class Options:
     mcp_json: Path | None = None
     url: str | None = None
     command: Sequence[str] = ()
-    values: Sequence[tuple[str, KeyPath, Any]] = ()
+    values: Sequence[tuple[str, IndexedKeyPath, Any]] = ()
     with_servers: bool = True
     about_knowledge: bool = False
 
@@ -241,7 +243,7 @@ class Configuration:
     """
 
     settings: Settings
-    origins: Mapping[KeyPath, str]
+    origins: Mapping[IndexedKeyPath, str]
     options: Options = field(default_factory=Options)
     file: Path | None = None
     warnings: tuple[str, ...] = ()
@@ -319,7 +321,7 @@ def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) 
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
     servers = draft.values.get("mcpServers")
     for found in settings_in(environment, tuple(servers) if isinstance(servers, dict) else ()):
-        if isinstance(found, Problem):
+        if isinstance(found, ConfigProblem):
             if not _mentioned(found.source, options, file):
                 draft.problems.append(found)
         elif options.with_servers or found[1][0] not in _SERVERS:
@@ -346,7 +348,7 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
     given = [bool(options.mcp_json), bool(options.url), bool(options.command)]
     if sum(given) > 1:
         fix = "keep one of --mcp-json, --url and -- COMMAND"
-        draft.problems.append(Problem("command line", "", "servers are named in several ways", fix))
+        draft.problems.append(ConfigProblem("command line", "", "servers are named in several ways", fix))
     if any(given):
         draft.drop(*_SERVERS)
     if options.mcp_json:

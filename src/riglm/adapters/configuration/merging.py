@@ -14,8 +14,8 @@ from typing import Any, Final
 from pydantic import SecretStr, ValidationError
 
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import KeyPath, dotted, holds_text, setter_of
-from riglm.domain.control import Fault, Invalid
+from riglm.adapters.configuration.problem import IndexedKeyPath, dotted, holds_text, setter_of
+from riglm.domain.control import FieldError, InvalidInputError
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import MASK, Redactor, mask_address, mask_command, mask_options, mask_url, sounds_secret
 
@@ -58,7 +58,7 @@ def _without(secrets: tuple[str, ...], disclosed_document: dict[str, Any]) -> di
     """Return a document with all these texts masked, short ones only where they are a whole value."""
     redact = Redactor(secrets)
 
-    def covered(value: Any, path: KeyPath) -> Any:
+    def covered(value: Any, path: IndexedKeyPath) -> Any:
         if isinstance(value, dict):
             return {key: covered(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -77,7 +77,7 @@ def _server(given: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in _NOTHING}
 
 
-def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+def _leaves(value: Any, path: IndexedKeyPath) -> Iterator[tuple[IndexedKeyPath, Any]]:
     if not isinstance(value, dict):
         yield path, value
         return
@@ -85,9 +85,9 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
         yield from _leaves(item, (*path, key))
 
 
-Path = tuple[str, ...]
+SettingPath = tuple[str, ...]
 
-MOST_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 """Maximum number of wrong places in a message."""
 
 _DEEPEST: Final = 32
@@ -97,20 +97,20 @@ _SECRET_KEYS: Final = frozenset({"token", "read_token", "key", "url"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """One value to change; None means the default."""
 
-    path: Path
+    path: SettingPath
     value: Any
 
 
 def changes_in(
     document: Mapping[str, Any],
     settings: Settings,
-    concerns: Callable[[Path], bool] = lambda _: True,
+    concerns: Callable[[SettingPath], bool] = lambda _: True,
     *,
     in_force: Settings | None = None,
-) -> list[Change]:
+) -> list[ConfigChange]:
     """What of a document differs from what is shown of the settings, at the paths that are of concern.
 
     A masked value of the settings `in_force` keeps theirs.
@@ -123,13 +123,13 @@ def changes_in(
     found = [change for change in _changes(document, shown, ()) if concerns(change.path)]
     if in_force is not None:
         found = _unmasked(found, in_force)
-    faults = list(islice(filter(None, (_fault(change, shown) for change in found)), MOST_FAULTS))
+    faults = list(islice(filter(None, (_fault(change, shown) for change in found)), MAX_FAULTS))
     if faults:
-        raise Invalid(*faults)
+        raise InvalidInputError(*faults)
     return found
 
 
-def merged(settings: Settings, changes: Sequence[Change], default_store: str) -> Settings:
+def merged(settings: Settings, changes: Sequence[ConfigChange], default_store: str) -> Settings:
     """The settings with changes made to them; `default_store` is the file that is used when no store is named.
 
     Raises:
@@ -147,34 +147,34 @@ def merged(settings: Settings, changes: Sequence[Change], default_store: str) ->
     except ValidationError as error:
         from riglm.adapters.configuration.problem import problems_in
 
-        problems = dict.fromkeys(problems_in(error, {}, "", most=MOST_FAULTS))
-        faults = [Fault(path=each.path, detail=f"{each.what} — fix: {each.fix}") for each in problems]
-        raise Invalid(*faults, *_left_out(error.error_count())) from None
+        problems = dict.fromkeys(problems_in(error, {}, "", most=MAX_FAULTS))
+        faults = [FieldError(path=each.path, detail=f"{each.what} — fix: {each.fix}") for each in problems]
+        raise InvalidInputError(*faults, *_left_out(error.error_count())) from None
 
 
-def differences(before: Settings, after: Settings) -> list[Path]:
+def differences(before: Settings, after: Settings) -> list[SettingPath]:
     """The places where two configurations have different values, in the order of the schema."""
     return differing(before.model_dump(by_alias=True), after.model_dump(by_alias=True))
 
 
-def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Path]:
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[SettingPath]:
     """The places where two nested mappings have different values."""
     return list(_differences(before, after, ()))
 
 
-def value_at(settings: Settings, path: Path) -> Any:
+def value_at(settings: Settings, path: SettingPath) -> Any:
     """The value that was set at a path, with its secrets in the clear; None where nothing was set."""
     return _plain(found_at(settings.model_dump(by_alias=True, exclude_unset=True), path))
 
 
-def found_at(values: Any, path: Path) -> Any:
+def found_at(values: Any, path: SettingPath) -> Any:
     """What nested mappings hold at a path; None where they hold nothing."""
     for key in path:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
-def put(values: dict[str, Any], path: Path, value: Any) -> None:
+def put(values: dict[str, Any], path: SettingPath, value: Any) -> None:
     """Set a value at a path of nested mappings; None removes it."""
     here = values
     for key in path[:-1]:
@@ -190,22 +190,22 @@ def put(values: dict[str, Any], path: Path, value: Any) -> None:
         here[path[-1]] = value
 
 
-def _unmasked(changes: Sequence[Change], in_force: Settings) -> list[Change]:
+def _unmasked(changes: Sequence[ConfigChange], in_force: Settings) -> list[ConfigChange]:
     shown = disclosed_document(in_force)
     return [
-        Change(change.path, value_at(in_force, change.path))
+        ConfigChange(change.path, value_at(in_force, change.path))
         if _holds_mask(change.value) and _are_alike(change.value, found_at(shown, change.path))
         else change
         for change in changes
     ]
 
 
-def _left_out(count: int) -> list[Fault]:
-    more = count - MOST_FAULTS
-    return [Fault(path="", detail=f"{more} more places are wrong — fix: mend these first")] if more > 0 else []
+def _left_out(count: int) -> list[FieldError]:
+    more = count - MAX_FAULTS
+    return [FieldError(path="", detail=f"{more} more places are wrong — fix: mend these first")] if more > 0 else []
 
 
-def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> Iterator[Change]:
+def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: SettingPath) -> Iterator[ConfigChange]:
     for key, value in given.items():
         here = shown.get(key, _MISSING)
         if _are_alike(value, here) or (value is None and here is _MISSING):
@@ -213,7 +213,7 @@ def _changes(given: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> 
         if isinstance(value, Mapping) and (value or isinstance(here, Mapping)):
             yield from _changes(value, here if isinstance(here, Mapping) else {}, (*path, key))
         else:
-            yield Change((*path, key), value)
+            yield ConfigChange((*path, key), value)
 
 
 def _with_a_store(values: dict[str, Any], default_store: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _with_a_store(values: dict[str, Any], default_store: str) -> dict[str, Any]:
     return {**values, "storage": {**storage, "path": default_store}}
 
 
-def _differences(before: Any, after: Any, path: Path) -> Iterator[Path]:
+def _differences(before: Any, after: Any, path: SettingPath) -> Iterator[SettingPath]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
             yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), (*path, key))
@@ -254,7 +254,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _may_be_secret(path: Path) -> bool:
+def _may_be_secret(path: SettingPath) -> bool:
     return path[0] in _SERVERS or path[-1] in _SECRET_KEYS or any(map(sounds_secret, path))
 
 
@@ -268,20 +268,20 @@ def _require_bottom(document: Mapping[str, Any]) -> None:
             for inner in (value.values() if isinstance(value, Mapping) else value)
         ]
     if level:
-        raise Invalid(Fault(path="", detail="the values are nested too deeply — fix: flatten them"))
+        raise InvalidInputError(FieldError(path="", detail="the values are nested too deeply — fix: flatten them"))
 
 
-def _fault(change: Change, shown: Mapping[str, Any]) -> Fault | None:
+def _fault(change: ConfigChange, shown: Mapping[str, Any]) -> FieldError | None:
     if not _is_text(change):
         path = ascii(dotted(change.path))[1:-1]
-        return Fault(path=path, detail="this text holds half a character — fix: give it as UTF-8")
+        return FieldError(path=path, detail="this text holds half a character — fix: give it as UTF-8")
     if _holds_mask(change.value) and (_may_be_secret(change.path) or _holds_mask(found_at(shown, change.path))):
         detail = f"this holds a mask — fix: give the value itself, or leave it {MASK}"
-        return Fault(path=dotted(change.path), detail=detail)
+        return FieldError(path=dotted(change.path), detail=detail)
     return None
 
 
-def _is_text(change: Change) -> bool:
+def _is_text(change: ConfigChange) -> bool:
     """Whether all texts can be written: JSON can name halves of characters."""
     try:
         json.dumps([change.path, change.value], ensure_ascii=False, default=str).encode()

@@ -19,12 +19,12 @@ from riglm.adapters.configuration.document import FileAsRead
 from riglm.adapters.configuration.loading import Configuration, default_store, load
 from riglm.adapters.configuration.merging import disclosed_document as document_of
 from riglm.adapters.configuration.problem import dotted, setter_of
-from riglm.adapters.configuration.yaml_text import CannotEdit
-from riglm.domain.control import Conflict, Fault, Invalid
+from riglm.adapters.configuration.yaml_text import YamlNotEditableError
+from riglm.domain.control import ConflictError, FieldError, InvalidInputError
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.clients import FilesPort
-from riglm.ports.configuration import ConfigurationPort, KeyPath, WrittenAside
+from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
 
 OLD: Final = 600.0
 """Seconds after which such a file is not being written any more."""
@@ -98,8 +98,8 @@ class ConfigurationDocuments(ConfigurationPort):
         text = raw.removeprefix(_BOM).decode("utf-8")
         try:
             text = _edited(text, paths, wanted, file)
-        except CannotEdit as error:
-            raise Conflict(f"{file} cannot be changed by riglm: {error} — fix: change it by hand") from None
+        except YamlNotEditableError as error:
+            raise ConflictError(f"{file} cannot be changed by riglm: {error} — fix: change it by hand") from None
         written = (_BOM if raw.startswith(_BOM) else b"") + text.encode("utf-8")
         replacement = Replacement(file, raw, written, lambda: self._as_read.take_down(paths, wanted))
         try:
@@ -115,12 +115,12 @@ class ConfigurationDocuments(ConfigurationPort):
 
     def _writable(self) -> Path:
         if self._file is None:
-            raise Conflict(
+            raise ConflictError(
                 "riglm was started without a configuration file, so there is none to write to — fix: start it with "
                 "--config FILE, or leave persist out"
             )
         if not self._file.is_file():
-            raise Conflict(f"{self._file} is no file any more — fix: put it back, or leave persist out")
+            raise ConflictError(f"{self._file} is no file any more — fix: put it back, or leave persist out")
         return self._file
 
     def _loaded(self, file: Path) -> Configuration:
@@ -128,8 +128,8 @@ class ConfigurationDocuments(ConfigurationPort):
         try:
             return load(options, environment=self._environment, directory=self._directory)
         except ConfigurationError as error:
-            faults = [Fault(path="", detail=f"as it is now, {line}") for line in str(error).splitlines()]
-            raise Invalid(*faults) from None
+            faults = [FieldError(path="", detail=f"as it is now, {line}") for line in str(error).splitlines()]
+            raise InvalidInputError(*faults) from None
 
     def _require_effect(self, path: KeyPath, found: Configuration) -> None:
         """Raise Conflict when something else than the file decides about a path."""
@@ -137,7 +137,7 @@ class ConfigurationDocuments(ConfigurationPort):
         setters = [setter_of(path, found.origins), *inside]
         for setter in setters:
             if setter not in {None, "default", str(self._file)}:
-                raise Conflict(
+                raise ConflictError(
                     f"{dotted(path)}: {setter} sets it, so what the file says would not count — fix: change {setter}, "
                     "or leave persist out"
                 )
@@ -151,12 +151,12 @@ class ConfigurationDocuments(ConfigurationPort):
         except ConfigurationError:
             is_right = False
         if not is_right:
-            raise Conflict(
+            raise ConflictError(
                 f"{file} is written in a way in which riglm cannot change it faithfully — fix: change it by hand"
             )
 
 
-class Replacement(WrittenAside):
+class Replacement(StagedFile):
     """A new version of a file, in the same directory, on disk, with the mode and owner of the file."""
 
     def __init__(self, file: Path, before: bytes, content: bytes, when_taken: Callable[[], None]) -> None:
@@ -177,7 +177,7 @@ class Replacement(WrittenAside):
     def take_over(self) -> None:
         try:
             if self._target.read_bytes() != self._before:
-                raise Conflict(f"{self._target} was changed by another process — fix: ask again")
+                raise ConflictError(f"{self._target} was changed by another process — fix: ask again")
             self.path.replace(self._target)
             self._when_taken()
             _sync_directory(self._target.parent)
@@ -193,7 +193,7 @@ def _require_servers_as_before(before: Settings, wanted: Settings) -> None:
     """Raise Invalid where riglm could not start again; servers may be named elsewhere than in the file."""
     if before.upstream_specs() and not wanted.upstream_specs():
         detail = "there would be no server to proxy — fix: leave one in use"
-        raise Invalid(Fault(path="mcpServers", detail=detail))
+        raise InvalidInputError(FieldError(path="mcpServers", detail=detail))
 
 
 def _edited(text: str, paths: list[KeyPath], wanted: Settings, file: Path) -> str:
@@ -204,12 +204,12 @@ def _edited(text: str, paths: list[KeyPath], wanted: Settings, file: Path) -> st
             text = editor.without(text, path)
             continue
         if "${" in editor.source_of(text, path):
-            raise Conflict(
+            raise ConflictError(
                 f"{dotted(path)}: the file takes it from a variable — fix: change the variable, or leave persist out"
             )
         if _has_reference(value):
             fault = "${ would be taken for a variable when the file is read — fix: leave it, or leave persist out"
-            raise Invalid(Fault(path=dotted(path), detail=fault))
+            raise InvalidInputError(FieldError(path=dotted(path), detail=fault))
         text = editor.with_value(text, path, value)
     return text
 
@@ -248,7 +248,7 @@ def _require_unprotected(target: Path) -> None:
     """Raise Conflict for a file without write permission: a new one in its place would get round that."""
     is_writable = target.stat().st_mode & _ANYBODY_WRITES and os.access(target, os.W_OK)  # root may write everything
     if not is_writable:
-        raise Conflict(
+        raise ConflictError(
             f"{target} has no write permission — fix: `chmod u+w {shlex.quote(str(target))}` "
             "if it may change, or leave persist out"
         )
@@ -282,8 +282,10 @@ def _sync_directory(directory: Path) -> None:
             os.close(descriptor)
 
 
-def _unwritable(file: Path, error: OSError) -> Conflict:
-    return Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there, or leave persist out")
+def _unwritable(file: Path, error: OSError) -> ConflictError:
+    return ConflictError(
+        f"{file} cannot be written ({error.strerror}) — fix: let riglm write there, or leave persist out"
+    )
 
 
 class SafeFiles(FilesPort):
@@ -295,7 +297,7 @@ class SafeFiles(FilesPort):
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Conflict(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
+            raise ConflictError(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
 
     def has_folder(self, file: Path) -> bool:
         return file.parent.is_dir()
@@ -306,19 +308,19 @@ class SafeFiles(FilesPort):
         if before is not None and after is not None:
             try:
                 _replace(file, before, after)
-            except Conflict as error:
+            except ConflictError as error:
                 what = str(error).partition(" — fix")[0]
-                raise Conflict(f"{what} — fix: see that riglm may write there, and run it again") from None
+                raise ConflictError(f"{what} — fix: see that riglm may write there, and run it again") from None
             return
         if self.read(file) != before:
-            raise Conflict(f"{file} was changed by another process — fix: run it again")
+            raise ConflictError(f"{file} was changed by another process — fix: run it again")
         try:
             if after is None:
                 file.unlink()
             else:
                 _make(file, after)
         except OSError as error:
-            raise Conflict(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
+            raise ConflictError(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
 
     def clear(self, directory: Path) -> tuple[Path, ...]:
         removed = []

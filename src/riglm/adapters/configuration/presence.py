@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import Problem, dotted, origin_of, refusal, refuse_any
+from riglm.adapters.configuration.problem import ConfigProblem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
 from riglm.domain.secret import MASK, looks_random, mask_command, sounds_secret
@@ -31,7 +31,7 @@ def require_upstreams(
     specs = [started_in(directory, spec) for spec in settings.upstream_specs()]
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
-        raise refusal(Problem("command line", "", "there is no server to proxy", fix))
+        raise refusal(ConfigProblem("command line", "", "there is no server to proxy", fix))
     missing = [missing_parts(spec, configuration, environment) for spec in specs]
     if every or all(missing):
         refuse_any(problem for problems in missing for problem in problems)
@@ -73,7 +73,7 @@ def require_store_file(configuration: Configuration, file: Path, is_ours: Callab
         what, fix = f"{str(file)!r} cannot be used: {error}", "name another file"
     if what:
         path = ("storage", "path")
-        raise refusal(Problem(origin_of(path, configuration.origins, "default"), dotted(path), what, fix))
+        raise refusal(ConfigProblem(origin_of(path, configuration.origins, "default"), dotted(path), what, fix))
 
 
 def require_all(*checks: Callable[[], None]) -> None:
@@ -99,18 +99,20 @@ def _require_named(
     close = get_close_matches(name, known, n=1)
     fix = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
     source = origin_of(path, configuration.origins, "default")
-    raise refusal(Problem(source, dotted(path), f"no {what} is called {name!r}", fix))
+    raise refusal(ConfigProblem(source, dotted(path), f"no {what} is called {name!r}", fix))
 
 
-def missing_parts(spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]) -> list[Problem]:
+def missing_parts(
+    spec: UpstreamSpec, configuration: Configuration, environment: Mapping[str, str]
+) -> list[ConfigProblem]:
     """Why a server cannot be started: its program or its directory is not there."""
     if spec.kind != "stdio":
         return []
     path = ("upstream",) if configuration.settings.upstream else ("mcpServers", spec.name)
 
-    def problem(key: str, what: str, fix: str) -> list[Problem]:
+    def problem(key: str, what: str, fix: str) -> list[ConfigProblem]:
         place = (*path, key)
-        return [Problem(origin_of(place, configuration.origins, "riglm"), dotted(place), what, fix)]
+        return [ConfigProblem(origin_of(place, configuration.origins, "riglm"), dotted(place), what, fix)]
 
     if spec.cwd is not None and not Path(spec.cwd).is_dir():
         return problem("cwd", f"there is no directory {spec.cwd!r}", "create it, or name another")

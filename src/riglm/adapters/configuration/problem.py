@@ -15,12 +15,12 @@ from pydantic_core import ErrorDetails
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 
-KeyPath = tuple[str | int, ...]
+IndexedKeyPath = tuple[str | int, ...]
 """The location of a value in the configuration: keys and positions from the top."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One thing wrong: the file, variable or option it came from, where in it, what, and what to do."""
 
     source: str
@@ -33,7 +33,7 @@ class Problem:
         return f"{place}: {self.what} — fix: {self.fix}"
 
 
-def dotted(path: KeyPath) -> str:
+def dotted(path: IndexedKeyPath) -> str:
     """A path as people write it: `mcpServers.github.args[0]`."""
     text = ""
     for part in path:
@@ -41,13 +41,13 @@ def dotted(path: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def setter_of(path: KeyPath, origins: Mapping[KeyPath, str]) -> str | None:
+def setter_of(path: IndexedKeyPath, origins: Mapping[IndexedKeyPath, str]) -> str | None:
     """What set the value at a path, or the list around it; None when nothing did."""
     prefixes = (path[:length] for length in range(len(path), 0, -1))
     return next((origins[prefix] for prefix in prefixes if prefix in origins), None)
 
 
-def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default: str) -> str:
+def origin_of(path: IndexedKeyPath, origins: Mapping[IndexedKeyPath, str], default: str) -> str:
     """Where to look for what is wrong at a path: what set it, or else what set something in it or next to it."""
     setter = setter_of(path, origins)
     if setter is not None:
@@ -59,12 +59,12 @@ def origin_of(path: KeyPath, origins: Mapping[KeyPath, str], default: str) -> st
     return default
 
 
-def refusal(*problems: Problem) -> ConfigurationError:
+def refusal(*problems: ConfigProblem) -> ConfigurationError:
     """Return one error that names all problems, each once and on a separate line."""
     return ConfigurationError("\n".join(dict.fromkeys(map(str, problems))))
 
 
-def refuse_any(problems: Iterable[Problem]) -> None:
+def refuse_any(problems: Iterable[ConfigProblem]) -> None:
     """Raise an error that names all problems; nothing when there are none."""
     found = list(problems)
     if found:
@@ -76,7 +76,7 @@ Form = Literal["section", "map", "list", "value"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SchemaNode:
     """One place in the configuration: its form, the keys of a section, and what a map or list holds.
 
     `is_text` is True if a value may be any text, and is neither a number nor one of some choices.
@@ -87,14 +87,14 @@ class Shape:
     item: Any = None
     is_text: bool = False
 
-    def below(self, key: str | int) -> "Shape | None":
+    def below(self, key: str | int) -> "SchemaNode | None":
         """The place under a key, None when there can be none."""
         if self.form == "section":
             return shape_of(self.keys[key]) if key in self.keys else None
         return shape_of(self.item) if self.form in {"map", "list"} else None
 
 
-def shape_of(annotation: Any) -> Shape:
+def shape_of(annotation: Any) -> SchemaNode:
     """The shape that values of a type have."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
@@ -103,40 +103,40 @@ def shape_of(annotation: Any) -> Shape:
     if origin is typing.Annotated:
         return shape_of(arguments[0])
     if origin is dict:
-        return Shape("map", {}, arguments[1])
+        return SchemaNode("map", {}, arguments[1])
     if origin is tuple:
-        return Shape("list", {}, arguments[0])
+        return SchemaNode("list", {}, arguments[0])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         fields = annotation.model_fields.items()
-        return Shape("section", {field.alias or name: field.annotation for name, field in fields})
-    return Shape("value", {}, is_text=annotation in {str, Any, SecretStr})
+        return SchemaNode("section", {field.alias or name: field.annotation for name, field in fields})
+    return SchemaNode("value", {}, is_text=annotation in {str, Any, SecretStr})
 
 
 TOP = shape_of(Settings)
 """The shape of the whole configuration."""
 
 
-def keys_at(path: KeyPath) -> tuple[str, ...]:
+def keys_at(path: IndexedKeyPath) -> tuple[str, ...]:
     """The keys that a section takes; none where there is no section."""
     here = _at(path)
     return tuple(here.keys) if here else ()
 
 
-def holds_text(path: KeyPath) -> bool:
+def holds_text(path: IndexedKeyPath) -> bool:
     """Whether a value at a path may be any text; where the configuration knows no such path, it may."""
     here = _at(path)
     return here is None or here.form != "value" or here.is_text
 
 
-def _at(path: KeyPath) -> Shape | None:
-    here: Shape | None = TOP
+def _at(path: IndexedKeyPath) -> SchemaNode | None:
+    here: SchemaNode | None = TOP
     for part in path:
         here = here.below(part) if here else None
     return here
 
 
-_MOST_GUESSES = 5
-_LONGEST_KEY = 64
+_MAX_GUESSES = 5
+_MAX_KEY_LENGTH = 64
 
 _WORDS = {
     "missing": ("this key is missing", "add it"),
@@ -156,8 +156,8 @@ _WORDS = {
 
 
 def problems_in(
-    error: ValidationError, origins: Mapping[KeyPath, str], default_origin: str, *, most: int | None = None
-) -> list[Problem]:
+    error: ValidationError, origins: Mapping[IndexedKeyPath, str], default_origin: str, *, most: int | None = None
+) -> list[ConfigProblem]:
     """Return one problem for each of pydantic's errors, at most `most`; `origins` has the source of a path."""
     details = error.errors(include_url=False, include_input=False)[:most]
     guesses = _Guesses()
@@ -168,25 +168,27 @@ class _Guesses:
     """What a key was perhaps meant to be; looked for a few times only, since that takes long."""
 
     def __init__(self) -> None:
-        self._left = _MOST_GUESSES
+        self._left = _MAX_GUESSES
 
     def fix(self, key: str, known: tuple[str, ...]) -> str:
         """What to do about a key that is none of those known."""
         self._left -= 1
-        close = get_close_matches(key[:_LONGEST_KEY], known, n=1) if self._left >= 0 else []
+        close = get_close_matches(key[:_MAX_KEY_LENGTH], known, n=1) if self._left >= 0 else []
         return f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"
 
 
-def _problem(detail: ErrorDetails, origins: Mapping[KeyPath, str], default_origin: str, guesses: _Guesses) -> Problem:
-    path: KeyPath = detail["loc"]
+def _problem(
+    detail: ErrorDetails, origins: Mapping[IndexedKeyPath, str], default_origin: str, guesses: _Guesses
+) -> ConfigProblem:
+    path: IndexedKeyPath = detail["loc"]
     what, fix = _explain(detail, path, guesses)
     key = detail.get("ctx", {}).get("key", "")
     if key:
         path = (*path, key)
-    return Problem(origin_of(path, origins, default_origin), dotted(path), what, fix)
+    return ConfigProblem(origin_of(path, origins, default_origin), dotted(path), what, fix)
 
 
-def _explain(detail: ErrorDetails, path: KeyPath, guesses: _Guesses) -> tuple[str, str]:
+def _explain(detail: ErrorDetails, path: IndexedKeyPath, guesses: _Guesses) -> tuple[str, str]:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     if kind == "riglm":
@@ -214,21 +216,21 @@ class Expansion:
     """
 
     def __init__(self, source: str, environment: Mapping[str, str], *, of_client: bool = False) -> None:
-        self.problems: list[Problem] = []
-        self.found: dict[KeyPath, list[str]] = {}
+        self.problems: list[ConfigProblem] = []
+        self.found: dict[IndexedKeyPath, list[str]] = {}
         self._source = source
         self._pattern = _CLIENTS if of_client else _OURS
         self._environment = environment
         places: dict[str, Callable[[], Path]] = {"userHome": Path.home, "workspaceFolder": Path.cwd}
         self._places = places if of_client else {}
 
-    def __call__(self, value: Any, path: KeyPath = ()) -> Any:
+    def __call__(self, value: Any, path: IndexedKeyPath = ()) -> Any:
         """The value with its variables replaced."""
         if isinstance(value, str):
             return self._pattern.sub(lambda found: self._value(found, path), value)
         if len(path) > _DEEPEST:
             self.problems.append(
-                Problem(self._source, dotted(path[:3]), "the values are nested too deeply", "flatten them")
+                ConfigProblem(self._source, dotted(path[:3]), "the values are nested too deeply", "flatten them")
             )
             return value
         if isinstance(value, dict):
@@ -239,7 +241,7 @@ class Expansion:
             return [self(item, (*path, index)) for index, item in enumerate(value)]
         return value
 
-    def _value(self, found: re.Match[str], path: KeyPath) -> str:
+    def _value(self, found: re.Match[str], path: IndexedKeyPath) -> str:
         name, default = found["name"], found["default"]
         if name in self._places and name not in self._environment:
             return str(self._places[name]())
@@ -252,9 +254,9 @@ class Expansion:
             return found.group()
         return str(default)
 
-    def _complain(self, name: str, path: KeyPath) -> None:
+    def _complain(self, name: str, path: IndexedKeyPath) -> None:
         if name.startswith("input:"):
             what, fix = f"riglm cannot ask for ${{{name}}}", "write ${env:VARIABLE} and set the variable"
         else:
             what, fix = f"the variable {name} is not set", f"set {name}, or write ${{{name}:-default}}"
-        self.problems.append(Problem(self._source, dotted(path), what, fix))
+        self.problems.append(ConfigProblem(self._source, dotted(path), what, fix))

@@ -15,16 +15,16 @@ import yaml
 from riglm.domain.errors import ConfigurationError
 
 
-class CannotEdit(ConfigurationError):
+class YamlNotEditableError(ConfigurationError):
     """The file is written in a way that only people can change; the text names the obstacle."""
 
 
-Path = Sequence[str]
+YamlPath = Sequence[str]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _TEXT: Final = "tag:yaml.org,2002:str"
 _STEP: Final = 2  # where the file does not show how far it indents
-_LARGEST_EXACT: Final = 1e15
+_MAX_EXACT: Final = 1e15
 
 
 class _Style(NamedTuple):
@@ -34,7 +34,7 @@ class _Style(NamedTuple):
     step: int
 
 
-def source_of(text: str, path: Path) -> str:
+def source_of(text: str, path: YamlPath) -> str:
     """The text of the value at a path; empty when there is none."""
     node: yaml.Node | None = _composed(text)
     for key in path:
@@ -45,11 +45,11 @@ def source_of(text: str, path: Path) -> str:
     return "" if node is None else text[node.start_mark.index : _end(node)]
 
 
-def with_value(text: str, path: Path, value: Any) -> str:
+def with_value(text: str, path: YamlPath, value: Any) -> str:
     """The text with another value at a path; sections that are missing are added.
 
     Raises:
-        CannotEdit: the place cannot be found or changed, such as an alias.
+        YamlNotEditableError: the place cannot be found or changed, such as an alias.
     """
     root = _composed(text)
     if root is None:
@@ -68,7 +68,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
     return text
 
 
-def without(text: str, path: Path) -> str:
+def without(text: str, path: YamlPath) -> str:
     """The text without the value at a path and its key, and without a section that said nothing else.
 
     The text as it is when there is no such value.
@@ -100,13 +100,13 @@ def _composed(text: str) -> yaml.MappingNode | None:
     try:
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise CannotEdit("the file is not YAML") from error
+        raise YamlNotEditableError("the file is not YAML") from error
     return None if root is None else _mapping(root)
 
 
 def _mapping(node: yaml.Node) -> yaml.MappingNode:
     if not isinstance(node, yaml.MappingNode):
-        raise CannotEdit("the file does not hold keys with values there")
+        raise YamlNotEditableError("the file does not hold keys with values there")
     return node
 
 
@@ -116,7 +116,7 @@ def _pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | Non
     for name, value in node.value:
         if isinstance(name, yaml.ScalarNode) and name.value == key:
             if value.start_mark.index < name.end_mark.index:
-                raise CannotEdit(f"`{key}` refers to a value elsewhere in the file")
+                raise YamlNotEditableError(f"`{key}` refers to a value elsewhere in the file")
             return name, value
     return None
 
@@ -180,7 +180,7 @@ def _without_entry(text: str, node: yaml.MappingNode, pair: tuple[yaml.Node, yam
 def _without_line(text: str, start: int, end: int, before: str = "") -> str:
     first = text.rfind("\n", 0, start) + 1
     if text[first:start].strip(" ") != before:
-        raise CannotEdit("several values are in one line of the file")
+        raise YamlNotEditableError("several values are in one line of the file")
     return text[:first] + text[_line_end(text, end) :].removeprefix("\r").removeprefix("\n")
 
 
@@ -206,7 +206,7 @@ def _end(node: yaml.Node) -> int:
         last = node.value[-1]
         name, inner = last if isinstance(last, tuple) else (None, last)
         if not start <= inner.start_mark.index <= end:
-            raise CannotEdit("a section of the file ends with what is written elsewhere in it")
+            raise YamlNotEditableError("a section of the file ends with what is written elsewhere in it")
         return max(_end(inner), name.end_mark.index + 1 if name is not None else 0)
     return start + len((node.start_mark.buffer or "")[start:end].rstrip())
 
@@ -225,7 +225,7 @@ def _style(text: str) -> _Style:
     return _Style(_newline(text), max(steps, key=lambda step: (steps[step], -step), default=_STEP))
 
 
-def _nested(path: Path, value: Any) -> Any:
+def _nested(path: YamlPath, value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value
@@ -255,7 +255,7 @@ def _flow(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    if math.isfinite(value) and value.is_integer() and abs(value) < _LARGEST_EXACT:
+    if math.isfinite(value) and value.is_integer() and abs(value) < _MAX_EXACT:
         return str(int(value))
     return yaml.safe_dump(value).removesuffix("\n").removesuffix("\n...")
 

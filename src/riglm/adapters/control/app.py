@@ -20,17 +20,24 @@ from riglm.adapters.control.overrides import SHAPES_OF_WISHES
 from riglm.adapters.control.page.files import page_routes
 from riglm.adapters.control.request import PROBLEM_TYPE, Access, problem
 from riglm.adapters.control.tokens import Tokens
-from riglm.domain.control import Conflict, ControlError, ControlUnavailable, Forbidden, Invalid, NotThere
-from riglm.domain.schemas.downstream import Control
+from riglm.domain.control import (
+    ConflictError,
+    ControlError,
+    ControlUnavailableError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+)
+from riglm.domain.schemas.downstream import ControlSettings
 from riglm.ports.control import ControlPort
 
 _log: Final = logging.getLogger("riglm.control")
 
 _STATUSES: Final[dict[type[ControlError], int]] = {
-    NotThere: 404,
-    Forbidden: 403,
-    Conflict: 409,
-    ControlUnavailable: 503,
+    NotFoundError: 404,
+    ForbiddenError: 403,
+    ConflictError: 409,
+    ControlUnavailableError: 503,
 }
 _RETRY_SECONDS: Final = "2"
 _DESCRIPTION: Final = (
@@ -41,7 +48,7 @@ _TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "`riglm cont
 
 
 def control_app(
-    port: ControlPort, control: Control, tokens: Tokens, metrics: MetricsSource, *, version: str
+    port: ControlPort, control: ControlSettings, tokens: Tokens, metrics: MetricsSource, *, version: str
 ) -> ASGIApp:
     """The API over `port`, behind its access checks; `version` is riglm's."""
     return Access(_HeadAsGet(api(port, metrics, version=version, guarded=tokens.required)), control, tokens)
@@ -112,7 +119,7 @@ def _as_problems(responses: dict[str, Any]) -> None:
     """Give the answers that are problems the media type that they have."""
     for response in responses.values():
         content = response.get("content", {})
-        if content.get("application/json", {}).get("schema", {}).get("$ref", "").endswith("/Problem"):
+        if content.get("application/json", {}).get("schema", {}).get("$ref", "").endswith("/ProblemDetails"):
             response["content"] = {PROBLEM_TYPE: content["application/json"]}
 
 
@@ -158,7 +165,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 async def _failed(_: Request, error: ControlError) -> Response:
-    if isinstance(error, Invalid):
+    if isinstance(error, InvalidInputError):
         return problem(422, str(error), errors=[(fault.path, fault.detail) for fault in error.faults])
     status = _STATUSES.get(type(error), 503)
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None

@@ -8,7 +8,7 @@ from fastapi import Header, Request, Response
 from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import Port
-from riglm.domain.control import ControlUnavailable
+from riglm.domain.control import ControlUnavailableError
 from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness
 
 MetricsSource = Callable[[str], tuple[bytes, str]]
@@ -33,7 +33,7 @@ async def ready(port: Port, response: Response) -> object:
     """Readiness for load balancers."""
     try:
         readiness = await port.readiness()
-    except ControlUnavailable as error:
+    except ControlUnavailableError as error:
         readiness = Readiness(ready=False, reasons=(str(error),))
     response.status_code = 200 if readiness.ready else 503
     return readiness

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import PRINTED, Cursor, Limit, Port, TimeMember
-from riglm.domain.control import OverrideWish
+from riglm.domain.control import OverrideRequest
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.schemas.control_api import OverrideEntry, Page
 
@@ -20,7 +20,7 @@ _YEAR: Final = 31_536_000
 OverrideId = Annotated[UUID, Path(description="The id of an override.")]
 
 
-class _Wish(BaseModel):
+class _OverrideCreate(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Annotated[OverrideKind, Field(strict=False)] = Field(
@@ -35,21 +35,21 @@ class _Wish(BaseModel):
     reason: str = Field(default="", max_length=500, pattern=r"^[^\x00]*$", description="For people.")
 
 
-class WishForAll(_Wish):
+class GlobalOverrideCreate(_OverrideCreate):
     """An override for all sessions."""
 
     scope: Literal["all"] = "all"
     key: Literal[""] = ""
 
 
-class WishForSession(_Wish):
+class SessionOverrideCreate(_OverrideCreate):
     """An override for one session."""
 
     scope: Literal["session"]
     key: Annotated[UUID, Field(strict=False)] = Field(description="The id of a session.")
 
 
-class WishForPrincipal(_Wish):
+class PrincipalOverrideCreate(_OverrideCreate):
     """An override for all sessions of one caller."""
 
     scope: Literal["principal"]
@@ -64,10 +64,10 @@ def _scope(given: Any) -> str | None:
     return scope if isinstance(scope, str) else None
 
 
-Wish = Annotated[
-    Annotated[WishForAll, Tag("all")]
-    | Annotated[WishForSession, Tag("session")]
-    | Annotated[WishForPrincipal, Tag("principal")],
+OverrideCreate = Annotated[
+    Annotated[GlobalOverrideCreate, Tag("all")]
+    | Annotated[SessionOverrideCreate, Tag("session")]
+    | Annotated[PrincipalOverrideCreate, Tag("principal")],
     Discriminator(_scope),
     Body(),
 ]
@@ -90,10 +90,10 @@ SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
     },
     response_model=OverrideEntry,
 )
-async def put_override(port: Port, wish: Wish, response: Response) -> object:
+async def put_override(port: Port, wish: OverrideCreate, response: Response) -> object:
     """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
     made = await port.put_override(
-        OverrideWish(
+        OverrideRequest(
             kind=wish.kind,
             tool=wish.tool,
             scope=OverrideScope(wish.scope),

@@ -11,29 +11,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.page.files import CONTENT_SECURITY_POLICY
 from riglm.adapters.control.tokens import Right, Tokens
-from riglm.domain.access import CrossOrigin, Doors, bearer_token, is_origin_of
-from riglm.domain.schemas.downstream import Control
+from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
+from riglm.domain.schemas.downstream import ControlSettings
 
 PROBLEM_TYPE: Final = "application/problem+json"
 
 _TITLES: Final = {421: "Misdirected Request", 422: "Unprocessable Content"}  # as RFC 9110 has them; Python's are older
 
 
-class Place(BaseModel):
+class FieldErrorModel(BaseModel):
     """One part of a request that is not usable."""
 
     path: str = Field(description="The part: a parameter, a header, or the path of a key of the body.")
     detail: str = Field(description="What is wrong with it, and the fix.")
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """What went wrong."""
 
     type: str = Field(description="`about:blank`: the status says which kind of problem it is.")
     title: str = Field(description="The status in words.")
     status: int = Field(ge=400, le=599)
     detail: str = Field(description="What is wrong here, and the fix.")
-    errors: list[Place] | None = Field(default=None, description="Each part of the request that is not usable.")
+    errors: list[FieldErrorModel] | None = Field(
+        default=None, description="Each part of the request that is not usable."
+    )
 
 
 def problem(
@@ -56,7 +58,7 @@ def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _described(status: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"model": Problem, "description": _DESCRIPTIONS[status]}
+    described: dict[str, Any] = {"model": ProblemDetails, "description": _DESCRIPTIONS[status]}
     if status == 401:
         described["headers"] = {
             "WWW-Authenticate": {"schema": {"type": "string"}, "required": True, "description": "`Bearer`."}
@@ -104,9 +106,9 @@ class Access:
     The page's own files hold nothing, and are given without a token, so that the page can ask for one.
     """
 
-    def __init__(self, app: ASGIApp, control: Control, tokens: Tokens) -> None:
+    def __init__(self, app: ASGIApp, control: ControlSettings, tokens: Tokens) -> None:
         self._app = app
-        self._doors = Doors(control.host, hosts=control.allowed_hosts, origins=control.allowed_origins)
+        self._doors = AllowedOrigins(control.host, hosts=control.allowed_hosts, origins=control.allowed_origins)
         self._tokens = tokens
         self._cross_origin = CrossOrigin(
             control.allowed_origins,

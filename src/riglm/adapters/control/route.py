@@ -10,10 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, APIRouter
 from starlette.exceptions import HTTPException
 
-MOST_BYTES: Final = 1 << 18
+MAX_BYTES: Final = 1 << 18
 """The largest body."""
 
-_MOST_FAULTS: Final = 20
+_MAX_FAULTS: Final = 20
 
 BODY_SECONDS: Final = 10.0
 """Seconds to wait for a request body."""
@@ -45,8 +45,8 @@ class JsonRequest(Request):
             async with asyncio.timeout(BODY_SECONDS):
                 async for part in self.stream():
                     size += len(part)
-                    if size > MOST_BYTES:
-                        raise HTTPException(413, f"send {MOST_BYTES} bytes at most", {"Connection": "close"})
+                    if size > MAX_BYTES:
+                        raise HTTPException(413, f"send {MAX_BYTES} bytes at most", {"Connection": "close"})
                     parts.append(part)
         except TimeoutError:
             raise HTTPException(408, "the body did not come in time", {"Connection": "close"}) from None
@@ -69,7 +69,7 @@ class StrictRoute(APIRoute):
                 if name not in known or given.count(name) > 1
             ]
             if wrong:
-                raise RequestValidationError(wrong[:_MOST_FAULTS])
+                raise RequestValidationError(wrong[:_MAX_FAULTS])
             return await answer(JsonRequest(request.scope, request.receive))
 
         return handle

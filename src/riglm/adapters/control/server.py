@@ -88,17 +88,17 @@ slowly, or does nothing at all, keeps none.
 HEAD_SECONDS: Final = 5.0
 """Seconds within which a new connection must send a request, and a started request must be complete."""
 
-LONGEST_HEAD: Final = 1 << 15
+MAX_HEAD_LENGTH: Final = 1 << 15
 """The most bytes of a request's line and headers."""
 
-MOST_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = 64
 """Maximum number of connections. For one more, the idlest is closed; while all are busy, the new one gets a 503."""
 
 _KEEP_ALIVE_SECONDS: Final = 20
 _RETRY_SECONDS: Final = "2"
 
 
-class Connection(H11Protocol):
+class BoundedH11Protocol(H11Protocol):
     """One client's connection."""
 
     _timer: asyncio.TimerHandle
@@ -111,7 +111,7 @@ class Connection(H11Protocol):
         self._quiet_since = self.loop.time()
         self._expect()
         self._expect_head()
-        if len(self.connections) > MOST_CONNECTIONS and not self._made_room():
+        if len(self.connections) > MAX_CONNECTIONS and not self._made_room():
             self.app = _busy
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -142,7 +142,7 @@ class Connection(H11Protocol):
 
     def _made_room(self) -> bool:
         """Break the connection that asked nothing for the longest time; False when all others are busy."""
-        others = [each for each in self.connections if isinstance(each, Connection) and each is not self]
+        others = [each for each in self.connections if isinstance(each, BoundedH11Protocol) and each is not self]
         quiet = [each for each in others if each.is_quiet]
         if quiet:
             longest = min(quiet, key=lambda each: each._quiet_since)  # noqa: SLF001  # same class
@@ -169,8 +169,8 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
         loop="none",
         lifespan="off",
         ws="none",
-        http=Connection,
-        h11_max_incomplete_event_size=LONGEST_HEAD,
+        http=BoundedH11Protocol,
+        h11_max_incomplete_event_size=MAX_HEAD_LENGTH,
         proxy_headers=False,  # an address that a peer claims is no evidence
         access_log=False,
         log_config=None,
@@ -191,5 +191,5 @@ def _cut_off_quietly(app: ASGIApp) -> ASGIApp:
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {"Retry-After": _RETRY_SECONDS, "Connection": "close"}
+    headers = {"Retry-After": _RETRY_SECONDS, "BoundedH11Protocol": "close"}
     await problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

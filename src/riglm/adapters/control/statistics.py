@@ -8,15 +8,16 @@ from fastapi import Path, Query
 from riglm.adapters.control.request import told
 from riglm.adapters.control.route import operations
 from riglm.adapters.control.shapes import PRINTED, Cursor, Flag, GivenTime, Limit, Port, Since
-from riglm.domain.control import NotThere
+from riglm.domain.control import NotFoundError
 from riglm.domain.schemas.control_api import MAX_BUCKETS, CooccurrenceMap, Page, Series, Summary, ToolDetail, ToolEntry
 
 router: Final = operations("statistics")
 
-_LONGEST_NAME: Final = 512
+_MAX_NAME_LENGTH: Final = 512
 
 Named = Annotated[
-    str, Query(max_length=_LONGEST_NAME, pattern=PRINTED, description="The name that clients use, with any characters.")
+    str,
+    Query(max_length=_MAX_NAME_LENGTH, pattern=PRINTED, description="The name that clients use, with any characters."),
 ]
 """A tool by its name among the parameters."""
 
@@ -50,7 +51,7 @@ async def tool(
     Names that a path cannot have, such as `..`, are asked for at `/tools/stats`.
     """
     if not re.fullmatch(PRINTED, tool_name):
-        raise NotThere("there is no tool of such a name")
+        raise NotFoundError("there is no tool of such a name")
     return await port.tool(tool_name, since=since)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from riglm.domain.access import is_loopback
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.downstream import Control
+from riglm.domain.schemas.downstream import ControlSettings
 
 FILE_NAME: Final = "control-tokens.json"
 """Their file, in the data directory."""
@@ -33,18 +33,18 @@ _OF_OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
-class MadeToken:
+class CreatedToken:
     """One token: `plain` is None when it was shown before, `digest` the SHA-256 of it."""
 
     digest: bytes
     plain: str | None = None
 
 
-Made = dict[str, MadeToken]
+CreateResult = dict[str, CreatedToken]
 """Tokens by scope."""
 
 
-def make() -> Made:
+def make() -> CreateResult:
     """A new token for each scope."""
     return {scope: _made(f"riglm_{scope}_{secrets.token_urlsafe(_RANDOM_BYTES)}") for scope in SCOPES}
 
@@ -60,7 +60,7 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self.path: Final = path
 
-    def read(self) -> Made | None:
+    def read(self) -> CreateResult | None:
         """The tokens; None when there is no file yet. A file that others could use is closed to them.
 
         Raises:
@@ -86,7 +86,7 @@ class TokenFile:
         if not self.path.exists():
             self._write(make(), replace=False)
 
-    def write(self, made: Made) -> None:
+    def write(self, made: CreateResult) -> None:
         """Put these in the place of all others.
 
         Raises:
@@ -117,7 +117,7 @@ class TokenFile:
             outcome,
         )
 
-    def _write(self, made: Made, *, replace: bool) -> None:
+    def _write(self, made: CreateResult, *, replace: bool) -> None:
         content = json.dumps({scope: _entry(token) for scope, token in made.items()}, indent=2) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,22 +142,22 @@ class TokenFile:
         return ConfigurationError(f"the file of the control API's tokens {self.path} {what} — fix: {fix}")
 
 
-def hashed(made: Made) -> Made:
+def hashed(made: CreateResult) -> CreateResult:
     """The tokens as they are kept once they were shown."""
-    return {scope: MadeToken(token.digest) for scope, token in made.items()}
+    return {scope: CreatedToken(token.digest) for scope, token in made.items()}
 
 
-def _made(plain: str) -> MadeToken:
-    return MadeToken(digest(plain.encode()), plain)
+def _made(plain: str) -> CreatedToken:
+    return CreatedToken(digest(plain.encode()), plain)
 
 
-def _entry(token: MadeToken) -> dict[str, str]:
+def _entry(token: CreatedToken) -> dict[str, str]:
     return {"sha256": token.digest.hex()} if token.plain is None else {"token": token.plain}
 
 
-def _parsed(entry: Any) -> MadeToken:
+def _parsed(entry: Any) -> CreatedToken:
     if "sha256" in entry:
-        return MadeToken(bytes.fromhex(entry["sha256"]))
+        return CreatedToken(bytes.fromhex(entry["sha256"]))
     if not entry["token"]:
         raise ValueError("an empty token")
     return _made(entry["token"])
@@ -173,7 +173,7 @@ class Right(IntEnum):
 class Tokens:
     """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
 
-    def __init__(self, control: Control, made: TokenFile) -> None:
+    def __init__(self, control: ControlSettings, made: TokenFile) -> None:
         """The file is read again whenever it was written; while it is unusable, its tokens are rejected."""
         configured = (("write", control.token), ("read", control.read_token))
         self._configured: Final = {
@@ -211,7 +211,7 @@ class Tokens:
         return {scope: token.digest for scope, token in found.items()}
 
 
-def guarded(control: Control, directory: Path) -> Tokens:
+def guarded(control: ControlSettings, directory: Path) -> Tokens:
     """Return the accepted tokens; they are created in the data directory if it has none.
 
     Raises:

@@ -16,14 +16,14 @@ from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Vector
-from riglm.domain.schemas.section import OWN_PROVIDERS, Embedder
-from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderStatus, EmbedderUnavailable, VectorCachePort
-from riglm.ports.predictor import Socket
+from riglm.domain.schemas.section import OWN_PROVIDERS, EmbedderSettings
+from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderStatus, EmbedderUnavailableError, VectorCachePort
+from riglm.ports.predictor import PluginPoint
 
 GROUP: Final = "riglm.embedders"
 """The entry-point group in which packages name their embedders."""
 
-_SOCKET: Final = Socket(
+_SOCKET: Final = PluginPoint(
     group=GROUP,
     what="embedder",
     key="embedder.provider",
@@ -82,18 +82,18 @@ class PluggedEmbedder(EmbedderPort):
         """One row for each text.
 
         Raises:
-            EmbedderUnavailable: it raised, or what it gave are no such rows.
+            EmbedderUnavailableError: it raised, or what it gave are no such rows.
         """
         if self._failure:
-            raise EmbedderUnavailable(self._failure)
+            raise EmbedderUnavailableError(self._failure)
         try:
             rows: Vector = np.array(self._embedder.embed(texts), dtype=np.float32)
-        except EmbedderUnavailable:
+        except EmbedderUnavailableError:
             raise
         except Exception as error:
-            raise EmbedderUnavailable(f"{self._provider}: {error}") from error
+            raise EmbedderUnavailableError(f"{self._provider}: {error}") from error
         if rows.ndim != 2 or len(rows) != len(texts) or not np.isfinite(rows).all():
-            raise EmbedderUnavailable(f"{self._provider} gave no finite row for each text, but {rows.shape}")
+            raise EmbedderUnavailableError(f"{self._provider} gave no finite row for each text, but {rows.shape}")
         return rows
 
     def status(self) -> EmbedderStatus:
@@ -141,7 +141,7 @@ class FallbackEmbedder(EmbedderPort):
     def embed(self, texts: Sequence[str]) -> Vector:
         try:
             rows = self._first.embed(texts)
-        except EmbedderUnavailable as error:
+        except EmbedderUnavailableError as error:
             if self._closing:
                 raise
             if self._acting is not self._stand_in:
@@ -165,7 +165,7 @@ class FallbackEmbedder(EmbedderPort):
 _COMMON_MODELS = ("sentence-transformers/all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5")
 
 
-def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> EmbedderPort:
+def build_embedder(settings: EmbedderSettings, cache: VectorCachePort | None = None) -> EmbedderPort:
     """An embedder that always answers and never uses a network; not open yet.
 
     It is the configured model; else the bundled one; else a common one that was downloaded earlier; else hashed
@@ -175,7 +175,7 @@ def build_embedder(settings: Embedder, cache: VectorCachePort | None = None) -> 
 
 
 def build_embedders(
-    settings: Embedder, cache: VectorCachePort | None = None, shared_in: Path | None = None
+    settings: EmbedderSettings, cache: VectorCachePort | None = None, shared_in: Path | None = None
 ) -> Embedders:
     """The same embedder, and the configured model without a fallback; neither is open yet.
 
@@ -203,26 +203,26 @@ def build_embedders(
     )
 
 
-def candidates(settings: Embedder) -> tuple[str, ...]:
+def candidates(settings: EmbedderSettings) -> tuple[str, ...]:
     """The models to try, in this order."""
     return tuple(dict.fromkeys((settings.model, BUNDLED_MODEL, *_COMMON_MODELS)))
 
 
-def require_known_model(settings: Embedder) -> None:
+def require_known_model(settings: EmbedderSettings) -> None:
     """Raise ConfigurationError if the configured model does not exist; it need not be downloaded."""
     if settings.provider not in OWN_PROVIDERS:
         select_embedder(settings.provider, settings.options)
     if settings.provider != "fastembed" or settings.model == BUNDLED_MODEL:
         return
-    from riglm.adapters.embedding.onnx_model import UnknownModel, described_model
+    from riglm.adapters.embedding.onnx_model import UnknownModelError, described_model
 
     try:
         described_model(settings.model)
-    except UnknownModel as error:
+    except UnknownModelError as error:
         raise ConfigurationError(f"embedder.model: {error}") from error
 
 
-def models_directory(settings: Embedder) -> Path:
+def models_directory(settings: EmbedderSettings) -> Path:
     """Where downloaded models are kept; it need not exist."""
     if settings.directory:
         return Path(settings.directory).expanduser()

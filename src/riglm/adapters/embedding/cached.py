@@ -11,7 +11,7 @@ import numpy as np
 
 from riglm.adapters.embedding.hashing import text_hash
 from riglm.adapters.embedding.turns import Turns
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, VectorCachePort
 
@@ -54,7 +54,7 @@ def _size(vector: Vector) -> int:
 
 
 _log = logging.getLogger("riglm.embedder")
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_MAX_BYTES: Final = 32 * 1024 * 1024
 _ATTEMPTS: Final = 3
 _BATCH: Final = 16
 
@@ -68,7 +68,7 @@ class CachedEmbedder(EmbedderPort):
     """
 
     def __init__(
-        self, embedder: EmbedderPort, store: VectorCachePort | None = None, *, most_bytes: int = _MOST_BYTES
+        self, embedder: EmbedderPort, store: VectorCachePort | None = None, *, most_bytes: int = _MAX_BYTES
     ) -> None:
         """Remember what `embedder` answers, up to `most_bytes` in memory, and in the store if there is one."""
         self._embedder = embedder
@@ -149,7 +149,7 @@ class CachedEmbedder(EmbedderPort):
             return {}
         try:
             found = store.get_many(model, hashes)
-        except AnalyticsUnavailable as error:
+        except AnalyticsUnavailableError as error:
             self._without_store(error)
             return {}
         self._store_failed = False
@@ -160,10 +160,10 @@ class CachedEmbedder(EmbedderPort):
             return
         try:
             store.put_many(model, vectors)
-        except AnalyticsUnavailable as error:
+        except AnalyticsUnavailableError as error:
             self._without_store(error)
 
-    def _without_store(self, error: AnalyticsUnavailable) -> None:
+    def _without_store(self, error: AnalyticsUnavailableError) -> None:
         if not self._store_failed:
             _log.warning("vectors are not kept: the store cannot be used", extra={"reason": str(error)})
         self._store_failed = True

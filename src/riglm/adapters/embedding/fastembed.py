@@ -13,7 +13,7 @@ from riglm.adapters.embedding.hashing import readable
 from riglm.adapters.embedding.shared_server import SharedServer
 from riglm.adapters.embedding.supervision import Supervisor
 from riglm.domain.prediction import Vector
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 
 FASTEMBED_PROVIDER: Final = "fastembed"
 """The provider's name in the configuration and in the capability signal."""
@@ -101,7 +101,7 @@ class FastembedEmbedder(EmbedderPort):
         """The same, with the model that they are of; of no texts that may be none.
 
         Raises:
-            EmbedderUnavailable: the model does not answer.
+            EmbedderUnavailableError: the model does not answer.
         """
         requests = [
             Embed(texts=tuple(map(readable, texts[start : start + self._batch])))
@@ -117,7 +117,7 @@ class FastembedEmbedder(EmbedderPort):
             if all(each.identity == loaded.identity for each, _ in answers):
                 floats = bytearray().join(vectors.floats for _, vectors in answers)
                 return loaded, np.frombuffer(floats, dtype=np.float32).reshape(len(texts), loaded.dimensions)
-        raise EmbedderUnavailable("the process kept coming back with another model")
+        raise EmbedderUnavailableError("the process kept coming back with another model")
 
     def status(self) -> EmbedderStatus:
         loaded, down = self._supervisor.loaded, self._supervisor.down is not None
@@ -170,12 +170,14 @@ class ChosenEmbedder(EmbedderPort):
         """One row for each text, of the chosen model.
 
         Raises:
-            EmbedderUnavailable: it does not respond, or a fallback was loaded.
+            EmbedderUnavailableError: it does not respond, or a fallback was loaded.
         """
         loaded, rows = self._embedder.answered(texts)
         if loaded is not None and not self._is_chosen(loaded):
             reasons = [each.reason for each in loaded.passed_over if _is_same(each.model, self._wanted)]
-            raise EmbedderUnavailable("; ".join(reasons) or f"{loaded.model} was loaded in the place of {self._wanted}")
+            raise EmbedderUnavailableError(
+                "; ".join(reasons) or f"{loaded.model} was loaded in the place of {self._wanted}"
+            )
         self._last = loaded
         return rows
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 _LENGTH_BYTES: Final = 4
-_MOST_BYTES: Final = 256 * 1024 * 1024
+_MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
@@ -56,12 +56,12 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     passed_over: tuple[PassedOver, ...] = ()
 
 
-Message: TypeAlias = Load | Loaded | Embed | Vectors | Refused
+WorkerMessage: TypeAlias = Load | Loaded | Embed | Vectors | Refused
 
-_decoder = msgspec.msgpack.Decoder(Message)
+_decoder = msgspec.msgpack.Decoder(WorkerMessage)
 
 
-def send(link: socket.socket, message: Message, deadline: float | None = None) -> None:
+def send(link: socket.socket, message: WorkerMessage, deadline: float | None = None) -> None:
     """Send it whole.
 
     Args:
@@ -78,7 +78,7 @@ def send(link: socket.socket, message: Message, deadline: float | None = None) -
     link.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
 
 
-def receive(link: socket.socket, deadline: float | None = None) -> Message | None:
+def receive(link: socket.socket, deadline: float | None = None) -> WorkerMessage | None:
     """Return the next message, or None if the peer disconnected.
 
     Raises:
@@ -90,7 +90,7 @@ def receive(link: socket.socket, deadline: float | None = None) -> Message | Non
     if head is None:
         return None
     length = int.from_bytes(head, "big")
-    if length > _MOST_BYTES:
+    if length > _MAX_BYTES:
         raise ValueError(f"a message of {length} bytes")
     body = _read(link, length, deadline)
     return None if body is None else _decoder.decode(body)

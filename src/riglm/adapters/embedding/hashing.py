@@ -16,13 +16,13 @@ import numpy as np
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus
 
-MOST_CHARACTERS: Final = 32_768
+MAX_CHARACTERS: Final = 32_768
 """No model here reads further; it keeps a text of megabytes from taking seconds to split into tokens."""
 
 
 def readable(text: str) -> str:
     """The beginning of the text in valid Unicode: halves of surrogate pairs are joined, or replaced when alone."""
-    beginning = text[:MOST_CHARACTERS]
+    beginning = text[:MAX_CHARACTERS]
     try:
         beginning.encode()
     except UnicodeEncodeError:
@@ -45,8 +45,8 @@ DIMENSIONS: Final = 256
 _PAUSE_SECONDS: Final = 0.0001  # pure Python keeps the event loop waiting: it gets its turn between two texts
 _GRAM: Final = 4
 _WEIGHT_OF_A_GRAM: Final = 0.7
-_SHORTEST_STEM: Final = 3
-_LONGEST_WORD: Final = 64
+_MIN_STEM: Final = 3
+_MAX_WORD_LENGTH: Final = 64
 _WORD: Final = re.compile(r"[^\W_]+")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SUFFIXES: Final = (("ies", "y"), ("ing", ""), ("ers", ""), ("ed", ""), ("er", ""), ("es", ""), ("s", ""))
@@ -115,7 +115,7 @@ def _words(text: str) -> Iterator[str]:
     for word in _WORD.findall(_HUMP.sub(" ", text)):
         lower = word.lower()
         if lower not in _STOP_WORDS:
-            yield lower[:_LONGEST_WORD]
+            yield lower[:_MAX_WORD_LENGTH]
 
 
 @lru_cache(maxsize=8192)
@@ -127,7 +127,7 @@ def _features(word: str) -> tuple[tuple[str, float], ...]:
 
 def _stem(word: str) -> str:
     for suffix, instead in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= _SHORTEST_STEM:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM:
             return word[: -len(suffix)] + instead
     return word
 

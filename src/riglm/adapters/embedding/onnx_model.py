@@ -29,7 +29,7 @@ _THREADS: Final = 1
 _PROVIDERS: Final = ("CPUExecutionProvider",)
 
 
-class UnknownModel(ValueError):
+class UnknownModelError(ValueError):
     """There is no model of this name; the message names some that exist."""
 
 
@@ -72,7 +72,7 @@ def load(name: str, directory: Path, *, download: bool = False) -> OnnxModel:
 
     Raises:
         LookupError: the bundled model is missing or altered.
-        UnknownModel: fastembed has no such model.
+        UnknownModelError: fastembed has no such model.
         ValueError: the model is not in the directory.
     """
     return _load_bundled() if name == BUNDLED_MODEL else _load_from_hub(name, directory, download=download)
@@ -82,11 +82,13 @@ def described_model(name: str) -> dict[str, Any]:
     """Return fastembed's description of one of its models, which need not be downloaded.
 
     Raises:
-        UnknownModel: fastembed has no such model.
+        UnknownModelError: fastembed has no such model.
     """
     known = {model["model"].lower(): model for model in _fastembed().list_supported_models()}
     if name.lower() not in known:
-        raise UnknownModel(f"fastembed knows no model {name!r} — fix: choose one of {', '.join(_near(name, known))}")
+        raise UnknownModelError(
+            f"fastembed knows no model {name!r} — fix: choose one of {', '.join(_near(name, known))}"
+        )
     return known[name.lower()]
 
 

@@ -13,7 +13,7 @@ from riglm.adapters.embedding.bundled import NOTHING_REPORTED
 from riglm.domain.errors import RiglmError
 
 
-class PullFailed(RiglmError):
+class PullFailedError(RiglmError):
     """A model could not be downloaded; the message names the model, the reason and the fix."""
 
 
@@ -33,7 +33,7 @@ def pull(model: str, directory: Path, *, deadline: float) -> PulledModel:
     after `deadline` seconds is killed. It shows its progress on stderr.
 
     Raises:
-        PullFailed: there is no such model, or the hub did not give it out in time.
+        PullFailedError: there is no such model, or the hub did not give it out in time.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "riglm.adapters.embedding.download", model, str(directory)],
@@ -63,10 +63,10 @@ def _outcome(model: str, directory: Path, answer: bytes) -> PulledModel:
     return PulledModel(**outcome)
 
 
-def _failed(model: str, directory: Path, reason: str) -> PullFailed:
+def _failed(model: str, directory: Path, reason: str) -> PullFailedError:
     if "— fix:" in reason:
-        return PullFailed(f"{model}: {reason}")
-    return PullFailed(
+        return PullFailedError(f"{model}: {reason}")
+    return PullFailedError(
         f"{model}: cannot be downloaded: {reason} — fix: check the network, name a mirror with HF_ENDPOINT, allow more "
         f"time with --deadline, or copy {directory} from a machine that has the model"
     )

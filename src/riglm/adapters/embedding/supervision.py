@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from riglm.adapters.embedding.bundled import NOTHING_REPORTED
-from riglm.adapters.embedding.frames import Embed, Load, Loaded, Message, Refused, Vectors, receive, send
+from riglm.adapters.embedding.frames import Embed, Load, Loaded, Refused, Vectors, WorkerMessage, receive, send
 from riglm.adapters.embedding.shared_server import SharedServer
 from riglm.adapters.embedding.turns import Turns
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 
-_T = TypeVar("_T", bound=Message)
+_T = TypeVar("_T", bound=WorkerMessage)
 _GRACE_SECONDS: Final = 1.0
 _ENVIRONMENT: Final = NOTHING_REPORTED | {
     "HF_HUB_OFFLINE": "1",
@@ -30,15 +30,15 @@ _ENVIRONMENT: Final = NOTHING_REPORTED | {
 _SERVER_VARIABLES: Final = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
-class WorkerCrashed(EmbedderUnavailable):
+class WorkerCrashedError(EmbedderUnavailableError):
     """The embedding process ended by itself."""
 
 
-class WorkerSilent(EmbedderUnavailable):
+class WorkerTimeoutError(EmbedderUnavailableError):
     """The embedding process did not answer in time."""
 
 
-class NothingLoaded(EmbedderUnavailable):
+class NoModelLoadedError(EmbedderUnavailableError):
     """None of the models can be loaded; the message has the reason for each."""
 
 
@@ -46,7 +46,7 @@ class WorkerProcess:
     """A connection to an embedding process, which is private or a server that other riglm processes use as well.
 
     Either runs in a separate process session, so that no terminal signal reaches it. One thread at a time sends a
-    request; any thread may kill the connection, and the one that waits for a response gets `WorkerCrashed`.
+    request; any thread may kill the connection, and the one that waits for a response gets `WorkerCrashedError`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WorkerProcess:
         """Start a process for this riglm alone.
 
         Raises:
-            WorkerCrashed: it cannot be started.
+            WorkerCrashedError: it cannot be started.
         """
         link, theirs = socket.socketpair()
         with theirs:
@@ -70,7 +70,7 @@ class WorkerProcess:
                 return cls(link, _start(theirs, os.environ), lambda: None)
             except OSError as error:
                 link.close()
-                raise WorkerCrashed(f"the embedding process cannot be started: {error}") from error
+                raise WorkerCrashedError(f"the embedding process cannot be started: {error}") from error
 
     @classmethod
     def join(cls, server: SharedServer) -> Self:
@@ -101,24 +101,24 @@ class WorkerProcess:
         """Load the first of the models that can be.
 
         Raises:
-            NothingLoaded: none can.
-            EmbedderUnavailable: it crashed, or took longer than `seconds`.
+            NoModelLoadedError: none can.
+            EmbedderUnavailableError: it crashed, or took longer than `seconds`.
         """
         answer = self._exchange(Load(models=models, directory=str(directory.absolute()), idle=idle), seconds)
         if isinstance(answer, Refused):
             reasons = "; ".join(each.reason for each in answer.passed_over)
-            raise NothingLoaded(reasons or answer.reason)
+            raise NoModelLoadedError(reasons or answer.reason)
         return self._expected(answer, Loaded)
 
-    def ask(self, request: Message, expected: type[_T], seconds: float) -> _T:
+    def ask(self, request: WorkerMessage, expected: type[_T], seconds: float) -> _T:
         """The answer to a request.
 
         Raises:
-            EmbedderUnavailable: it refused, crashed, or took longer than `seconds`.
+            EmbedderUnavailableError: it refused, crashed, or took longer than `seconds`.
         """
         answer = self._exchange(request, seconds)
         if isinstance(answer, Refused):
-            raise EmbedderUnavailable(f"the model refused a text: {answer.reason}")
+            raise EmbedderUnavailableError(f"the model refused a text: {answer.reason}")
         return self._expected(answer, expected)
 
     def kill(self) -> None:
@@ -141,7 +141,7 @@ class WorkerProcess:
         self.kill()
         self._link.close()
 
-    def _exchange(self, request: Message, seconds: float) -> Message:
+    def _exchange(self, request: WorkerMessage, seconds: float) -> WorkerMessage:
         deadline = time.monotonic() + seconds
         try:
             send(self._link, request, deadline)
@@ -149,19 +149,19 @@ class WorkerProcess:
         except TimeoutError:
             self._give_up()
             self.kill()
-            raise WorkerSilent(f"the embedding process did not answer within {seconds:g} s") from None
+            raise WorkerTimeoutError(f"the embedding process did not answer within {seconds:g} s") from None
         except (OSError, ValueError) as error:
             self._give_up()
-            raise WorkerCrashed(f"the embedding process broke off: {error}") from error
+            raise WorkerCrashedError(f"the embedding process broke off: {error}") from error
         if answer is None:
             self._give_up()
-            raise WorkerCrashed("the embedding process ended")
+            raise WorkerCrashedError("the embedding process ended")
         return answer
 
     @staticmethod
-    def _expected(answer: Message, kind: type[_T]) -> _T:
+    def _expected(answer: WorkerMessage, kind: type[_T]) -> _T:
         if not isinstance(answer, kind):
-            raise WorkerCrashed(f"the embedding process answered with {type(answer).__name__}")
+            raise WorkerCrashedError(f"the embedding process answered with {type(answer).__name__}")
         return answer
 
 
@@ -183,7 +183,7 @@ def _detach(process: "subprocess.Popen[bytes]") -> None:
 
 
 _log = logging.getLogger("riglm.embedder")
-_LONGEST_DELAY: Final = 300.0
+_MAX_BACKOFF: Final = 300.0
 _MAX_SERVER_CRASHES: Final = 2
 _Result = TypeVar("_Result")
 
@@ -248,11 +248,11 @@ class Supervisor:
             self._open, self.down, self._failures, self._crashes = True, None, 0, 0
             try:
                 self._insist(self._start)
-            except EmbedderUnavailable as error:
+            except EmbedderUnavailableError as error:
                 self._fail(error)
 
     def close(self) -> None:
-        """End the process, or leave the server; callers that wait for a response get `EmbedderUnavailable`."""
+        """End the process, or leave the server; callers that wait for a response get `EmbedderUnavailableError`."""
         with self._closing:
             self._open = False
             worker, timer = self._worker, self._timer
@@ -267,14 +267,18 @@ class Supervisor:
         """The answer, and the model that gave it.
 
         Raises:
-            EmbedderUnavailable: it is down or closed, or did not answer within `seconds`.
+            EmbedderUnavailableError: it is down or closed, or did not answer within `seconds`.
         """
         self.refuse_if_down()
         with self._turns:
             self.refuse_if_down()
             try:
                 return self._insist(lambda: self._ask(request, seconds))
-            except (NothingLoaded, WorkerCrashed, WorkerSilent) as error:  # but not a text that the model refused
+            except (
+                NoModelLoadedError,
+                WorkerCrashedError,
+                WorkerTimeoutError,
+            ) as error:  # but not a text that the model refused
                 if self._open:
                     self._fail(error)
                 raise
@@ -283,17 +287,17 @@ class Supervisor:
         """Fail at once instead of waiting.
 
         Raises:
-            EmbedderUnavailable: it is down.
+            EmbedderUnavailableError: it is down.
         """
         if self.down is not None:
-            raise EmbedderUnavailable(self.down)
+            raise EmbedderUnavailableError(self.down)
 
     def _insist(self, action: Callable[[], _Result]) -> _Result:
         """Do something with the process, again with a new one after a crash; the last one is private."""
         while True:
             try:
                 result = action()
-            except WorkerCrashed as error:
+            except WorkerCrashedError as error:
                 self._crashes += 1
                 if not self._open or self._crashes > (_MAX_SERVER_CRASHES if self._server else 1):
                     raise
@@ -308,7 +312,7 @@ class Supervisor:
             self._drop()
         worker = self._worker or self._start()
         if self.loaded is None:
-            raise EmbedderUnavailable("no model was loaded")
+            raise EmbedderUnavailableError("no model was loaded")
         vectors = worker.ask(request, Vectors, seconds)
         self._failures = 0
         return self.loaded, vectors
@@ -316,7 +320,7 @@ class Supervisor:
     def _start(self) -> WorkerProcess:
         with self._closing:
             if not self._open:
-                raise EmbedderUnavailable("the embedder is not open")
+                raise EmbedderUnavailableError("the embedder is not open")
             worker = self._worker = self._connect()
         before = self.loaded
         self.loaded = worker.load(self._models, self._directory, idle=self._idle, seconds=self._start_deadline)
@@ -335,11 +339,11 @@ class Supervisor:
                 _log.info("no embedding server can be used, so riglm starts its own", extra={"reason": str(error)})
         return WorkerProcess.start()
 
-    def _fail(self, error: EmbedderUnavailable) -> None:
+    def _fail(self, error: EmbedderUnavailableError) -> None:
         self._drop()
         self._crashes = 0
         self.down = str(error)
-        delay = min(self._first_delay * 2**self._failures, _LONGEST_DELAY)
+        delay = min(self._first_delay * 2**self._failures, _MAX_BACKOFF)
         self._failures += 1
         self._later(delay, self._revive)
 
@@ -347,7 +351,7 @@ class Supervisor:
         with self._turns:
             try:
                 self._start()
-            except EmbedderUnavailable as error:
+            except EmbedderUnavailableError as error:
                 if self._open:
                     self._fail(error)
             else:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.embedding.frames import Embed, Load, Loaded, Message, Refused, Vectors, receive, send
+from riglm.adapters.embedding.frames import Embed, Load, Loaded, Refused, Vectors, WorkerMessage, receive, send
 from riglm.adapters.embedding.shared_server import is_same_user
 from riglm.adapters.embedding.turns import Turns
 
@@ -32,7 +32,7 @@ def main() -> int:
         os._exit(0)  # the starter waits for this process; the server is a child of init
     os.nice(_NICENESS)
     link = _private_socket()
-    worker = Worker()
+    worker = EmbeddingWorker()
     if sys.argv[1:]:
         _serve_all(worker, link, Path(sys.argv[1]))
     else:
@@ -40,7 +40,7 @@ def main() -> int:
     return 0
 
 
-class Worker:
+class EmbeddingWorker:
     """Loads a model and embeds with it. Several threads may ask; they take turns, one text each."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Worker:
         """The time, on the monotonic clock, at which the process exits if nothing is asked until then."""
         return (time.monotonic() if self._busy else self._last_used) + self._idle
 
-    def answer(self, request: Message) -> Message:
+    def answer(self, request: WorkerMessage) -> WorkerMessage:
         """Return the response to a request. Never raises: a failure is a `Refused` with the reason."""
         self._count(1)
         try:
@@ -79,7 +79,7 @@ class Worker:
             self._busy += change
             self._last_used = time.monotonic()
 
-    def _load(self, request: Load) -> Message:
+    def _load(self, request: Load) -> WorkerMessage:
         from riglm.adapters.embedding.onnx_model import load_first
 
         self._idle = request.idle if self._loaded is None else max(self._idle, request.idle)
@@ -105,7 +105,7 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _serve_all(worker: Worker, listener: socket.socket, path: Path) -> None:
+def _serve_all(worker: EmbeddingWorker, listener: socket.socket, path: Path) -> None:
     """Accept clients until idle, or until the socket's path is deleted and all clients have disconnected."""
     identity = path.stat().st_ino
     clients: list[threading.Thread] = []
@@ -131,7 +131,7 @@ def _is_at(path: Path, identity: int) -> bool:
     return False
 
 
-def _serve(worker: Worker, link: socket.socket, *, ends_when_idle: bool = False) -> None:
+def _serve(worker: EmbeddingWorker, link: socket.socket, *, ends_when_idle: bool = False) -> None:
     """Answer one request after the other until the client disconnects."""
     with link, contextlib.suppress(OSError, ValueError):
         while (request := receive(link, worker.idle_deadline if ends_when_idle else None)) is not None:

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, Final, Literal
 
 from riglm.adapters.export.rows import Csv, JsonLines, RowWriter
 from riglm.domain.errors import ConfigurationError, RiglmError
-from riglm.ports.maintenance import ExportPort, Kind
+from riglm.ports.maintenance import ExportPort, RecordKind
 
-Format = Literal["jsonl", "csv", "parquet"]
+FileFormat = Literal["jsonl", "csv", "parquet"]
 
 MANIFEST: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportResult:
     """One file of an export; `sha256` is of its bytes."""
 
     file: str
@@ -31,20 +31,20 @@ class Exported:
     sha256: str
 
 
-Progress = Callable[[Kind, int], None]
+ExportProgress = Callable[[RecordKind, int], None]
 """Called with the number of further rows of a kind that were written."""
 
 
 def export_files(
     store: ExportPort,
     directory: Path,
-    format_: Format,
-    kinds: Sequence[Kind],
+    format_: FileFormat,
+    kinds: Sequence[RecordKind],
     *,
     since: float,
     about: Mapping[str, Any],
-    progress: Progress,
-) -> dict[Kind, Exported]:
+    progress: ExportProgress,
+) -> dict[RecordKind, ExportResult]:
     """Write a file for each kind into a directory, which is made; last the manifest, with what is said `about` it.
 
     Raises `ConfigurationError` when one of the files is there already, `RiglmError` when one cannot be written.
@@ -67,8 +67,14 @@ def export_files(
 
 
 def export_stream(
-    store: ExportPort, file: BinaryIO, format_: Format, kinds: Sequence[Kind], *, since: float, progress: Progress
-) -> dict[Kind, int]:
+    store: ExportPort,
+    file: BinaryIO,
+    format_: FileFormat,
+    kinds: Sequence[RecordKind],
+    *,
+    since: float,
+    progress: ExportProgress,
+) -> dict[RecordKind, int]:
     """Write all kinds as lines of JSON that name their kind in `table`, or one kind as CSV; the rows of each.
 
     Raises `ConfigurationError` for a format that several kinds, or a stream, cannot have.
@@ -86,7 +92,7 @@ def export_stream(
     return counts
 
 
-def require(format_: Format) -> None:
+def require(format_: FileFormat) -> None:
     """See that a format can be written. Raises `ConfigurationError` when what it needs is not installed."""
     if format_ == "parquet":
         try:
@@ -99,15 +105,15 @@ def require(format_: Format) -> None:
 
 
 def _export_file(
-    store: ExportPort, path: Path, format_: Format, kind: Kind, since: float, progress: Progress
-) -> Exported:
+    store: ExportPort, path: Path, format_: FileFormat, kind: RecordKind, since: float, progress: ExportProgress
+) -> ExportResult:
     with _new(path) as file:
         hashing = _Hashing(file)
         rows = _written(store, _writer(hashing, format_, kind), kind, since, progress)
-    return Exported(file=path.name, rows=rows, bytes=hashing.size, sha256=hashing.digest())
+    return ExportResult(file=path.name, rows=rows, bytes=hashing.size, sha256=hashing.digest())
 
 
-def _written(store: ExportPort, writer: RowWriter, kind: Kind, since: float, progress: Progress) -> int:
+def _written(store: ExportPort, writer: RowWriter, kind: RecordKind, since: float, progress: ExportProgress) -> int:
     count = 0
     with closing(writer):
         for rows in store.export(kind, since):
@@ -117,7 +123,7 @@ def _written(store: ExportPort, writer: RowWriter, kind: Kind, since: float, pro
     return count
 
 
-def _writer(file: Any, format_: Format, kind: Kind) -> RowWriter:
+def _writer(file: Any, format_: FileFormat, kind: RecordKind) -> RowWriter:
     if format_ == "parquet":
         from riglm.adapters.export.parquet import Parquet  # noqa: PLC0415  # see require
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riglm.adapters.export.rows import COLUMNS, RowWriter, Type, clean, json_text, moment
-from riglm.ports.maintenance import Kind, Row
+from riglm.ports.maintenance import ExportRow, RecordKind
 
 _ROWS_IN_A_GROUP: Final = 20_000
 
@@ -27,13 +27,13 @@ _TYPES: Final = {
 class Parquet(RowWriter):
     """A file with typed columns, compressed; objects are JSON."""
 
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
+    def __init__(self, file: BinaryIO, kind: RecordKind) -> None:
         self._columns = COLUMNS[kind]
         self._schema = pa.schema([(name, _TYPES[type_]) for name, type_ in self._columns.items()])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._waiting: list[Row] = []
+        self._waiting: list[ExportRow] = []
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[ExportRow]) -> None:
         self._waiting += rows
         if len(self._waiting) >= _ROWS_IN_A_GROUP:
             self._write_group()
@@ -51,7 +51,7 @@ class Parquet(RowWriter):
             table = self._table([clean(row) for row in rows])
         self._writer.write_table(table)
 
-    def _table(self, rows: Sequence[Row]) -> pa.Table:
+    def _table(self, rows: Sequence[ExportRow]) -> pa.Table:
         columns = {name: [_value(row[name], type_) for row in rows] for name, type_ in self._columns.items()}
         return pa.table(columns, schema=self._schema)
 

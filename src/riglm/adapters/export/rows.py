@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Protocol
 import msgspec
 
 from riglm.domain.duration import told_moment
-from riglm.ports.maintenance import Kind, Row
+from riglm.ports.maintenance import ExportRow, RecordKind
 
 
 class Type(Enum):
@@ -33,8 +33,8 @@ def _texts(*names: str) -> dict[str, Type]:
     return dict.fromkeys(names, Type.TEXT)
 
 
-COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
-    Kind.SESSIONS: {
+COLUMNS: Final[Mapping[RecordKind, Mapping[str, Type]]] = {
+    RecordKind.SESSIONS: {
         "id": Type.TEXT,
         "started_at": Type.TIME,
         "ended_at": Type.TIME,
@@ -44,7 +44,7 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         "metadata": Type.OBJECT,
         "tools_available": Type.TEXTS,
     },
-    Kind.INVOCATIONS: {
+    RecordKind.INVOCATIONS: {
         **_texts("id", "session_id", "tool", "upstream"),
         "timestamp": Type.TIME,
         "duration_ms": Type.NUMBER,
@@ -54,7 +54,7 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         "error_code": Type.INTEGER,
         "found": Type.TEXT,
     },
-    Kind.EXPOSURES: {
+    RecordKind.EXPOSURES: {
         **_texts("id", "session_id"),
         "timestamp": Type.TIME,
         "shown": Type.TEXTS,
@@ -64,13 +64,13 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         "tokens_hidden": Type.INTEGER,
         "tokens_own": Type.INTEGER,
     },
-    Kind.COOCCURRENCES: {
+    RecordKind.COOCCURRENCES: {
         **_texts("tool_a", "tool_b"),
         "count": Type.INTEGER,
         "average_distance": Type.NUMBER,
         "last_updated": Type.TIME,
     },
-    Kind.LEARNED_PAIRS: {
+    RecordKind.LEARNED_PAIRS: {
         **_texts("id", "scope", "tool", "model"),
         "dimensions": Type.INTEGER,
         "vector": Type.NUMBERS,
@@ -80,13 +80,13 @@ COLUMNS: Final[Mapping[Kind, Mapping[str, Type]]] = {
         "description_hash": Type.TEXT,
         "terms": Type.INTEGERS,
     },
-    Kind.OVERRIDES: {
+    RecordKind.OVERRIDES: {
         **_texts("id", "kind", "tool", "scope", "key"),
         "created_at": Type.TIME,
         "expires_at": Type.TIME,
         "reason": Type.TEXT,
     },
-    Kind.WARM_SETS: {
+    RecordKind.WARM_SETS: {
         **_texts("principal", "client", "profile"),
         "evidence": Type.INTEGER,
         "probabilities": Type.OBJECT,
@@ -102,7 +102,7 @@ class RowWriter(Protocol):
     """Writes rows of one kind."""
 
     @abstractmethod
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[ExportRow]) -> None:
         """Write rows, in the order given."""
 
     @abstractmethod
@@ -113,13 +113,13 @@ class RowWriter(Protocol):
 class JsonLines(RowWriter):
     """One object a line. With `names_kind` each line says in `table` which kind it is of."""
 
-    def __init__(self, file: BinaryIO, kind: Kind, *, names_kind: bool = False) -> None:
+    def __init__(self, file: BinaryIO, kind: RecordKind, *, names_kind: bool = False) -> None:
         self._file = file
         self._first: dict[str, Any] = {"table": kind.value} if names_kind else {}
         self._columns = COLUMNS[kind]
         self._encoder = msgspec.json.Encoder()
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[ExportRow]) -> None:
         try:
             self._file.write(self._encoder.encode_lines(self._told(rows)))
         except UnicodeEncodeError:
@@ -128,7 +128,7 @@ class JsonLines(RowWriter):
     def close(self) -> None:
         """Nothing is left to be written."""
 
-    def _told(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def _told(self, rows: Sequence[ExportRow]) -> list[dict[str, Any]]:
         columns = self._columns.items()
         return [{**self._first, **{name: _plain(row[name], type_) for name, type_ in columns}} for row in rows]
 
@@ -136,13 +136,13 @@ class JsonLines(RowWriter):
 class Csv(RowWriter):
     """A line of names, then a line for each row; lists and objects are JSON, what is not known is empty."""
 
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
+    def __init__(self, file: BinaryIO, kind: RecordKind) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="", write_through=True)
         self._columns = COLUMNS[kind]
         self._writer = csv.writer(self._text)
         self._writer.writerow(self._columns)
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[ExportRow]) -> None:
         columns = self._columns.items()
         self._writer.writerows([_cell(row[name], type_) for name, type_ in columns] for row in rows)
 

@@ -14,7 +14,7 @@ _PLAIN: Final = re.compile(r"[\x20-\x7E]*")
 _WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_MOST_DIGITS: Final = 4000
+_MAX_DIGITS: Final = 4000
 """Python reads integers of somewhat more digits."""
 
 _SCALARS: Final = frozenset({"string", "integer", "boolean"})
@@ -36,7 +36,7 @@ _ONE_SCHEMA: Final = frozenset(
 _MANY_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED_SCHEMAS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties"})
 
-Annotated = tuple[tuple[str, ...], str, str]
+AnnotatedParameter = tuple[tuple[str, ...], str, str]
 """A parameter that goes into a header too: its path in the arguments, the header's name, its JSON type."""
 
 
@@ -59,11 +59,11 @@ def decode_value(value: str) -> str | None:
         return None
 
 
-def annotated(schema: Raw | bytes) -> tuple[Annotated, ...]:
+def annotated(schema: Raw | bytes) -> tuple[AnnotatedParameter, ...]:
     """The parameters of a tool that its schema wants repeated in headers; none when any of the marks is not valid."""
     if b"x-mcp-header" not in bytes(schema):
         return ()
-    found: list[Annotated] = []
+    found: list[AnnotatedParameter] = []
     for path, node in _positions(jsonrpc.plain(schema)):
         if "x-mcp-header" not in node:
             continue
@@ -108,7 +108,7 @@ def _written(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def for_request(message: Message, version: bytes, parameters_of: tuple[Annotated, ...]) -> bytes:
+def for_request(message: Message, version: bytes, parameters_of: tuple[AnnotatedParameter, ...]) -> bytes:
     """The header block that a request of the modern era needs."""
     lines = [b"mcp-protocol-version: %b\r\nmcp-method: %b\r\n" % (version, encode_value(message.method or "").encode())]
     given = parameters.read(message)
@@ -125,7 +125,9 @@ def for_request(message: Message, version: bytes, parameters_of: tuple[Annotated
     return b"".join(lines)
 
 
-def mismatch(message: Message, headers: Mapping[bytes, bytes], parameters_of: tuple[Annotated, ...]) -> str | None:
+def mismatch(
+    message: Message, headers: Mapping[bytes, bytes], parameters_of: tuple[AnnotatedParameter, ...]
+) -> str | None:
     """What in the headers disagrees with the body; None when they agree. `headers` have lower-case names."""
     if _decoded(headers.get(b"mcp-method"), wrapped=False) != message.method:
         return "the Mcp-Method header does not match the method of the body"
@@ -161,5 +163,5 @@ def _agree(kind: str, value: Any, text: str, raw: bytes) -> bool:
     )
     if kind == "integer" and whole and _DECIMAL.fullmatch(decoded):
         digits, _, fraction = decoded.partition(".")
-        return not fraction.strip("0") and len(digits) <= _MOST_DIGITS and int(digits) == int(value)
+        return not fraction.strip("0") and len(digits) <= _MAX_DIGITS and int(digits) == int(value)
     return decoded == text

@@ -7,7 +7,7 @@ import numpy as np
 
 from riglm.adapters.prediction.features import Counts, Features
 from riglm.adapters.prediction.novelty import finite, relevant, standard
-from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 _NAMES: Final = ("described", "learned", "relevant")
@@ -16,10 +16,10 @@ _NAMES: Final = ("described", "learned", "relevant")
 class EmbeddingPredictor(PredictorPort):
     """Ranks by relevance to the context alone, which comes with the situation; learns nothing by itself."""
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Nothing is learned here: what contexts teach is kept as learned pairs."""
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         relevance = situation.relevance
         if relevance is None:
             return Prediction(scores=np.zeros(len(situation.candidates)))
@@ -55,7 +55,7 @@ class BlendPredictor(PredictorPort):
         self._after = Counts(most_rows=100_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
         self._together = Counts(most_rows=10_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         calls = situation.calls
         self._use.add("", tool)
         for order in range(1, min(len(calls), 2) + 1):
@@ -66,7 +66,7 @@ class BlendPredictor(PredictorPort):
                 self._together.add(other, tool)
                 self._together.add(tool, other)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         features = Features(situation)
         if not features.size:
             return Prediction(scores=np.zeros(0))

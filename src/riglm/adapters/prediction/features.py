@@ -8,18 +8,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.domain.prediction import Scores, Situation
+from riglm.domain.prediction import PredictionInput, Scores
 
-MOST_LATEST: Final = 24
+MAX_LATEST: Final = 24
 """Maximum number of different tools, the latest of a session, that are considered one by one."""
-_LEAST_LIFT: Final = 0.1
+_MIN_LIFT: Final = 0.1
 _CATALOGUES: Final = 16  # one situation's candidates are mostly those of the one before
 
 
 class Features:
     """What the signals of one prediction share: made for one situation and dropped after it."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: PredictionInput) -> None:
         self.situation = situation
         self.size = len(situation.candidates)
         self.column = _columns(situation.candidates)
@@ -36,7 +36,7 @@ class Features:
     @cached_property
     def latest(self) -> tuple[str, ...]:
         """The different tools that were used last, latest first."""
-        return tuple(self.ages)[:MOST_LATEST]
+        return tuple(self.ages)[:MAX_LATEST]
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ class Features:
 
     def lift(self, probability: Scores) -> Scores:
         """How much likelier than by chance, as a logarithm: about 0 for chance, never below log 0.1."""
-        found: Scores = np.log(probability * self.size + _LEAST_LIFT)
+        found: Scores = np.log(probability * self.size + _MIN_LIFT)
         return found
 
 
@@ -125,11 +125,11 @@ def _followed(calls: tuple[str, ...], order: int) -> dict[str, float]:
     return found
 
 
-_SMALLEST: Final = 0.1
+_MIN: Final = 0.1
 """A count that was halved below this is forgotten."""
 
 
-class Row:
+class CountRow:
     """How often each tool came in one circumstance."""
 
     __slots__ = ("counts", "total")
@@ -143,7 +143,7 @@ class Row:
         self.counts[tool] = self.counts.get(tool, 0.0) + amount
         self.total += amount
         if self.total > most_total:
-            self._keep({tool: count / 2 for tool, count in self.counts.items() if count > 2 * _SMALLEST})
+            self._keep({tool: count / 2 for tool, count in self.counts.items() if count > 2 * _MIN})
         if len(self.counts) > most_tools:
             ranked = sorted(self.counts.items(), key=lambda item: -item[1])
             self._keep(dict(ranked[: most_tools * 3 // 4]) | {tool: self.counts[tool]})
@@ -153,7 +153,7 @@ class Row:
         self.total = sum(counts.values())
 
 
-_NOTHING: Final = Row()
+_NOTHING: Final = CountRow()
 
 
 class Counts:
@@ -170,12 +170,12 @@ class Counts:
         self._most_tools = most_tools
         self._most_total = most_total
         self._most_entries = most_entries
-        self._rows: dict[Hashable, Row] = {}
+        self._rows: dict[Hashable, CountRow] = {}
         self._entries = 0
 
     def add(self, circumstance: Hashable, tool: str, amount: float = 1.0) -> None:
         """Count a tool in a circumstance."""
-        row = self._rows.pop(circumstance, None) or Row()
+        row = self._rows.pop(circumstance, None) or CountRow()
         self._rows[circumstance] = row
         before = len(row.counts)
         row.add(tool, amount, most_tools=self._most_tools, most_total=self._most_total)

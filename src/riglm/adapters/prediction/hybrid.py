@@ -8,12 +8,12 @@ import numpy as np
 
 from riglm.adapters.prediction import embedding, weighing
 from riglm.adapters.prediction.features import Features, recency_signals
-from riglm.adapters.prediction.novelty import EXPLANATIONS, Novelty, Opening, Ranked, for_whole_context
-from riglm.adapters.prediction.usage_statistics import Company, Frequency, Home, Order
-from riglm.adapters.prediction.weighing import Matrix, Reliability, Weighed, Weighing
+from riglm.adapters.prediction.novelty import EXPLANATIONS, FirstCallReranker, Novelty, Ranked, for_whole_context
+from riglm.adapters.prediction.usage_statistics import CooccurrenceCounts, Frequency, MarkovChains, ServerTransitions
+from riglm.adapters.prediction.weighing import Matrix, ProbabilityCalibrator, SignalWeighting, WeightedScores
 from riglm.adapters.prediction.wording import Wording
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 TOP: Final = 10
@@ -48,7 +48,7 @@ FAMILIES: Final = tuple(
     )
 )
 """The families of signals, by which contributions are reported; `repeat_or_new` is added to them."""
-_LEAST_LIFT: Final = 0.02
+_MIN_LIFT: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class _Judged:
     made: Matrix
     signals: Matrix
     hints: tuple[float, float, float]
-    weighed: Weighed
+    weighed: WeightedScores
     lifted: Ranked
     opened: Ranked
 
@@ -92,21 +92,21 @@ class HybridPredictor(PredictorPort):
         self._fresh_bonus = fresh_bonus
         self._kept = np.array([[family not in without] for family, *_ in SIGNALS.values()], np.float64)
         self._frequency = Frequency()
-        self._order = Order()
-        self._company = Company()
-        self._home = Home()
+        self._order = MarkovChains()
+        self._company = CooccurrenceCounts()
+        self._home = ServerTransitions()
         self._wording = Wording()
         self._novelty = Novelty(
             frequency=self._frequency, order=self._order, company=self._company, home=self._home, without=without
         )
         _, fresh, used = zip(*SIGNALS.values(), strict=True)
-        self._weighing = Weighing(fresh, used, _NEST, rate=rate, pull=pull)
-        self._reliability = Reliability()
-        self._opening = Opening() if "context" not in without else None
+        self._weighing = SignalWeighting(fresh, used, _NEST, rate=rate, pull=pull)
+        self._reliability = ProbabilityCalibrator()
+        self._opening = FirstCallReranker() if "context" not in without else None
         self._lasts = "learned" not in without
         self._judged: _Judged | None = None
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         features = Features(situation)
         target = features.column.get(tool)
         if target is not None and features.size > 1:
@@ -115,7 +115,7 @@ class HybridPredictor(PredictorPort):
         for statistic in (self._frequency, self._order, self._company, self._home, self._wording):
             statistic.learn(features, tool, weight)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         if not situation.candidates:
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
         judged = self._judge(situation)
@@ -129,7 +129,7 @@ class HybridPredictor(PredictorPort):
             log_probabilities=lasting.log_probabilities.copy(),
         )
 
-    def _judge(self, situation: Situation) -> _Judged:
+    def _judge(self, situation: PredictionInput) -> _Judged:
         if self._judged is None or self._judged.features.situation is not situation:
             features = Features(situation)
             explanations = self._novelty.explanations(features)
@@ -152,7 +152,7 @@ class HybridPredictor(PredictorPort):
 
     def _signals(self, features: Features, mixed: Scores) -> Matrix:
         found: dict[str, Scores] = {
-            "mixed": np.where(features.used, 0.0, np.log(mixed * features.size + _LEAST_LIFT)),
+            "mixed": np.where(features.used, 0.0, np.log(mixed * features.size + _MIN_LIFT)),
             **self._frequency.signals(features),
             **self._order.signals(features),
             **self._home.signals(features),
@@ -169,7 +169,7 @@ class HybridPredictor(PredictorPort):
             float(np.log1p(len(features.calls))),
         )
 
-    def _lifted(self, features: Features, weighed: Weighed) -> Ranked:
+    def _lifted(self, features: Features, weighed: WeightedScores) -> Ranked:
         likely = weighed.scores
         return Ranked(weighing.kept(likely + self._fresh_bonus * ~features.used, likely, features.used), likely)
 
@@ -183,7 +183,7 @@ class HybridPredictor(PredictorPort):
         return ranked.given_out(for_whole_context(ranked.scores, relevance))
 
 
-def _contributions(weighed: Weighed, made: Matrix, steps: Sequence[Scores]) -> dict[str, Scores]:
+def _contributions(weighed: WeightedScores, made: Matrix, steps: Sequence[Scores]) -> dict[str, Scores]:
     """By family: the parts of the signals, those of the mixture by who made it, and what each step after moved."""
     found = {family: np.zeros(weighed.nest.size) for family in (*FAMILIES, "repeat_or_new")}
     for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
@@ -198,7 +198,7 @@ def _contributions(weighed: Weighed, made: Matrix, steps: Sequence[Scores]) -> d
     return found
 
 
-def _mass(weighed: Weighed, scores: Scores) -> float:
+def _mass(weighed: WeightedScores, scores: Scores) -> float:
     """The probability of the candidates that come first."""
     first = np.argsort(-scores, kind="stable")[:TOP]
     return float(np.exp(weighed.scores[first]).sum())

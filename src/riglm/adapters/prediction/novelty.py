@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.adapters.prediction.features import Features
-from riglm.adapters.prediction.usage_statistics import Company, Frequency, Home, Order
+from riglm.adapters.prediction.usage_statistics import CooccurrenceCounts, Frequency, MarkovChains, ServerTransitions
 from riglm.adapters.prediction.weighing import Matrix, Mixture
 from riglm.domain.prediction import Context, Relevance, Scores
 
@@ -32,16 +32,22 @@ _RANK_POWER: Final = 1.5
 _DESCRIBED_SHARE: Final = 0.6
 _DESCRIBED_POWER: Final = 1.5
 _NEAR_POWER: Final = 1.0
-_LEAST_LEARNED: Final = 1e-6
-_MOST_BELOW: Final = 4.0
-_MOST_ABOVE: Final = 8.0
+_MIN_LEARNED: Final = 1e-6
+_MAX_BELOW: Final = 4.0
+_MAX_ABOVE: Final = 8.0
 
 
 class Novelty:
     """The probability of each candidate, given that the next tool is one that the session has not used."""
 
     def __init__(
-        self, *, frequency: Frequency, order: Order, company: Company, home: Home, without: Collection[str] = ()
+        self,
+        *,
+        frequency: Frequency,
+        order: MarkovChains,
+        company: CooccurrenceCounts,
+        home: ServerTransitions,
+        without: Collection[str] = (),
     ) -> None:
         self._frequency = frequency
         self._order = order
@@ -89,7 +95,7 @@ def _by_context(relevance: Relevance | None, near: Scores) -> Mapping[str, Score
         "rank": (_RANK_OFFSET + place) ** -_RANK_POWER,
         "described": np.exp(_DESCRIBED_POWER * described),
         "near_described": near * np.exp(_NEAR_POWER * described),
-        "learned": np.maximum(finite(relevance.learned), 0.0) + _LEAST_LEARNED,
+        "learned": np.maximum(finite(relevance.learned), 0.0) + _MIN_LEARNED,
     }
 
 
@@ -118,15 +124,15 @@ def standard(values: Scores) -> Scores:
     spread = float(values.std())
     if spread < 1e-9:
         return np.zeros_like(values)
-    found: Scores = np.clip((values - values.mean()) / spread, -_MOST_BELOW, _MOST_ABOVE)
+    found: Scores = np.clip((values - values.mean()) / spread, -_MAX_BELOW, _MAX_ABOVE)
     return found
 
 
 _SURE: Final = 2.0
 """Standard errors by which the model must be ahead."""
-_LEAST_SPREAD: Final = 2.0
+_MIN_SPREAD: Final = 2.0
 """Added to the sum of squares, so that a few lucky calls prove nothing."""
-_MOST_CALLS: Final = 400.0
+_MAX_CALLS: Final = 400.0
 _ALIKE: Final = 1e-9
 
 
@@ -147,7 +153,7 @@ class Ranked:
         return Ranked(scores, log_probabilities)
 
 
-class Opening:
+class FirstCallReranker:
     """Ranks by the context's relevance until the model has proved better for first calls.
 
     What else the model knows then is only what was used before, which misleads where tools do not recur. Both orders
@@ -164,7 +170,7 @@ class Opening:
     def order(self, features: Features) -> NDArray[np.intp] | None:
         """The candidates, best first, where relevance decides; None where the model does."""
         relevance = features.situation.relevance
-        if relevance is None or features.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _LEAST_SPREAD)):
+        if relevance is None or features.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _MIN_SPREAD)):
             return None
         return _best_first(relevance.combined)
 
@@ -180,7 +186,7 @@ class Opening:
         self._ahead += weight * difference
         self._squares += weight * difference**2
         self._calls += weight
-        if self._calls > _MOST_CALLS:
+        if self._calls > _MAX_CALLS:
             self._ahead, self._squares, self._calls = self._ahead / 2, self._squares / 2, self._calls / 2
 
 

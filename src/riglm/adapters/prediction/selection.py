@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from riglm.ports.predictor import PredictorPort, Socket
+from riglm.ports.predictor import PluginPoint, PredictorPort
 
 GROUP: Final = "riglm.predictors"
 """The entry-point group in which packages name their predictors."""
 
-_SOCKET: Final = Socket(
+_SOCKET: Final = PluginPoint(
     group=GROUP,
     what="predictor",
     key="predictor.kind",

@@ -8,7 +8,7 @@ import numpy as np
 
 from riglm.adapters.prediction.features import Counts, Features
 from riglm.adapters.prediction.weighing import Mixture
-from riglm.domain.prediction import Prediction, Scores, Situation
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 _EVERYBODY: Final = ""
@@ -86,10 +86,10 @@ class FrequencyPredictor(PredictorPort):
     def __init__(self) -> None:
         self._frequency = Frequency()
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._frequency.learn(Features(situation), tool, weight)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         features = Features(situation)
         moment = self._frequency.signals(features)["moment"]
         parts = {"use": features.lift(self._frequency.share(features)), "moment": _MOMENT_WEIGHT * moment}
@@ -99,7 +99,7 @@ class FrequencyPredictor(PredictorPort):
         )
 
 
-def _who(situation: Situation) -> tuple[Hashable, ...]:
+def _who(situation: PredictionInput) -> tuple[Hashable, ...]:
     """Whose use counts, from all to the one."""
     client, principal = situation.client, situation.principal
     return (
@@ -130,7 +130,7 @@ _DISTANT: Final = 0.95
 """How much two tools count together, to the power of the number of calls between them."""
 
 
-class Company:
+class CooccurrenceCounts:
     """How often a tool joins a session in which another was used, next of all new ones or ever, by their distance."""
 
     def __init__(self) -> None:
@@ -170,14 +170,14 @@ class CooccurrencePredictor(PredictorPort):
 
     def __init__(self) -> None:
         self._frequency = Frequency()
-        self._company = Company()
+        self._company = CooccurrenceCounts()
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         features = Features(situation)
         self._frequency.learn(features, tool, weight)
         self._company.learn(features, tool, weight)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         features = Features(situation)
         use = self._frequency.share(features)
         _, ever = self._company.shares(features, use)
@@ -186,10 +186,10 @@ class CooccurrencePredictor(PredictorPort):
         return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())
 
 
-_LONGEST_RUN = 4
+_MAX_RUN_LENGTH = 4
 
 
-class Order:
+class MarkovChains:
     """Markov chains of order 2, 1 and 0 with back-off, kept apart for repeats and for tools new to their session."""
 
     def __init__(self) -> None:
@@ -233,15 +233,15 @@ class SequencePredictor(PredictorPort):
     """What followed the last two tools, the last one, or anything, repeats apart."""
 
     def __init__(self) -> None:
-        self._order = Order()
+        self._order = MarkovChains()
         self._frequency = Frequency()
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         features = Features(situation)
         self._order.learn(features, tool, weight)
         self._frequency.learn(features, tool, weight)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         features = Features(situation)
         follows = self._order.signals(features)["follows"]
         odds = self._order.fresh_odds(features)
@@ -262,14 +262,14 @@ def _rhythms(features: Features) -> tuple[Hashable, ...]:
         return ("first",)
     last = features.calls[-1]
     run = next((age for age, tool in enumerate(reversed(features.calls)) if tool != last), len(features.calls))
-    return "any", (last,), (last, min(run, _LONGEST_RUN))
+    return "any", (last,), (last, min(run, _MAX_RUN_LENGTH))
 
 
-_MOST_CALLS: Final = 20
-_LEAST_LIFT: Final = 0.1
+_MAX_CALLS: Final = 20
+_MIN_LIFT: Final = 0.1
 
 
-class Home:
+class ServerTransitions:
     """The servers of the tools in use, and which server follows which when a session takes up a new tool."""
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ class Home:
     def near(self, features: Features) -> Scores:
         """How recently a candidate's server was used, between 0 and 1; needs no learning."""
         last: dict[str, float] = {}
-        for age, tool in enumerate(reversed(features.calls[-_MOST_CALLS:])):
+        for age, tool in enumerate(reversed(features.calls[-_MAX_CALLS:])):
             last.setdefault(features.server_of(tool), _FADING**age)
         last.pop("", None)
         found: Scores = np.array([last.get(name, 0.0) for name in features.server_names])[features.servers]
@@ -310,7 +310,7 @@ class Home:
     def signals(self, features: Features) -> Mapping[str, Scores]:
         """`server_moves`: how probable the candidate's server is, against chance."""
         moved = self._moved(features)
-        return {"server_moves": np.log(moved * moved.size + _LEAST_LIFT)[features.servers]}
+        return {"server_moves": np.log(moved * moved.size + _MIN_LIFT)[features.servers]}
 
     def _moved(self, features: Features) -> Scores:
         """The probability of each server."""
@@ -327,12 +327,12 @@ class ServerPredictor(PredictorPort):
     """Tools of the servers in use, recently used ones first; learns nothing."""
 
     def __init__(self) -> None:
-        self._home = Home()
+        self._home = ServerTransitions()
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Nothing is learned."""
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         scores = self._home.near(Features(situation))
         return Prediction(
             scores=scores,

@@ -12,12 +12,12 @@ from riglm.domain.prediction import Scores
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_LARGEST_STEP: Final = 2.0
+_MAX_STEP: Final = 2.0
 _SUREST: Final = 8.0
 _WORTH_UNIT: Final = 4.0
 
 
-class Weights:
+class AdaGradWeights:
     """Weights that start from `prior`, are drawn back to it by `pull`, and move by AdaGrad with `rate`."""
 
     def __init__(self, prior: Sequence[float], *, rate: float, pull: float) -> None:
@@ -29,13 +29,13 @@ class Weights:
 
     def descend(self, gradient: NDArray[np.float64]) -> None:
         """Take one step against a gradient; what is not finite is no step."""
-        gradient = np.clip(np.nan_to_num(gradient), -_LARGEST_STEP, _LARGEST_STEP)
+        gradient = np.clip(np.nan_to_num(gradient), -_MAX_STEP, _MAX_STEP)
         self._squares += gradient**2
         self.values -= self._rate * (gradient + self._pull * (self.values - self._prior)) / np.sqrt(self._squares)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weighed:
+class WeightedScores:
     """What the signals come to: `parts` by signal and candidate, and what the choice between fresh and used adds."""
 
     parts: Matrix
@@ -48,7 +48,7 @@ class Weighed:
         return found
 
 
-class Weighing:
+class SignalWeighting:
     """A nested multinomial logistic model over the candidates.
 
     First it is decided whether the next tool is fresh, not yet used by the session, or one of the used; then which
@@ -60,17 +60,17 @@ class Weighing:
     def __init__(
         self, fresh: Sequence[float], used: Sequence[float], nest: Sequence[float], *, rate: float, pull: float
     ) -> None:
-        self.fresh = Weights(fresh, rate=rate, pull=pull)
-        self.used = Weights(used, rate=rate, pull=pull)
-        self.nest = Weights(nest, rate=rate, pull=pull)
+        self.fresh = AdaGradWeights(fresh, rate=rate, pull=pull)
+        self.used = AdaGradWeights(used, rate=rate, pull=pull)
+        self.nest = AdaGradWeights(nest, rate=rate, pull=pull)
 
-    def weigh(self, signals: Matrix, used: Mask, hints: Sequence[float]) -> Weighed:
+    def weigh(self, signals: Matrix, used: Mask, hints: Sequence[float]) -> WeightedScores:
         """Turn signals (rows) over candidates (columns) into log-probabilities."""
         parts = signals * np.where(used, self.used.values[:, None], self.fresh.values[:, None])
         sums = parts.sum(0)
         fresh_worth, used_worth = _worth(sums[~used]), _worth(sums[used])
         likely = self._fresh_probability(used, hints, fresh_worth, used_worth)
-        return Weighed(parts, np.where(used, np.log(1 - likely) - used_worth, np.log(likely) - fresh_worth))
+        return WeightedScores(parts, np.where(used, np.log(1 - likely) - used_worth, np.log(likely) - fresh_worth))
 
     def learn(self, signals: Matrix, used: Mask, hints: Sequence[float], target: int, weight: float) -> None:
         """The candidate at `target` was called."""
@@ -107,8 +107,8 @@ def _worth(sums: Scores) -> float:
     return best + float(np.log(np.exp(sums - best).sum()))
 
 
-_MOST_CALLS: Final = 1000.0
-_LEAST: Final = 1e-9
+_MAX_CALLS: Final = 1000.0
+_MIN: Final = 1e-9
 
 
 class Mixture:
@@ -134,20 +134,20 @@ class Mixture:
         Explanations (rows) that are all zero contribute nothing, and the others replace them.
         """
         present = explanations.any(1)
-        made = explanations * (self.shares / max(float(self.shares[present].sum()), _LEAST))[:, None]
+        made = explanations * (self.shares / max(float(self.shares[present].sum()), _MIN))[:, None]
         mixed = made.sum(0)
-        return mixed, made / np.maximum(mixed, _LEAST)
+        return mixed, made / np.maximum(mixed, _MIN)
 
     def learn(self, explanations: Matrix, target: int, weight: float) -> None:
         """The candidate at `target` was right: the weight of rows that expected it grows, relative to the others."""
         present = explanations.any(1)
         made = explanations[:, target] * self.shares
         total, spoken = float(made.sum()), float(self._counts[present].sum())
-        if total < _LEAST or spoken < _LEAST:
+        if total < _MIN or spoken < _MIN:
             return
         self._counts[~present] *= (spoken + weight) / spoken
         self._counts += weight * made / total
-        if self._counts.sum() > _MOST_CALLS:
+        if self._counts.sum() > _MAX_CALLS:
             self._counts *= 0.5
 
 
@@ -184,7 +184,7 @@ _PRIOR_CALLS: Final = 10.0
 _RELIABILITY_MOST_CALLS: Final = 500.0
 
 
-class Reliability:
+class ProbabilityCalibrator:
     """Corrects a probability by how often such probabilities came true recently."""
 
     def __init__(self) -> None:

@@ -11,15 +11,15 @@ from riglm.adapters.prediction.features import Counts, Features
 from riglm.domain.prediction import Scores
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
-_LONGEST_NAME: Final = 256
-_MOST_WORDS: Final = 12
+_MAX_NAME_LENGTH: Final = 256
+_MAX_WORDS: Final = 12
 _TRUST: Final = 5.0
 
 
 @lru_cache(maxsize=4096)
 def words(tool: str) -> tuple[str, ...]:
     """The different words of a tool's name, in lower case: getUserName, get_user-name and get.user.name alike."""
-    return tuple(dict.fromkeys(word.lower() for word in _WORD.findall(tool[:_LONGEST_NAME])))[:_MOST_WORDS]
+    return tuple(dict.fromkeys(word.lower() for word in _WORD.findall(tool[:_MAX_NAME_LENGTH])))[:_MAX_WORDS]
 
 
 class Lexicon:

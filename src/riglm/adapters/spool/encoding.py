@@ -10,11 +10,11 @@ from uuid import UUID
 import msgspec
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.learning import LearnedPair, Teacher
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.tool import ToolCatalog
-from riglm.ports.analytics import PairsForgotten, Record, SessionClosed
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.learning import LearnedPair, PairSource
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.analytics import LearnedPairsDeleted, Record, SessionClosed
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
@@ -101,16 +101,16 @@ def _vector(text: str) -> "Vector":
 
 
 _TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]]]]] = {
-    "invocation": (ToolInvocation, {"id": UUID, "session_id": UUID, "error_kind": ErrorKind, "found": Found}),
+    "invocation": (ToolInvocation, {"id": UUID, "session_id": UUID, "error_kind": ErrorKind, "found": DiscoveryMethod}),
     "exposure": (Exposure, {"id": UUID, "session_id": UUID, "shown": tuple, "hidden": tuple}),
     "session": (
         Session,
         {
             "id": UUID,
-            "era": Era,
+            "era": ProtocolEra,
             "transport": Transport,
-            "method": Method,
-            "client": lambda values: Client(**values),
+            "method": IdentificationMethod,
+            "client": lambda values: ClientInfo(**values),
             "tools_available": tuple,
         },
     ),
@@ -122,10 +122,10 @@ _TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]
             "vector": _vector,
             "terms": tuple,
             "session_id": UUID,
-            "teacher": lambda values: Teacher(**values),
+            "teacher": lambda values: PairSource(**values),
         },
     ),
-    "pairs_forgotten": (PairsForgotten, {"ids": _uuids}),
-    "tool_catalog": (ToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
+    "pairs_forgotten": (LearnedPairsDeleted, {"ids": _uuids}),
+    "tool_catalog": (StoredToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
 }
 _KINDS: Final = {type_: kind for kind, (type_, _) in _TYPES.items()}

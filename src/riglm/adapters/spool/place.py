@@ -30,7 +30,7 @@ else:
 _FAR: Final = 1 << 30
 
 
-class Held(Exception):
+class LockHeldError(Exception):
     """Another process holds the file; `words` are what it wrote into it."""
 
     def __init__(self, words: str) -> None:
@@ -38,7 +38,7 @@ class Held(Exception):
         self.words = words
 
 
-class Claim:
+class FileLock:
     """A hold on the file at `path`, which is made when it is not there. The kernel lets go when the process ends."""
 
     def __init__(self, path: Path, words: str = "") -> None:
@@ -102,7 +102,7 @@ def _claimed(path: Path) -> int:
         except BlockingIOError:
             words = os.pread(descriptor, 4096, 0) if hasattr(os, "pread") else b""
             os.close(descriptor)
-            raise Held(words.decode(errors="replace")) from None
+            raise LockHeldError(words.decode(errors="replace")) from None
         except BaseException:
             os.close(descriptor)
             raise
@@ -166,10 +166,10 @@ def sole_server(directory: Path, address: str) -> Iterator[None]:
         yield
 
 
-def _claim(directory: Path, address: str) -> Claim:
+def _claim(directory: Path, address: str) -> FileLock:
     try:
-        return Claim(directory / LOCK, f"process {os.getpid()}, {address}")
-    except Held as other:
+        return FileLock(directory / LOCK, f"process {os.getpid()}, {address}")
+    except LockHeldError as other:
         raise ConfigurationError(
             f"another riglm serve ({other.words or 'just starting'}) uses the data directory {directory} — fix: end "
             "that one, or set a separate directory for this one in RIGLM_DATA_DIR; the two may share the database by "

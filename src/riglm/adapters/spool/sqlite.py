@@ -13,10 +13,10 @@ from typing import Final, Self
 from zlib import crc32
 
 from riglm.adapters.spool.encoding import decode, encode
-from riglm.adapters.spool.place import Claim, Held, is_held
+from riglm.adapters.spool.place import FileLock, LockHeldError, is_held
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import Record
-from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailable
+from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 
 MAX_BYTES: Final = 256 << 20
 VERSION: Final = 5
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("riglm.spool")
 class _File:
     """An SQLite file that this process holds by a lock file next to it. `unread` counts its records."""
 
-    def __init__(self, path: Path, claim: Claim, connection: sqlite3.Connection, *, is_own: bool) -> None:
+    def __init__(self, path: Path, claim: FileLock, connection: sqlite3.Connection, *, is_own: bool) -> None:
         self.path = path
         self.is_own = is_own
         self.unread = 0
@@ -48,7 +48,7 @@ class _File:
         """Create a file of this process. Raises `OSError` or `sqlite3.Error`."""
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = root / f"{uuid7().hex}-{os.getpid()}.db"  # sorts by time
-        claim = Claim(path.with_suffix(".lock"), str(os.getpid()))
+        claim = FileLock(path.with_suffix(".lock"), str(os.getpid()))
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             connection = _connect(path)
@@ -70,8 +70,8 @@ class _File:
             OSError: it cannot be locked.
         """
         try:
-            claim = Claim(path.with_suffix(".lock"))
-        except Held:
+            claim = FileLock(path.with_suffix(".lock"))
+        except LockHeldError:
             return None
         if not path.is_file():
             claim.remove()
@@ -200,7 +200,7 @@ class SqliteSpool(SpoolPort):
         bodies = [body for record in records if (body := _encoded(record)) is not None]
         size = self.size_bytes
         if size + sum(map(len, bodies)) + _SPARE_BYTES > self._max_bytes:
-            raise SpoolUnavailable(f"the spool {self._root} is full: it holds {size} bytes")
+            raise SpoolUnavailableError(f"the spool {self._root} is full: it holds {size} bytes")
         if bodies:
             try:
                 if self._own is None:
@@ -209,7 +209,7 @@ class SqliteSpool(SpoolPort):
                 self._own.append(bodies)
             except (sqlite3.Error, OSError) as error:
                 self._close_own()
-                raise SpoolUnavailable(f"the spool {self._root} cannot be written: {error}") from error
+                raise SpoolUnavailableError(f"the spool {self._root} cannot be written: {error}") from error
         return len(records) - len(bodies)
 
     def sync(self) -> None:
@@ -217,7 +217,7 @@ class SqliteSpool(SpoolPort):
             try:
                 self._own.sync()
             except sqlite3.Error as error:
-                raise SpoolUnavailable(f"the spool {self._root} cannot be synced: {error}") from error
+                raise SpoolUnavailableError(f"the spool {self._root} cannot be synced: {error}") from error
 
     def read(self, limit: int) -> SpooledRecords | None:
         while self._files:

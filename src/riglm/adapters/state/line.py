@@ -17,16 +17,16 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from riglm.domain.duration import Patience
-from riglm.domain.errors import StateUnavailable
+from riglm.domain.duration import TimeBudget
+from riglm.domain.errors import StateUnavailableError
 
 Command = tuple[str | bytes | int, ...]
 """A command of the server, with its arguments."""
 
-MOST_VALUES: Final = 10_000
+MAX_VALUES: Final = 10_000
 """Maximum number of values kept, those that were set first are dropped first."""
 
-MOST_NEWS: Final = 1_000
+MAX_NEWS: Final = 1_000
 """Maximum number of news kept, the oldest are dropped first."""
 
 
@@ -36,7 +36,7 @@ class Backlog:
     def __init__(self) -> None:
         """Nothing waits."""
         self._values: OrderedDict[str, Command] = OrderedDict()
-        self._news: deque[Command] = deque(maxlen=MOST_NEWS)
+        self._news: deque[Command] = deque(maxlen=MAX_NEWS)
         self.forgotten = 0
 
     def __len__(self) -> int:
@@ -46,13 +46,13 @@ class Backlog:
         """Keep a command that sets or removes the value of a key."""
         self._values.pop(key, None)
         self._values[key] = command
-        if len(self._values) > MOST_VALUES:
+        if len(self._values) > MAX_VALUES:
             self._values.popitem(last=False)
             self.forgotten += 1
 
     def news(self, command: Command) -> None:
         """Keep news for this command."""
-        self.forgotten += len(self._news) == MOST_NEWS
+        self.forgotten += len(self._news) == MAX_NEWS
         self._news.append(command)
 
     def first(self, most: int) -> list[Command]:
@@ -63,12 +63,12 @@ class Backlog:
         """Remove changes that were sent, unless there is something newer."""
         done = set(map(id, commands))
         self._values = OrderedDict((key, one) for key, one in self._values.items() if id(one) not in done)
-        self._news = deque((one for one in self._news if id(one) not in done), maxlen=MOST_NEWS)
+        self._news = deque((one for one in self._news if id(one) not in done), maxlen=MAX_NEWS)
 
 
-_MOST_AT_ONCE: Final = 256
-_FIRST_DELAY: Final = 0.2
-_LONGEST_DELAY: Final = 5.0
+_MAX_BATCH_SIZE: Final = 256
+_INITIAL_BACKOFF: Final = 0.2
+_MAX_BACKOFF: Final = 5.0
 _STEADY_SECONDS: Final = 10.0
 _TURNS: Final = 20
 """Maximum turns of the event loop until a received response is used; they take no time unless it is busy."""
@@ -77,7 +77,7 @@ _SLICES: Final = 10
 """Parts of the deadline, each of which ends only after those turns, so that a busy loop does not use it up."""
 _SLOW_SLICES: Final = 3
 _LAST: Final = 10
-_MOST_SLOW: Final = 8
+_MAX_SLOW: Final = 8
 """Number of slow round trips among the last ones after which the server counts as unavailable."""
 _QUICK_TRIALS: Final = 3
 
@@ -90,11 +90,11 @@ class _Waiting:
 
     commands: Sequence[Command]
     answers: "asyncio.Future[list[Any]]"
-    patience: Patience
+    patience: TimeBudget
     on_loss: Callable[[], None] | None = None
 
 
-class Line:
+class RedisConnection:
     """Sends commands. Unavailable means that the server was late, slow or unreachable, and no trial succeeded since."""
 
     def __init__(self, client: Redis, place: str, deadline: float, on_return: Callable[[], Awaitable[None]]) -> None:
@@ -122,11 +122,11 @@ class Line:
         """The answers to commands, in their order; None to those that do not fit what is kept under their key.
 
         Raises:
-            StateUnavailable: the server is unavailable.
+            StateUnavailableError: the server is unavailable.
         """
-        patience = Patience.current()
+        patience = TimeBudget.current()
         if self.is_away or patience.spent >= _SLICES:
-            raise StateUnavailable(f"{self._place} is unavailable")
+            raise StateUnavailableError(f"{self._place} is unavailable")
         return await self._enqueue(commands, patience).answers
 
     async def say(self, *commands: Command, on_loss: Callable[[], None]) -> None:
@@ -134,15 +134,15 @@ class Line:
         if self.is_away:
             on_loss()
             return
-        waiting = self._enqueue(commands, Patience.current(), on_loss)
+        waiting = self._enqueue(commands, TimeBudget.current(), on_loss)
         if waiting.patience.spent < _SLICES:
-            with contextlib.suppress(StateUnavailable):
+            with contextlib.suppress(StateUnavailableError):
                 await waiting.answers
         else:
             waiting.answers.cancel()
 
     def _enqueue(
-        self, commands: Sequence[Command], patience: Patience, on_loss: Callable[[], None] | None = None
+        self, commands: Sequence[Command], patience: TimeBudget, on_loss: Callable[[], None] | None = None
     ) -> _Waiting:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(commands, loop.create_future(), patience, on_loss)
@@ -162,12 +162,12 @@ class Line:
         """Return the responses to commands, even if the server counts as unavailable, apart from all others.
 
         Raises:
-            StateUnavailable: the server is unavailable.
+            StateUnavailableError: the server is unavailable.
         """
         try:
             answers, _ = await self._in_time(commands)
         except (RedisError, OSError, TimeoutError) as error:
-            raise StateUnavailable(f"{self._place}: {error or 'no answer in time'}") from error
+            raise StateUnavailableError(f"{self._place}: {error or 'no answer in time'}") from error
         return answers
 
     def lost(self, error: Exception) -> None:
@@ -190,14 +190,14 @@ class Line:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        self._refuse(self._waiting, StateUnavailable(f"{self._place}: closed"))
+        self._refuse(self._waiting, StateUnavailableError(f"{self._place}: closed"))
         await self._client.aclose()
 
     async def _send(self) -> None:
         """Send what waits, one round trip after the other."""
         try:
             while self._waiting and not self.is_away:
-                batch, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+                batch, self._waiting = self._waiting[:_MAX_BATCH_SIZE], self._waiting[_MAX_BATCH_SIZE:]
                 await self._send_one(batch)
         finally:
             self._sending = None
@@ -227,7 +227,7 @@ class Line:
     def _judge(self, is_slow: bool) -> None:
         """Give a server up that is slow again and again."""
         self._slow.append(is_slow)
-        if sum(self._slow) >= _MOST_SLOW:
+        if sum(self._slow) >= _MAX_SLOW:
             error = TimeoutError(f"most answers take more than {self._deadline * 1000 * _SLOW_SLICES / _SLICES:.0f} ms")
             self.lost(error)
             self._refuse_rest(error)
@@ -239,7 +239,7 @@ class Line:
             patience.spent += 1
         for waiting in everybody:
             if waiting.patience.spent >= _SLICES and not waiting.answers.done():
-                waiting.answers.set_exception(StateUnavailable(f"{self._place}: no answer in time"))
+                waiting.answers.set_exception(StateUnavailableError(f"{self._place}: no answer in time"))
 
     def _refuse_rest(self, cause: BaseException) -> None:
         rest, self._waiting = self._waiting, []
@@ -250,7 +250,7 @@ class Line:
             if waiting.on_loss is not None:
                 waiting.on_loss()
             if not waiting.answers.done():
-                refusal = StateUnavailable(f"{self._place}: {cause or 'no answer in time'}")
+                refusal = StateUnavailableError(f"{self._place}: {cause or 'no answer in time'}")
                 refusal.__cause__ = cause
                 waiting.answers.set_exception(refusal)
 
@@ -297,13 +297,13 @@ class Line:
     async def _return(self) -> None:
         """Try until the server responds, then send it what it missed."""
         while True:
-            delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
+            delay = min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # spreads the processes
             try:
                 await self._try_quickly()
                 await self._on_return()
-            except StateUnavailable:
+            except StateUnavailableError:
                 continue
             except Exception:  # noqa: BLE001  # otherwise it would never be tried again
                 _log.exception("what waited for shared state could not be sent", extra=self._about(""))
@@ -318,9 +318,9 @@ class Line:
             try:
                 _, is_slow = await self._in_time([("PING",)])
             except (RedisError, OSError, TimeoutError) as error:
-                raise StateUnavailable(f"{self._place}: {error or 'no answer in time'}") from error
+                raise StateUnavailableError(f"{self._place}: {error or 'no answer in time'}") from error
             if is_slow:
-                raise StateUnavailable(f"{self._place}: answers are slow")
+                raise StateUnavailableError(f"{self._place}: answers are slow")
 
     def _about(self, reason: str) -> dict[str, str]:
         return {"state": self._place, **({"reason": reason} if reason else {})}

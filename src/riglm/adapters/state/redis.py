@@ -15,14 +15,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from riglm.adapters.state.line import Backlog, Command, Line
-from riglm.domain.errors import ConfigurationError, StateUnavailable
+from riglm.adapters.state.line import Backlog, Command, RedisConnection
+from riglm.domain.errors import ConfigurationError, StateUnavailableError
 from riglm.domain.secret import is_clearly_written, place_of_url
 from riglm.ports.session_state import SessionStatePort
 
 FIELD: Final = b"news"
-_MOST_KEPT: Final = 10_000
-_KEPT_SECONDS: Final = 3_600.0
+_MAX_KEPT: Final = 10_000
+_TTL_SECONDS: Final = 3_600.0
 """Several times what news may be old, and how far the clocks of machines may be apart."""
 
 _BLOCK_MS: Final = 1_000
@@ -35,13 +35,13 @@ _log: Final = logging.getLogger("riglm.state")
 
 def telling(stream: str, news: bytes) -> Command:
     """The command that adds news to a stream, and lets go of those that are old."""
-    return ("XADD", stream, "MAXLEN", "~", _MOST_KEPT, "*", FIELD, news)
+    return ("XADD", stream, "MAXLEN", "~", _MAX_KEPT, "*", FIELD, news)
 
 
 def tidying(stream: str) -> list[Command]:
     """Commands that remove old news, also where no new ones are sent for long."""
-    oldest = max(0, int((time.time() - _KEPT_SECONDS) * 1000))
-    return [("XTRIM", stream, "MINID", oldest), ("PEXPIRE", stream, int(_KEPT_SECONDS * 1000))]
+    oldest = max(0, int((time.time() - _TTL_SECONDS) * 1000))
+    return [("XTRIM", stream, "MINID", oldest), ("PEXPIRE", stream, int(_TTL_SECONDS * 1000))]
 
 
 class NewsReader:
@@ -125,7 +125,7 @@ def _order(place: bytes) -> tuple[int, ...]:
     return tuple(int(part) for part in place.split(b"-"))
 
 
-_AT_ONCE: Final = 200
+_BATCH_SIZE: Final = 200
 _OPENING_SECONDS: Final = 2.0
 _SWAP: Final = """
 local found = redis.pcall('GET', KEYS[1])
@@ -157,7 +157,7 @@ class RedisSessionState(SessionStatePort):
         self._prefix = prefix + ":"
         self._news = self._prefix + "news"
         self._backlog = Backlog()
-        self._line = Line(_client(url, connections=2), place_of_url(url), deadline, self._catch_up)
+        self._line = RedisConnection(_client(url, connections=2), place_of_url(url), deadline, self._catch_up)
         self._reader = NewsReader(_client(url, connections=1), self._news)
 
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
@@ -181,7 +181,7 @@ class RedisSessionState(SessionStatePort):
     async def number(self, key: str, beyond: int, seconds: float) -> int:
         [number] = await self._line.ask(("EVAL", _NUMBER, 1, self._prefix + key, beyond, _ms(seconds)))
         if not isinstance(number, int) or number <= beyond:
-            raise StateUnavailable(f"a number greater than {beyond} was asked for, and {number!r} came")
+            raise StateUnavailableError(f"a number greater than {beyond} was asked for, and {number!r} came")
         return number
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
@@ -210,7 +210,7 @@ class RedisSessionState(SessionStatePort):
     async def __aenter__(self) -> Self:
         try:
             await self._line.try_now(("PING",))
-        except StateUnavailable as error:
+        except StateUnavailableError as error:
             self._line.lost(error)
         await self._reader.start(is_away=self._line.is_away)
         return self
@@ -223,7 +223,7 @@ class RedisSessionState(SessionStatePort):
 
     async def _catch_up(self) -> None:
         """Send what could not be sent."""
-        while waiting := self._backlog.first(_AT_ONCE):
+        while waiting := self._backlog.first(_BATCH_SIZE):
             await self._line.try_now(*waiting)
             self._backlog.told(waiting)
         if self._backlog.forgotten:

@@ -15,13 +15,13 @@ from prometheus_client.metrics_core import (
 )
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.session_cost import Cost
 from riglm.ports.embedder import EmbedderStatus
-from riglm.ports.telemetry import Readings
+from riglm.ports.telemetry import MetricSources
 
 
-class Tally:
+class HistogramCounter:
     """How many values fell into which bucket, and their sum."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
@@ -43,39 +43,39 @@ class Tally:
         family.add_metric(labels, list(_cumulative(self._bounds, counts)), total)
 
 
-class CallTally:
+class CallCounters:
     """The calls of one server."""
 
     __slots__ = ("duration", "ends", "held")
 
     def __init__(self, duration: Sequence[float], held: Sequence[float]) -> None:
         """`duration` and `held` are the bounds of the buckets."""
-        self.ends: dict[tuple[Found, ErrorKind | None], int] = {(found, None): 0 for found in Found}
-        self.duration = Tally(duration)
-        self.held = Tally(held)
+        self.ends: dict[tuple[DiscoveryMethod, ErrorKind | None], int] = {(found, None): 0 for found in DiscoveryMethod}
+        self.duration = HistogramCounter(duration)
+        self.held = HistogramCounter(held)
 
     @property
     def is_used(self) -> bool:
         """Whether any call was counted."""
         return any(self.ends.values())
 
-    def add(self, found: Found, error_kind: ErrorKind | None, seconds: float) -> None:
+    def add(self, found: DiscoveryMethod, error_kind: ErrorKind | None, seconds: float) -> None:
         """Count a call."""
         key = (found, error_kind)
         self.ends[key] = self.ends.get(key, 0) + 1
         self.duration.add(seconds)
 
 
-class ShownTally:
+class ExposureCounters:
     """What the lists of one mode came to, how the tools were found that were used with them, and what sessions cost."""
 
     __slots__ = ("available", "changes", "cost", "found", "hidden", "own", "resent", "shown", "tools")
 
     def __init__(self, tools: Sequence[float]) -> None:
         """`tools` are the bounds of the buckets for numbers of tools."""
-        self.tools = Tally(tools)
-        self.available = Tally(tools)
-        self.found = dict.fromkeys(Found, 0)
+        self.tools = HistogramCounter(tools)
+        self.available = HistogramCounter(tools)
+        self.found = dict.fromkeys(DiscoveryMethod, 0)
         self.changes = 0
         self.shown = 0
         self.hidden = 0
@@ -129,7 +129,7 @@ def gauge(name: str, words: str, samples: Samples, labels: Sequence[str] = ()) -
 
 
 def histogram(
-    name: str, words: str, samples: Sequence[tuple[Sequence[str], Tally]], labels: Sequence[str] = ()
+    name: str, words: str, samples: Sequence[tuple[Sequence[str], HistogramCounter]], labels: Sequence[str] = ()
 ) -> Metric:
     """Of how large things were."""
     family = HistogramMetricFamily(name, words, labels=labels)
@@ -138,7 +138,7 @@ def histogram(
     return family
 
 
-def of_records(readings: Readings) -> Iterator[Metric]:
+def of_records(readings: MetricSources) -> Iterator[Metric]:
     """The terms of the law, from one look at the account: accepted = stored + queued + spooled + dropped."""
     counts = readings.records()
     yield counter(
@@ -163,7 +163,7 @@ def of_records(readings: Readings) -> Iterator[Metric]:
     yield gauge("riglm_spool_bytes", "What the records on disk take there.", [((), counts.spool_bytes)])
 
 
-def of_upstreams(readings: Readings) -> Iterator[Metric]:
+def of_upstreams(readings: MetricSources) -> Iterator[Metric]:
     """The ways to the servers."""
     found = readings.upstreams()
     yield gauge(

@@ -22,9 +22,9 @@ STDERR: Final = 2
 CAPACITY: Final = 4096
 """Maximum number of records that wait to be written; more are dropped and counted."""
 
-_LONGEST_TEXT: Final = 16_384
+_MAX_TEXT_LENGTH: Final = 16_384
 _DEEPEST: Final = 6
-_PATIENCE_S: Final = 2.0
+_TIMEOUT_S: Final = 2.0
 
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime"}
 
@@ -88,11 +88,11 @@ class JsonLogs(logging.Handler):
         writer, self._writer = self._writer, None
         if writer is not None:
             try:
-                self._records.put(None, timeout=_PATIENCE_S)
+                self._records.put(None, timeout=_TIMEOUT_S)
             except queue.Full:
                 self._given_up = True
             else:
-                writer.join(_PATIENCE_S)
+                writer.join(_TIMEOUT_S)
         super().close()
 
     def _start_writer(self) -> None:
@@ -118,7 +118,7 @@ class JsonLogs(logging.Handler):
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
             except BlockingIOError:
-                select([], [self._descriptor], [], _PATIENCE_S)
+                select([], [self._descriptor], [], _TIMEOUT_S)
             except OSError:
                 self.dropped += 1
                 return
@@ -160,7 +160,7 @@ class JsonFormatter(logging.Formatter):
         if sounds_secret(name):
             return MASK
         # Cut once more at the end, far before the place where the first cut may have left half a secret.
-        return self._redactor(str(value)[: 4 * _LONGEST_TEXT])[:_LONGEST_TEXT]
+        return self._redactor(str(value)[: 4 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH]
 
 
 def _loss(count: int) -> logging.LogRecord:

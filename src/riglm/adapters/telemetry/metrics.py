@@ -9,9 +9,9 @@ from prometheus_client.metrics_core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riglm.adapters.telemetry.families import (
-    CallTally,
-    ShownTally,
-    Tally,
+    CallCounters,
+    ExposureCounters,
+    HistogramCounter,
     content_type,
     counter,
     gauge,
@@ -22,11 +22,11 @@ from riglm.adapters.telemetry.families import (
     written,
 )
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode
-from riglm.domain.invocation import OWN_UPSTREAM, USES, ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, USES, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.session_cost import Cost, SessionCost
-from riglm.ports.telemetry import MeterPort, Readings
+from riglm.ports.telemetry import MeterPort, MetricSources
 
 REFUSED: Final = "_none"
 """The upstream of calls that went to none: their tool is denied, or does not exist."""
@@ -43,7 +43,7 @@ _PREDICTED: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 _TOOLS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 128.0, 256.0, 512.0, 1024.0)
 _SEARCHES: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 _MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow", "off")
-_HITS: Final = {Found.LISTED: "hit", Found.SEARCHED: "searched", Found.NAMED: "missed"}
+_HITS: Final = {DiscoveryMethod.LISTED: "hit", DiscoveryMethod.SEARCHED: "searched", DiscoveryMethod.NAMED: "missed"}
 
 
 class PrometheusMetrics(MeterPort):
@@ -54,23 +54,23 @@ class PrometheusMetrics(MeterPort):
 
     def __init__(self, upstreams: Iterable[str], version: Callable[[], str]) -> None:
         """Metrics of a riglm of this `version`, in front of servers with these names."""
-        self._calls = {name: CallTally(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
+        self._calls = {name: CallCounters(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
         self._calls[""] = self._calls[REFUSED]
-        self._shown = {mode: ShownTally(_TOOLS) for mode in _MODES}
-        self._predicted = Tally(_PREDICTED)
+        self._shown = {mode: ExposureCounters(_TOOLS) for mode in _MODES}
+        self._predicted = HistogramCounter(_PREDICTED)
         self._searched = 0
-        self._searches = Tally(_SEARCHES)
+        self._searches = HistogramCounter(_SEARCHES)
         self._by_session: dict[UUID, int] = {}
         self._costs: dict[UUID, SessionCost] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         self._version = version
-        self._readings: Readings | None = None
+        self._readings: MetricSources | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Own(self))
         for standard in (ProcessCollector, PlatformCollector, GCCollector):
             standard(registry=self._registry)
 
-    def read_from(self, readings: Readings) -> None:
+    def read_from(self, readings: MetricSources) -> None:
         """Report `readings` as well, from now on."""
         self._readings = readings
 
@@ -79,11 +79,11 @@ class PrometheusMetrics(MeterPort):
         session_id: UUID,
         tool: str,
         upstream: str,
-        found: Found,
+        found: DiscoveryMethod,
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        result: Found | None = None,
+        result: DiscoveryMethod | None = None,
     ) -> None:
         calls = self._calls.get(upstream) or self._calls[OTHER]
         calls.add(found, error_kind, seconds)

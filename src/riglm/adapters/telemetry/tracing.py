@@ -36,7 +36,7 @@ class OpenTelemetryTracer(TracerPort):
         """Nothing is started before it is entered."""
         self._version = version
         self._make_exporter = make_exporter
-        self._hushed = _Hushed()
+        self._hushed = _ExportLogHandler()
         self._provider: TracerProvider | None = None
         self._tracer: Tracer | None = None
 
@@ -45,7 +45,7 @@ class OpenTelemetryTracer(TracerPort):
         if asked_for != _SPOKEN:
             _log.warning("spans are sent by %s, not by %s: see that the endpoint takes it", _SPOKEN, asked_for)
         self._hushed.begin()
-        exporter = _ToldOnce(self._make_exporter(), self._hushed)
+        exporter = _LoggedOnce(self._make_exporter(), self._hushed)
         self._provider = TracerProvider(resource=_resource(self._version()), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, self._version())
@@ -111,7 +111,7 @@ class _NoSpan(Span):
 _NO_SPAN: Final = _NoSpan()
 
 
-class _Hushed(logging.Handler):
+class _ExportLogHandler(logging.Handler):
     """Takes what OpenTelemetry logs of each failed export, and keeps the last message to log it once."""
 
     def __init__(self) -> None:
@@ -131,10 +131,10 @@ class _Hushed(logging.Handler):
         self.words = record.getMessage()
 
 
-class _ToldOnce(SpanExporter):
+class _LoggedOnce(SpanExporter):
     """An exporter whose failures are logged once, until it succeeds again."""
 
-    def __init__(self, exporter: SpanExporter, hushed: _Hushed) -> None:
+    def __init__(self, exporter: SpanExporter, hushed: _ExportLogHandler) -> None:
         self._exporter = exporter
         self._hushed = hushed
         self._has_failed = False

@@ -2,45 +2,45 @@
 
 from collections.abc import Mapping, Sequence
 
-from riglm.application.aggregating.ensemble import Ensemble, Errands
-from riglm.application.aggregating.listings import Directory, Listings
-from riglm.application.aggregating.member import Member
-from riglm.application.aggregating.router import Route, Router, ShownTools
-from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, Announcer, HeldBack
+from riglm.application.aggregating.ensemble import ServerRequestMap, UpstreamGroup
+from riglm.application.aggregating.listings import MergedListCache, OwnershipTable
+from riglm.application.aggregating.member import UpstreamSession
+from riglm.application.aggregating.router import ClientToolNames, Route, Router
+from riglm.application.forwarding.announcer import ANNOUNCEMENT, CHANGED, DebouncedNotifier, HeldMessages
 from riglm.application.forwarding.asking import Asking, Workers
-from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.exchange import ProxiedRequest
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
-from riglm.application.showing.handshake import HandshakeConversation
-from riglm.application.showing.showing import Showing
+from riglm.application.showing.handshake import FilteringConnection
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, ReplySink
-from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, ClientResponseSink, ConnectionHandoff
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler, UpstreamLink, UpstreamPort
 
 
-class AggregateConversation(HandshakeConversation):
+class MultiServerConnection(FilteringConnection):
     """Shows one client many servers as one."""
 
     def __init__(
         self,
-        services: Services,
+        services: RequestServices,
         upstreams: Sequence[UpstreamPort],
-        listings: Listings,
+        listings: MergedListCache,
         caller: Caller,
         channel: ClientChannel,
-        showing: Showing | None = None,
+        showing: FilterMiddleware | None = None,
     ) -> None:
         """A conversation that opens its links with the client's handshake."""
         super().__init__(services, caller, channel, showing)
         services = self._services
-        self._held = HeldBack(self._channel)
-        self._directory = Directory([upstream.spec.name for upstream in upstreams], listings)
+        self._held = HeldMessages(self._channel)
+        self._directory = OwnershipTable([upstream.spec.name for upstream in upstreams], listings)
         asking = Asking()
-        self._announcer = Announcer(self._tell)
-        self._ensemble = Ensemble(
+        self._announcer = DebouncedNotifier(self._tell)
+        self._ensemble = UpstreamGroup(
             upstreams,
             self,
             asking,
@@ -49,19 +49,24 @@ class AggregateConversation(HandshakeConversation):
             grace=services.grace,
             on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
         )
-        self._errands = Errands()
-        self._shown = ShownTools(services, listings)
+        self._errands = ServerRequestMap()
+        self._shown = ClientToolNames(services, listings)
         self._router = Router(self._directory, asking)
         self._workers = Workers()
-        self._open: dict[bytes, Exchange] = {}
-        self._links: dict[Exchange, UpstreamLink] = {}
+        self._open: dict[bytes, ProxiedRequest] = {}
+        self._links: dict[ProxiedRequest, UpstreamLink] = {}
 
     def spellings(self, tool: str) -> tuple[str, ...]:
         return self._directory.spellings(tool)
 
     def accept(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Exchange | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> ProxiedRequest | None:
         if message.id is None or message.method is None:
             self._told(message)
             return None
@@ -69,7 +74,7 @@ class AggregateConversation(HandshakeConversation):
         if key in self._open:
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
-        exchange = Exchange(message, sink, on_done=self._finished)
+        exchange = ProxiedRequest(message, sink, on_done=self._finished)
         self._open[key] = exchange
         method = message.method
         if method == "initialize":
@@ -89,10 +94,10 @@ class AggregateConversation(HandshakeConversation):
             self._held.flush()
         self._ensemble.listen(listening=listening)
 
-    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume_upstream(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()  # one event id cannot name a place in the streams of several servers
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Pass on what a server says of its own accord; changed lists are announced once for all."""
         methods = CHANGED.get(message.method or "")
         if methods is not None:
@@ -112,7 +117,7 @@ class AggregateConversation(HandshakeConversation):
     def tickets(self) -> Mapping[str, bytes]:
         return self._ensemble.tickets()
 
-    def adopt_upstream(self, carried: Carried) -> bool:
+    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
         self._set_timeouts()
         return self._ensemble.adopt(carried)
 
@@ -164,7 +169,7 @@ class AggregateConversation(HandshakeConversation):
             self._workers.cancel(exchange)
             exchange.cancelled()
 
-    async def _initialize(self, exchange: Exchange) -> None:
+    async def _initialize(self, exchange: ProxiedRequest) -> None:
         self._client, asked = parameters.client_of(exchange.message)
         self._set_timeouts()
         await self._ensemble.open(bytes(exchange.message.params) or b"{}")
@@ -187,7 +192,7 @@ class AggregateConversation(HandshakeConversation):
         self._ensemble.list_timeout = list_timeout_of(known, services.grace, services.longest_list)
         self._ensemble.longest_wait = longest_wait_of(known, services.longest_list)
 
-    async def _list(self, exchange: Exchange) -> None:
+    async def _list(self, exchange: ProxiedRequest) -> None:
         method = exchange.message.method or ""
         joined = await self._ensemble.joined(method)
         if joined is None:
@@ -198,12 +203,12 @@ class AggregateConversation(HandshakeConversation):
             fields |= self._shown.show(self.session, joined, self._ensemble.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
-    async def _set_log_level(self, exchange: Exchange) -> None:
+    async def _set_log_level(self, exchange: ProxiedRequest) -> None:
         message_id = exchange.message.id or b"null"
         error = await self._ensemble.set_log_level(bytes(exchange.message.params))
         exchange.replied(error.replace(id=message_id) if error is not None else jsonrpc.result(message_id, b"{}"))
 
-    def _route(self, exchange: Exchange) -> None:
+    def _route(self, exchange: ProxiedRequest) -> None:
         """Send a request to the server that it belongs to, at once if that is known."""
         route = self._router.find(exchange.message)
         if route is None:
@@ -213,7 +218,7 @@ class AggregateConversation(HandshakeConversation):
         else:
             exchange.replied(refused)
 
-    async def _search(self, exchange: Exchange) -> None:
+    async def _search(self, exchange: ProxiedRequest) -> None:
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         message = exchange.message
         await self._ensemble.refresh(self._router.lists_for(message))
@@ -228,12 +233,12 @@ class AggregateConversation(HandshakeConversation):
             answer = await self._router.offer(message, links, lambda link, inner: self._related(exchange, link, inner))
         exchange.replied(answer)
 
-    def _related(self, exchange: Exchange, link: UpstreamLink, inner: Message) -> None:
+    def _related(self, exchange: ProxiedRequest, link: UpstreamLink, inner: Message) -> None:
         outward = self._errands.outward(link, inner)
         if outward is not None:
             exchange.related(outward)
 
-    def _refusal(self, exchange: Exchange, route: Route | None) -> Message | None:
+    def _refusal(self, exchange: ProxiedRequest, route: Route | None) -> Message | None:
         """Why a request goes nowhere, None when it may go on; a call is noted."""
         message = exchange.message
         if message.method != "tools/call":
@@ -244,14 +249,14 @@ class AggregateConversation(HandshakeConversation):
         exchange.call, refused = self._shown.call(session, self._router, message, route)
         return refused
 
-    def _forward(self, exchange: Exchange, route: Route) -> None:
+    def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
         member = self._ensemble.members[route.server]
         if member.is_open:
             self._send(exchange, member, route)
         else:
             self._workers.start(exchange, self._forward_once_open, exchange, member, route)
 
-    async def _forward_once_open(self, exchange: Exchange, member: Member, route: Route) -> None:
+    async def _forward_once_open(self, exchange: ProxiedRequest, member: UpstreamSession, route: Route) -> None:
         was_open = member.is_open
         if await member.ready():
             if not was_open:
@@ -261,10 +266,10 @@ class AggregateConversation(HandshakeConversation):
             words = f"upstream {member.name!r} is not available: {member.reason}"
             exchange.failed(ErrorKind.UNAVAILABLE, words)
 
-    def _send(self, exchange: Exchange, member: Member, route: Route) -> None:
+    def _send(self, exchange: ProxiedRequest, member: UpstreamSession, route: Route) -> None:
         link = member.link
 
-        def answered(exchange: Exchange, reply: Message) -> Message:
+        def answered(exchange: ProxiedRequest, reply: Message) -> Message:
             if exchange.failure is ErrorKind.UNAVAILABLE:
                 member.forget_all()
             return self._router.note(route.server, reply)
@@ -275,6 +280,6 @@ class AggregateConversation(HandshakeConversation):
         exchange.message = route.message
         exchange.send(link)
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: ProxiedRequest) -> None:
         self._links.pop(exchange, None)
         del self._open[jsonrpc.id_key(exchange.message.id or b"null")]

@@ -7,26 +7,33 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from riglm.application.aggregating.listings import NAMED, Directory, JoinedList, Listings, merged, wait_for_each
-from riglm.application.aggregating.member import CAPABILITY, Member
+from riglm.application.aggregating.listings import (
+    NAMED,
+    MergedList,
+    MergedListCache,
+    OwnershipTable,
+    merged,
+    wait_for_each,
+)
+from riglm.application.aggregating.member import CAPABILITY, UpstreamSession
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import Carried
-from riglm.ports.upstream import EventMark, Outlet, UpstreamLink, UpstreamPort
+from riglm.ports.downstream import ConnectionHandoff
+from riglm.ports.upstream import EventPosition, ServerMessageHandler, UpstreamLink, UpstreamPort
 
 
-class Ensemble:
+class UpstreamGroup:
     """Opens all members, and waits for the slowest with some patience; what comes later is a change."""
 
     def __init__(
         self,
         upstreams: Sequence[UpstreamPort],
-        outlet: Outlet,
+        outlet: ServerMessageHandler,
         asking: Asking,
-        directory: Directory,
+        directory: OwnershipTable,
         catalogs: KnownCatalogs,
         *,
         grace: float,
@@ -41,7 +48,9 @@ class Ensemble:
         self.longest_wait = grace
         """Seconds that lists wait for the first server while no server's list is known."""
         self._on_change = on_change
-        self.members = {up.spec.name: Member(up, outlet, asking, directory, catalogs, on_change) for up in upstreams}
+        self.members = {
+            up.spec.name: UpstreamSession(up, outlet, asking, directory, catalogs, on_change) for up in upstreams
+        }
         self._log_level = b""
         self._lingering: set[asyncio.Task[Message]] = set()
 
@@ -71,7 +80,7 @@ class Ensemble:
         told = [(member.name, member.instructions) for member in self.members.values()]
         return "\n\n".join(f"# {name}\n{words}" for name, words in told if words)
 
-    async def joined(self, method: str) -> JoinedList | None:
+    async def joined(self, method: str) -> MergedList | None:
         """The servers' lists as one; None when no server's list could be had.
 
         A list waits for each server until its list timeout is over, counted from when that server was first asked; and
@@ -142,7 +151,7 @@ class Ensemble:
         """What other processes need to go on with the sessions that servers gave."""
         return {member.name: ticket for member in self.members.values() if (ticket := member.ticket)}
 
-    def adopt(self, carried: Carried) -> bool:
+    def adopt(self, carried: ConnectionHandoff) -> bool:
         """Go on with what another process opened; whether that was all."""
         adopted = [member.adopt(carried) for member in self.members.values()]
         return all(adopted)
@@ -154,11 +163,11 @@ class Ensemble:
         closing = (member.close() for member in self.members.values())
         await asyncio.gather(*self._lingering, *closing, return_exceptions=True)
 
-    def _fetching(self, methods: Iterable[str]) -> "list[tuple[Member, asyncio.Task[bool]]]":
+    def _fetching(self, methods: Iterable[str]) -> "list[tuple[UpstreamSession, asyncio.Task[bool]]]":
         stale = ((member, method) for method in methods for member in self.members.values())
         return [(member, member.fetch(method)) for member, method in stale if not member.is_fresh(method)]
 
-    def _tell_log_level(self, member: Member) -> "asyncio.Task[Message] | None":
+    def _tell_log_level(self, member: UpstreamSession) -> "asyncio.Task[Message] | None":
         if not member.has("logging"):
             return None
         question = self._asking.ask(member.link, "logging/setLevel", self._log_level)
@@ -167,7 +176,7 @@ class Ensemble:
         task.add_done_callback(self._lingering.discard)
         return task
 
-    def _joined_late(self, member: Member, opening: "asyncio.Task[bool]") -> None:
+    def _joined_late(self, member: UpstreamSession, opening: "asyncio.Task[bool]") -> None:
         if opening.cancelled() or not opening.result():
             return
         if self._log_level:
@@ -182,29 +191,29 @@ class Ensemble:
             self._on_change(method)
 
 
-def _any_failed(fetching: "Sequence[tuple[Member, asyncio.Task[bool]]]") -> bool:
+def _any_failed(fetching: "Sequence[tuple[UpstreamSession, asyncio.Task[bool]]]") -> bool:
     """Whether a server that is open is through with its list, which nobody knows."""
     return any(task.done() and member.is_open for member, task in fetching)
 
 
-MOST_OPEN: Final = 1000
+MAX_OPEN: Final = 1000
 """Requests that a client leaves unanswered beyond this many are forgotten, the oldest first."""
 
 _TOKEN: Final = ("_meta", "progressToken")
 
 
-class _Errand(NamedTuple):
+class _ServerRequest(NamedTuple):
     link: UpstreamLink
     id: bytes
     token: bytes
 
 
-class Errands:
+class ServerRequestMap:
     """Gives requests of servers, and their progress tokens, new ids, and brings the client's answers home."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._open: dict[bytes, _Errand] = {}
+        self._open: dict[bytes, _ServerRequest] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -236,9 +245,9 @@ class Errands:
         own = b'"%b:%d"' % (jsonrpc.encode(link.spec.name)[1:-1], self._count)
         meta = jsonrpc.members(message.params).get("_meta") if b'"progressToken"' in message.line else None
         token = bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""
-        if len(self._open) >= MOST_OPEN:
+        if len(self._open) >= MAX_OPEN:
             del self._open[next(iter(self._open))]
-        self._open[own] = _Errand(link, theirs, token)
+        self._open[own] = _ServerRequest(link, theirs, token)
         if token:
             return message.replace(id=own, params=jsonrpc.with_member(message.params, _TOKEN, own))
         return message.replace(id=own)
@@ -253,16 +262,16 @@ class Errands:
         return None
 
 
-PATIENCE_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 """A server that has not given its lists by then is not looked at; what it claims later is left out and logged."""
 
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _KIND: Final = {"tools/list": "tool", "prompts/list": "prompt"}
 _log: Final = logging.getLogger("riglm.proxy")
 
 
 async def check_names(
-    upstreams: Sequence[UpstreamPort], listings: Listings, patience: float = PATIENCE_SECONDS
+    upstreams: Sequence[UpstreamPort], listings: MergedListCache, patience: float = TIMEOUT_SECONDS
 ) -> None:
     """Ask all servers for what they have, if two of them could claim one name; `patience` is in seconds.
 
@@ -271,9 +280,11 @@ async def check_names(
     """
     if listings.naming != "none" or len(upstreams) < 2:
         return
-    directory = Directory([upstream.spec.name for upstream in upstreams], Listings(listings.naming, tells=False))
+    directory = OwnershipTable(
+        [upstream.spec.name for upstream in upstreams], MergedListCache(listings.naming, tells=False)
+    )
     asking = Asking()
-    ensemble = Ensemble(
+    ensemble = UpstreamGroup(
         upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=patience, on_change=lambda _: None
     )
     try:
@@ -289,14 +300,14 @@ async def check_names(
         for name, holder, other in directory.joined(method).collisions
     ]
     if found:
-        more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        words = "; ".join(found[:_MOST_NAMED])
+        more = f", and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+        words = "; ".join(found[:_MAX_NAMED])
         raise ConfigurationError(f"naming: {words}{more}: use `naming: prefix` or `naming: on_collision`")
 
 
-class _Unheard(Outlet):
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+class _IgnoreServerMessages(ServerMessageHandler):
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Nobody is there yet."""
 
 
-_UNHEARD: Final = _Unheard()
+_UNHEARD: Final = _IgnoreServerMessages()

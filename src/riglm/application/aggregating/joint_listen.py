@@ -11,21 +11,21 @@ from typing import Any, Final
 
 from riglm.application.aggregating.listings import merged
 from riglm.application.conversations.stateless import EraProbe
-from riglm.application.forwarding.announcer import CHANGED, Announcer
+from riglm.application.forwarding.announcer import CHANGED, DebouncedNotifier
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.catalogues import KnownCatalogs
-from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.exchange import ProxiedRequest
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.protocol import ACKNOWLEDGED
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 
-FIRST_DELAY: Final = 1.0
+INITIAL_BACKOFF: Final = 1.0
 """So long, in seconds, a server that stopped listening is left alone at first; then twice as long, and so on."""
 
-_LONGEST_DELAY: Final = 30.0
+_MAX_BACKOFF: Final = 30.0
 _LOST: Final = frozenset({None, jsonrpc.INTERNAL_ERROR})
 _NOTES: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -34,7 +34,7 @@ _NOTES: Final = {
 }
 
 
-class JointListen:
+class MergedSubscription:
     """Listens to all servers, and tells the client once what all of them together granted.
 
     A server that goes away is listened to again when it is back; what it granted may have changed in between.
@@ -42,7 +42,7 @@ class JointListen:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: ProxiedRequest,
         links: Mapping[str, UpstreamLink],
         asking: Asking,
         *,
@@ -55,7 +55,7 @@ class JointListen:
         self._asking = asking
         self._params = params
         self._on_change = on_change
-        self._announcer = Announcer(self._pass_on)
+        self._announcer = DebouncedNotifier(self._pass_on)
         self._granted: dict[str, dict[str, Any]] = {}
         self._undecided = set(links)
         self._decided = asyncio.Event()
@@ -93,7 +93,7 @@ class JointListen:
 
     async def _listen(self, server: str, link: UpstreamLink) -> Message:
         """Listen to one server again and again, until it refuses; the refusal."""
-        delay = FIRST_DELAY
+        delay = INITIAL_BACKOFF
         while True:
             answer, failure = await self._asking.put(
                 link, "subscriptions/listen", self._params(server), partial(self._told, server)
@@ -103,7 +103,7 @@ class JointListen:
             if not lost:
                 return answer
             await asyncio.sleep(delay)
-            delay = min(_LONGEST_DELAY, 2 * delay)
+            delay = min(_MAX_BACKOFF, 2 * delay)
 
     def _told(self, server: str, message: Message) -> None:
         if message.method == ACKNOWLEDGED:
@@ -147,7 +147,7 @@ RETRY_SECONDS: Final = 5.0
 _log = logging.getLogger("riglm.proxy")
 
 
-class Consensus:
+class EraNegotiation:
     """The modern era takes all servers, the handshake any mix of them.
 
     A server that only knows the handshake, and one that is still to answer its first question, send a client that asks
@@ -201,7 +201,7 @@ class Consensus:
         """The links to the servers that take part."""
         taking_part = {}
         for name, upstream in self._upstreams.items():
-            if upstream.supports(Era.MODERN) is not False:
+            if upstream.supports(ProtocolEra.MODERN) is not False:
                 taking_part[name] = self._links[name]
             elif name not in self._left_out:
                 self._left_out.add(name)
@@ -209,12 +209,12 @@ class Consensus:
         return taking_part
 
     def _supports(self, name: str) -> bool | None:
-        told = self._upstreams[name].supports(Era.MODERN)
+        told = self._upstreams[name].supports(ProtocolEra.MODERN)
         return True if told is None and self._is_expected(name) else told
 
     def _is_expected(self, name: str) -> bool:
         """Whether a server supported the era before."""
-        variant = self._catalogs.variant_for(Era.MODERN)
+        variant = self._catalogs.variant_for(ProtocolEra.MODERN)
         return self._catalogs.find(self._upstreams[name].spec, variant) is not None
 
     def _grace_left(self) -> float:
@@ -227,7 +227,7 @@ class Consensus:
         for name, upstream in self._upstreams.items():
             asked_at = self._asked_at.get(name)
             due = asked_at is None or asked_at + RETRY_SECONDS < now
-            if upstream.supports(Era.MODERN) is None and name not in self._silent and due:
+            if upstream.supports(ProtocolEra.MODERN) is None and name not in self._silent and due:
                 if asked_at is None and not self._is_expected(name):
                     self._silent.add(name)
                     self._all_answered.clear()

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.naming import SEPARATOR, Naming, may_be_cut, prefixed, public_names
-from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.uri_template import UriTemplate
 
 NAMED: Final = {"tools/list": "name", "prompts/list": "name"}
@@ -20,11 +20,11 @@ NAMED: Final = {"tools/list": "name", "prompts/list": "name"}
 _KEY: Final = {**NAMED, "resources/list": "uri", "resources/templates/list": "uriTemplate"}
 _log = logging.getLogger("riglm.proxy")
 
-Collision = tuple[str, str, str]
+NameCollision = tuple[str, str, str]
 """A name that two servers claim, the server that has it, and the one that is left out."""
 
 
-class ServerList:
+class UpstreamList:
     """One server's whole list of one kind, never changed."""
 
     def __init__(self, method: str, server: str, entries: Sequence[Raw]) -> None:
@@ -40,13 +40,13 @@ class ServerList:
         return frozenset(self.names)
 
 
-class JoinedList:
+class MergedList:
     """The lists of several servers as one, in the order configured and each server's own, never changed.
 
     Entries stay raw; only a name that gets a prefix is replaced in them. Entries without a name are left out.
     """
 
-    def __init__(self, method: str, parts: Sequence[ServerList], naming: Naming) -> None:
+    def __init__(self, method: str, parts: Sequence[UpstreamList], naming: Naming) -> None:
         """`parts` are the lists that are known."""
         owned = {part.server: [name for name in part.names if name is not None] for part in parts}
         self.parts = tuple(parts)
@@ -54,7 +54,7 @@ class JoinedList:
         self._key = _KEY[method]
 
     @cached_property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> ToolCatalog:
         """The entries by the names that clients use."""
         public = {owned: name for name, owned in self.owners.items()}
         found = []
@@ -65,7 +65,7 @@ class JoinedList:
                     continue
                 raw = entry if seen == own else Raw(jsonrpc.with_member(entry, (self._key,), jsonrpc.encode(seen)))
                 found.append(Tool(seen, raw))
-        return Catalogue(tuple(found))
+        return ToolCatalog(tuple(found))
 
     @cached_property
     def raw(self) -> bytes:
@@ -83,32 +83,32 @@ class JoinedList:
         return next((server for template, server in self._templates if template.fits(uri)), None)
 
 
-class Listings:
+class MergedListCache:
     """Makes lists, and gives the same object to all who have the same list, as long as anybody has it."""
 
     def __init__(self, naming: Naming, *, tells: bool = True) -> None:
         """`tells`: collisions are logged."""
         self.naming: Final = naming
         self._tells = tells
-        self._lists: WeakValueDictionary[tuple[str, str, bytes], ServerList] = WeakValueDictionary()
-        self._joined: WeakValueDictionary[tuple[str, tuple[ServerList, ...]], JoinedList] = WeakValueDictionary()
+        self._lists: WeakValueDictionary[tuple[str, str, bytes], UpstreamList] = WeakValueDictionary()
+        self._joined: WeakValueDictionary[tuple[str, tuple[UpstreamList, ...]], MergedList] = WeakValueDictionary()
         self._told: set[tuple[str, str, str]] = set()
         self._reported_missing: set[str] = set()
 
-    def of_server(self, method: str, server: str, entries: Sequence[Raw]) -> ServerList:
+    def of_server(self, method: str, server: str, entries: Sequence[Raw]) -> UpstreamList:
         """A server's whole list."""
         key = (method, server, hashlib.blake2b(b"\0".join(entries), digest_size=16).digest())
         known = self._lists.get(key)
         if known is None:
-            known = self._lists[key] = ServerList(method, server, entries)
+            known = self._lists[key] = UpstreamList(method, server, entries)
         return known
 
-    def joined(self, method: str, parts: Iterable[ServerList]) -> JoinedList:
+    def joined(self, method: str, parts: Iterable[UpstreamList]) -> MergedList:
         """Lists of several servers as one."""
         key = (method, tuple(parts))
         known = self._joined.get(key)
         if known is None:
-            known = self._joined[key] = JoinedList(method, key[1], self.naming)
+            known = self._joined[key] = MergedList(method, key[1], self.naming)
             if self._tells:
                 self._tell(method, known.collisions)
         return known
@@ -120,7 +120,7 @@ class Listings:
             self._reported_missing.update(missing)
             _log.warning("tool list is incomplete; servers have not sent their tools yet", extra={"missing": missing})
 
-    def _tell(self, method: str, collisions: Iterable[Collision]) -> None:
+    def _tell(self, method: str, collisions: Iterable[NameCollision]) -> None:
         """Log once which two servers collide; those that show the same resource may well mean it."""
         level = logging.ERROR if method in NAMED else logging.INFO
         claimed: dict[tuple[str, str, str], list[str]] = {}
@@ -163,15 +163,15 @@ async def wait_for_each(timeouts: Mapping["asyncio.Task[Any]", float]) -> None:
 _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 
 
-class Directory:
+class OwnershipTable:
     """Finds owners, as far as lists are known. Equal lists are shared with all who have them."""
 
-    def __init__(self, servers: Iterable[str], listings: Listings) -> None:
+    def __init__(self, servers: Iterable[str], listings: MergedListCache) -> None:
         """Nothing is known yet of `servers`, in the order configured."""
         self._servers = tuple(servers)
         self._listings = listings
-        self._lists: dict[str, dict[str, ServerList]] = {method: {} for method in protocol.LIST_MEMBER}
-        self._joined: dict[str, JoinedList] = {}
+        self._lists: dict[str, dict[str, UpstreamList]] = {method: {} for method in protocol.LIST_MEMBER}
+        self._joined: dict[str, MergedList] = {}
 
     def knows(self, method: str, server: str) -> bool:
         """Whether the server's list is known."""
@@ -206,7 +206,7 @@ class Directory:
         known = self._lists[method].pop(server, None)
         return known is not None and bool(known.entries)
 
-    def joined(self, method: str) -> JoinedList:
+    def joined(self, method: str) -> MergedList:
         """The entries of all servers, in the order configured and each server's own."""
         if method not in self._joined:
             known = self._lists[method]

@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from riglm.application.aggregating.listings import Directory
+from riglm.application.aggregating.listings import OwnershipTable
 from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Era
-from riglm.ports.downstream import Carried
-from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+from riglm.domain.session import ProtocolEra
+from riglm.ports.downstream import ConnectionHandoff
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
 
 _log = logging.getLogger("riglm.proxy")
 _RETRY_SECONDS: Final = 5.0
-_MOST_TRIES: Final = 2
+_MAX_TRIES: Final = 2
 
 CAPABILITY: Final = {
     "tools/list": "tools",
@@ -31,7 +31,7 @@ CAPABILITY: Final = {
 """Which capability stands for which list."""
 
 
-class Member:
+class UpstreamSession:
     """Opens its link with the client's handshake, and fetches its lists into the common directory.
 
     What is known of the server from before counts until it answers, and is withdrawn if it cannot be asked.
@@ -40,9 +40,9 @@ class Member:
     def __init__(
         self,
         upstream: UpstreamPort,
-        outlet: Outlet,
+        outlet: ServerMessageHandler,
         asking: Asking,
-        directory: Directory,
+        directory: OwnershipTable,
         catalogs: KnownCatalogs,
         on_change: Callable[[str], None],
     ) -> None:
@@ -151,7 +151,7 @@ class Member:
         }
         return jsonrpc.join_object(said)
 
-    def adopt(self, carried: Carried) -> bool:
+    def adopt(self, carried: ConnectionHandoff) -> bool:
         """Go on with a session that the server gave to another process; whether that is possible."""
         said = jsonrpc.members(carried.tickets.get(self.name, b"{}"))
         ticket = (jsonrpc.text(said.get("ticket")) or "").encode("latin-1", "replace")
@@ -212,7 +212,7 @@ class Member:
     def _recall(self) -> None:
         """Take what is known of the server from before, for a client with these capabilities."""
         capabilities = jsonrpc.members(self._handshake).get("capabilities", b"{}")
-        self._variant = self._catalogs.variant_for(Era.HANDSHAKE, bytes(capabilities))
+        self._variant = self._catalogs.variant_for(ProtocolEra.HANDSHAKE, bytes(capabilities))
         known = self._catalogs.find(self._upstream.spec, self._variant)
         if known is None or not known.capabilities:
             return
@@ -264,7 +264,7 @@ class Member:
         if not self.has(capability):
             self._stale.discard(method)
             return self._learn(method, ())
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             self._stale.discard(method)
             entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
             if jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:

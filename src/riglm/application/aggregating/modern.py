@@ -5,46 +5,50 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from riglm.application.aggregating.joint_listen import Consensus, JointListen
-from riglm.application.aggregating.listings import Directory, Listings, merged
-from riglm.application.aggregating.modern_lists import ModernLists
-from riglm.application.aggregating.router import Route, Router, ShownTools
+from riglm.application.aggregating.joint_listen import EraNegotiation, MergedSubscription
+from riglm.application.aggregating.listings import MergedListCache, OwnershipTable, merged
+from riglm.application.aggregating.modern_lists import UpstreamListCache
+from riglm.application.aggregating.router import ClientToolNames, Route, Router
 from riglm.application.conversations.stateless import refusal
 from riglm.application.forwarding.announcer import ANNOUNCEMENT
 from riglm.application.forwarding.asking import Asking, Workers
-from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.exchange import ProxiedRequest
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
-from riglm.application.showing.modern import ModernRequests
-from riglm.application.showing.showing import Showing
+from riglm.application.showing.modern import FilteringModernHandler
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era
-from riglm.ports.downstream import NO_HEADERS, Caller, ReplySink
-from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
+from riglm.domain.parameters import RequestEnvelope
+from riglm.domain.session import ProtocolEra
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
+from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
 
 _COMPLETE: Final = {"resultType": Raw(b'"complete"'), "ttlMs": Raw(b"0"), "cacheScope": Raw(b'"private"')}
 _LISTS: Final = ("tools", "prompts", "resources")
 
 
-class AggregateModern(ModernRequests):
+class MultiServerModernHandler(FilteringModernHandler):
     """Shows clients many servers as one; serves the modern era only while no server is known to lack it."""
 
     def __init__(
-        self, services: Services, upstreams: Sequence[UpstreamPort], listings: Listings, showing: Showing | None = None
+        self,
+        services: RequestServices,
+        upstreams: Sequence[UpstreamPort],
+        listings: MergedListCache,
+        showing: FilterMiddleware | None = None,
     ) -> None:
         """Nothing is requested before a client requests it."""
         super().__init__(services, showing)
         services = self._services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}
-        self._consensus = Consensus(self._upstreams, self._links, services.grace, services.known_catalogs)
-        self._directory = Directory(self._upstreams, listings)
+        self._consensus = EraNegotiation(self._upstreams, self._links, services.grace, services.known_catalogs)
+        self._directory = OwnershipTable(self._upstreams, listings)
         self._asking = Asking()
-        self._lists = ModernLists(
+        self._lists = UpstreamListCache(
             self._consensus.links,
             self._asking,
             self._directory,
@@ -52,12 +56,12 @@ class AggregateModern(ModernRequests):
             [upstream.spec for upstream in upstreams],
             self._announce,
         )
-        self._listens: set[JointListen] = set()
+        self._listens: set[MergedSubscription] = set()
         self._router = Router(self._directory, self._asking)
-        self._shown = ShownTools(services, listings)
+        self._shown = ClientToolNames(services, listings)
         self._workers = Workers()
         self._greeting: set[asyncio.Task[None]] = set()
-        self._owners: dict[Exchange, UpstreamLink] = {}
+        self._owners: dict[ProxiedRequest, UpstreamLink] = {}
 
     def spellings(self, tool: str) -> tuple[str, ...]:
         return self._directory.spellings(tool)
@@ -65,12 +69,12 @@ class AggregateModern(ModernRequests):
     def accept(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Exchange:
-        exchange = Exchange(message, sink, on_done=self._finished)
+    ) -> ProxiedRequest:
+        exchange = ProxiedRequest(message, sink, on_done=self._finished)
         self._workers.start(exchange, self._answer, exchange, envelope, caller)
         return exchange
 
@@ -79,7 +83,7 @@ class AggregateModern(ModernRequests):
             for link in self._links.values():
                 link.send(message)
 
-    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+    def cancel_upstream(self, exchange: ProxiedRequest, notice: Message | None) -> None:
         link = self._owners.get(exchange)
         if link is not None:
             link.cancel(exchange, notice)
@@ -96,10 +100,10 @@ class AggregateModern(ModernRequests):
     def listed_schema(self, tool: str) -> bytes | None:
         return self._shown.input_schema(tool)
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
 
-    async def _answer(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+    async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         message = exchange.message
         discovering = message.method == "server/discover"
         is_known = self._consensus.is_granted
@@ -116,7 +120,7 @@ class AggregateModern(ModernRequests):
                 self._services.waited()
             await self._route(exchange, envelope, caller)
 
-    async def _discover(self, exchange: Exchange) -> None:
+    async def _discover(self, exchange: ProxiedRequest) -> None:
         capabilities: dict[str, Any] = {}
         instructions = []
         greetings = await self._greetings(exchange.message)
@@ -140,7 +144,7 @@ class AggregateModern(ModernRequests):
             result["instructions"] = "\n\n".join(instructions)
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(result)))
 
-    async def _list(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+    async def _list(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         method = exchange.message.method or ""
         known, services = support_of(envelope.client.name), self._services
         timeout = list_timeout_of(known, services.grace, services.longest_list)
@@ -156,7 +160,7 @@ class AggregateModern(ModernRequests):
             fields |= self._shown.show(session, joined, self._lists.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
-    async def _route(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+    async def _route(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         """Send a request to the server that it belongs to; what stays unknown is refused, or offered to all."""
         message = exchange.message
         route = self._router.find(message)
@@ -181,7 +185,7 @@ class AggregateModern(ModernRequests):
             links = self._consensus.links().values()
             exchange.replied(await self._router.offer(message, links, lambda _, __: None))
 
-    def _forward(self, exchange: Exchange, route: Route) -> None:
+    def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
         link = self._consensus.links().get(route.server)
         if link is None:
             exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {route.server!r} only speaks the handshake")
@@ -191,12 +195,12 @@ class AggregateModern(ModernRequests):
         exchange.message = route.message
         exchange.send(link)
 
-    async def _listen(self, exchange: Exchange) -> None:
+    async def _listen(self, exchange: ProxiedRequest) -> None:
         links = self._consensus.links()
         if not links:
             exchange.failed(ErrorKind.UNAVAILABLE, "no upstream speaks this era any more")
             return
-        listen = JointListen(
+        listen = MergedSubscription(
             exchange,
             links,
             self._asking,
@@ -247,7 +251,9 @@ class AggregateModern(ModernRequests):
 
     def _known_greetings(self, links: Mapping[str, UpstreamLink]) -> dict[str, tuple[bytes, str]]:
         catalogs = self._services.known_catalogs
-        found = {name: catalogs.find(link.spec, catalogs.variant_for(Era.MODERN)) for name, link in links.items()}
+        found = {
+            name: catalogs.find(link.spec, catalogs.variant_for(ProtocolEra.MODERN)) for name, link in links.items()
+        }
         return {
             name: (each.capabilities, each.instructions) for name, each in found.items() if each and each.capabilities
         }
@@ -259,7 +265,7 @@ class AggregateModern(ModernRequests):
         if answer.result:
             fields = jsonrpc.members(answer.result)
             greeting = bytes(fields.get("capabilities", b"{}")), jsonrpc.text(fields.get("instructions")) or ""
-            catalogs.note(link.spec, catalogs.variant_for(Era.MODERN), greeting=greeting)
+            catalogs.note(link.spec, catalogs.variant_for(ProtocolEra.MODERN), greeting=greeting)
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: ProxiedRequest) -> None:
         self._owners.pop(exchange, None)

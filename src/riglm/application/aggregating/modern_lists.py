@@ -8,26 +8,26 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from riglm.application.aggregating.listings import Directory, JoinedList, wait_for_each
+from riglm.application.aggregating.listings import MergedList, OwnershipTable, wait_for_each
 from riglm.application.forwarding.asking import Asking
 from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
 
-LONGEST_TTL_SECONDS: Final = 86_400.0
+MAX_TTL_SECONDS: Final = 86_400.0
 """No list is kept for longer without asking, whatever its server says."""
 
-_MOST_TRIES: Final = 2
+_MAX_TRIES: Final = 2
 _log: Final = logging.getLogger("riglm.proxy")
 
-Key = tuple[str, str]
+ListKey = tuple[str, str]
 """A list's method and its server."""
 
 
-class ModernLists:
+class UpstreamListCache:
     """Asks for the lists whose time is over, all servers at once, and waits for them as long as the client does.
 
     The timeout of a server counts from when it was first asked without an answer. What comes after an answer without it
@@ -38,7 +38,7 @@ class ModernLists:
         self,
         links: Callable[[], Mapping[str, UpstreamLink]],
         asking: Asking,
-        directory: Directory,
+        directory: OwnershipTable,
         catalogs: KnownCatalogs,
         specs: Iterable[UpstreamSpec],
         on_change: Callable[[str], None],
@@ -46,10 +46,10 @@ class ModernLists:
         """`links` gives those of the servers that take part; `on_change` gets the method of a list that changed."""
         self._catalogs = catalogs
         self._specs = {spec.name: spec for spec in specs}
-        self._unconfirmed: set[Key] = set()
+        self._unconfirmed: set[ListKey] = set()
         """Lists that are known from before."""
         for name, spec in self._specs.items():
-            known = catalogs.find(spec, catalogs.variant_for(Era.MODERN))
+            known = catalogs.find(spec, catalogs.variant_for(ProtocolEra.MODERN))
             if known is not None and known.tools:
                 directory.learn("tools/list", name, known.entries)
                 self._unconfirmed.add(("tools/list", name))
@@ -57,18 +57,18 @@ class ModernLists:
         self._asking = asking
         self._directory = directory
         self._on_change = on_change
-        self._fresh_until: dict[Key, float] = {}
+        self._fresh_until: dict[ListKey, float] = {}
         self._asked_at: dict[str, float] = {}
         """When each server that gave no answer since was first asked."""
-        self._sent_without: set[Key] = set()
+        self._sent_without: set[ListKey] = set()
         """Lists that are being fetched, and that an answer did not wait for."""
-        self._fetching: dict[Key, asyncio.Task[bool]] = {}
-        self._changed: set[Key] = set()
+        self._fetching: dict[ListKey, asyncio.Task[bool]] = {}
+        self._changed: set[ListKey] = set()
 
-    async def joined(self, method: str, asked: Message, list_timeout: float, longest_wait: float) -> JoinedList | None:
+    async def joined(self, method: str, asked: Message, list_timeout: float, longest_wait: float) -> MergedList | None:
         """The servers' lists as one; None when no server's list could be had.
 
-        It waits for as long as `Ensemble.joined`.
+        It waits for as long as `UpstreamGroup.joined`.
         """
         await self.refresh((method,), asked, list_timeout)
         links = self._links()
@@ -120,13 +120,13 @@ class ModernLists:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _running(self, method: str) -> dict[Key, asyncio.Task[bool]]:
+    def _running(self, method: str) -> dict[ListKey, asyncio.Task[bool]]:
         return {key: task for key, task in self._fetching.items() if key[0] == method}
 
-    async def _fetch(self, key: Key, link: UpstreamLink, meta: bytes) -> bool:
+    async def _fetch(self, key: ListKey, link: UpstreamLink, meta: bytes) -> bool:
         """Ask for a list; whether it is another one than before."""
         method, server = key
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             self._changed.discard(key)
             params = b'{"_meta":%b}' % meta
             entries, answer = await self._asking.pages(link, method, protocol.LIST_MEMBER[method], params)
@@ -143,16 +143,16 @@ class ModernLists:
             return key in self._unconfirmed and self._withdraw(key)
         self._unconfirmed.discard(key)
         if method == "tools/list":
-            self._catalogs.note(self._specs[server], self._catalogs.variant_for(Era.MODERN), entries=entries)
+            self._catalogs.note(self._specs[server], self._catalogs.variant_for(ProtocolEra.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
 
-    def _withdraw(self, key: Key) -> bool:
+    def _withdraw(self, key: ListKey) -> bool:
         """Remove a list that was known from before: the server cannot be asked. Whether there was anything in it."""
         self._unconfirmed.discard(key)
         _log.warning("left out a server whose list could not be had", extra={"upstream": key[1], "method": key[0]})
         return self._directory.forget(*key)
 
-    def _fetched(self, key: Key, task: "asyncio.Task[bool]") -> None:
+    def _fetched(self, key: ListKey, task: "asyncio.Task[bool]") -> None:
         del self._fetching[key]
         self._changed.discard(key)
         was_sent_without = key in self._sent_without
@@ -164,4 +164,4 @@ class ModernLists:
 def _ttl_seconds(answer: Message) -> float:
     ttl_ms = jsonrpc.plain(jsonrpc.members(answer.result).get("ttlMs", b"0"))
     known = isinstance(ttl_ms, int | float) and ttl_ms > 0
-    return float(min(ttl_ms / 1000 if ttl_ms < 1e12 else ttl_ms, LONGEST_TTL_SECONDS)) if known else 0.0
+    return float(min(ttl_ms / 1000 if ttl_ms < 1e12 else ttl_ms, MAX_TTL_SECONDS)) if known else 0.0

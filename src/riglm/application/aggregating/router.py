@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from riglm.application.aggregating.listings import Directory, JoinedList, Listings
+from riglm.application.aggregating.listings import MergedList, MergedListCache, OwnershipTable
 from riglm.application.forwarding.asking import Asking
-from riglm.application.forwarding.exchange import Call
-from riglm.application.forwarding.services import Services, tool_name
+from riglm.application.forwarding.exchange import ActiveCall
+from riglm.application.forwarding.services import RequestServices, tool_name
 from riglm.domain import jsonrpc, parameters, protocol, rawjson
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import Session
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.upstream import UpstreamLink
 
 _BY_NAME: Final = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
@@ -21,11 +21,11 @@ _BY_TASK: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel", "tasks
 _RESOURCES: Final = ("resources/list", "resources/templates/list")
 _RESOURCE_NOT_FOUND: Final = -32002
 
-MOST_TASKS: Final = 10_000
+MAX_TASKS: Final = 10_000
 """Tasks beyond this many are forgotten, the oldest first."""
 
 
-Permits = Callable[[str, tuple[str, str]], bool]
+PermissionCheck = Callable[[str, tuple[str, str]], bool]
 """Whether a client may use a tool: by the name that it uses, and by its server with the server's own name."""
 
 
@@ -40,7 +40,7 @@ class Route(NamedTuple):
 class Router:
     """Routes by name, by URI and by task; what none of them tells is offered to one server after the other."""
 
-    def __init__(self, directory: Directory, asking: Asking) -> None:
+    def __init__(self, directory: OwnershipTable, asking: Asking) -> None:
         """A router by what `directory` knows."""
         self._directory = directory
         self._asking = asking
@@ -72,7 +72,7 @@ class Router:
             return ("prompts/list", *_RESOURCES)
         return _RESOURCES if method in _BY_URI else ()
 
-    def refusal(self, message: Message, route: Route | None, permits: Permits) -> Message | None:
+    def refusal(self, message: Message, route: Route | None, permits: PermissionCheck) -> Message | None:
         """The error for a request that goes nowhere, None when it may go on.
 
         That is one that must be known by now and has no route, or a call of a tool that may not be used, which is told
@@ -91,7 +91,7 @@ class Router:
         """Whether the server's list of tools is known, and does not have the one that a call means."""
         return route.own is not None and self._directory.lacks("tools/list", route.server, route.own)
 
-    def unknown(self, message: Message, permits: Permits = lambda *_: True) -> Message | None:
+    def unknown(self, message: Message, permits: PermissionCheck = lambda *_: True) -> Message | None:
         """The error for a request that must be known by now; None when it may still be offered around.
 
         It names no tool that may not be used.
@@ -148,7 +148,7 @@ class Router:
 
     def _remember(self, task: bytes, server: str) -> None:
         self._tasks.pop(task, None)
-        if len(self._tasks) >= MOST_TASKS:
+        if len(self._tasks) >= MAX_TASKS:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[task] = server
 
@@ -170,15 +170,15 @@ class Router:
         return Route(server, message) if server is not None else None
 
 
-class ShownTools:
+class ClientToolNames:
     """Remembers the joined list that was shown."""
 
-    def __init__(self, services: Services, listings: Listings) -> None:
+    def __init__(self, services: RequestServices, listings: MergedListCache) -> None:
         self._services = services
         self._listings = listings
-        self._catalogue = Catalogue()
+        self._catalogue = ToolCatalog()
 
-    def show(self, session: Session, joined: JoinedList, missing: Sequence[str]) -> dict[str, Raw]:
+    def show(self, session: Session, joined: MergedList, missing: Sequence[str]) -> dict[str, Raw]:
         """Record the list of a session, and return what its result reports of the missing servers.
 
         An incomplete list is logged once for each server, and is no exposure.
@@ -193,7 +193,7 @@ class ShownTools:
 
     def call(
         self, session: Session, router: Router, message: Message, route: Route | None
-    ) -> tuple[Call | None, Message | None]:
+    ) -> tuple[ActiveCall | None, Message | None]:
         """Note that an invocation starts, and say whether it may go its way, now that it is known which tool is meant.
 
         The invocation has the name that the client used; it is None when the call names no tool. The error is None when

@@ -10,22 +10,22 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from riglm.application.filtering.service import FilteringService
-from riglm.application.prediction.plan import Plan
+from riglm.application.prediction.plan import PredictionSettings
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain.control import (
-    ConfigurationChanged,
-    ConfigurationShown,
-    Conflict,
-    ControlUnavailable,
-    Fault,
-    Forbidden,
-    Invalid,
+    ConfigurationUpdate,
+    ConflictError,
+    ControlUnavailableError,
+    FieldError,
+    ForbiddenError,
+    InvalidInputError,
+    RedactedConfiguration,
 )
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import Redactor
-from riglm.ports.configuration import ConfigurationPort, KeyPath, WrittenAside
+from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
 from riglm.ports.control import LiveConfigurationPort
 
 PROVING_SECONDS: Final = 10.0
@@ -37,7 +37,7 @@ Commit = Callable[[], None]
 """Changes over to what was made ready: plain assignments, on the proxy's event loop."""
 
 
-class Follower(Protocol):
+class ReloadHandler(Protocol):
     """A part of riglm that depends on the configuration."""
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Follower(Protocol):
         """
 
 
-class Following(Follower, Generic[_Value]):
+class ValueReloadHandler(ReloadHandler, Generic[_Value]):
     """A part that takes a new value at any time."""
 
     def __init__(self, read: Callable[[Settings], _Value], take: Callable[[_Value], None]) -> None:
@@ -62,14 +62,14 @@ class Following(Follower, Generic[_Value]):
         return None if value == self._read(before) else lambda: self._take(value)
 
 
-class FilteringFollower(Follower):
+class FilteringReloadHandler(ReloadHandler):
     """The filter: new decisions are made whole, and put in the place of the old ones at once."""
 
     def __init__(self, filtering: FilteringService, tell: Callable[[], None]) -> None:
         """`tell` starts to notify the clients whose list changed."""
         self._filtering = filtering
         self._tell = tell
-        self._aside = Aside()
+        self._aside = BlockingJobRunner()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         rules = after.filtering
@@ -94,17 +94,20 @@ class FilteringFollower(Follower):
         return self._filtering.prepared(after.filtering, after.predictor.kind, after.prices.prices())
 
 
-class PredictionFollower(Follower):
+class PredictionReloadHandler(ReloadHandler):
     """Prediction: a predictor is made once to see that it can be, and learns from the record before it answers."""
 
     def __init__(
-        self, prediction: PredictionService, plan: Callable[[Settings], Plan], prove: Callable[[Settings], object]
+        self,
+        prediction: PredictionService,
+        plan: Callable[[Settings], PredictionSettings],
+        prove: Callable[[Settings], object],
     ) -> None:
         """`prove` makes the predictor; it blocks, and raises ConfigurationError."""
         self._prediction = prediction
         self._plan = plan
         self._prove = prove
-        self._aside = Aside()
+        self._aside = BlockingJobRunner()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         if _about_prediction(before) == _about_prediction(after):
@@ -133,7 +136,7 @@ class PredictionFollower(Follower):
             raise ConfigurationError(words) from error
 
 
-class Aside:
+class BlockingJobRunner:
     """Runs blocking jobs, one at a time on a separate thread; one that hangs delays no later job."""
 
     def __init__(self) -> None:
@@ -214,7 +217,7 @@ class LiveConfiguration(LiveConfigurationPort):
     requests. What runs ends as it began.
     """
 
-    def __init__(self, settings: Settings, documents: ConfigurationPort, followers: Sequence[Follower]) -> None:
+    def __init__(self, settings: Settings, documents: ConfigurationPort, followers: Sequence[ReloadHandler]) -> None:
         """`settings` are in force, and the followers go by them."""
         self._settings = settings
         self._documents = documents
@@ -222,22 +225,22 @@ class LiveConfiguration(LiveConfigurationPort):
         self._version = secrets.randbits(_VERSION_BITS)
         self._shown: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
-        self._aside = Aside()
-        self._changes: set[asyncio.Task[ConfigurationChanged]] = set()
+        self._aside = BlockingJobRunner()
+        self._changes: set[asyncio.Task[ConfigurationUpdate]] = set()
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._settings
 
-    def shown(self) -> ConfigurationShown:
+    def shown(self) -> RedactedConfiguration:
         if self._shown is None:
             self._shown = self._documents.shown(self._settings)
-        return ConfigurationShown(version=self._version, document=self._shown)
+        return RedactedConfiguration(version=self._version, document=self._shown)
 
     async def put(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         change = asyncio.create_task(self._put(document, expected_version, persist=persist))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)
@@ -245,10 +248,10 @@ class LiveConfiguration(LiveConfigurationPort):
 
     async def _put(
         self, document: Mapping[str, Any], expected_version: int | None, *, persist: bool
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         async with self._lock:
             if expected_version not in {None, self._version}:
-                raise Conflict(
+                raise ConflictError(
                     f"the configuration is at version {self._version}, not {expected_version} any more — fix: read it "
                     "again, and change what it is now"
                 )
@@ -257,14 +260,14 @@ class LiveConfiguration(LiveConfigurationPort):
             late = [path for path in paths if not _is_followed(path, before)]
             _require_leave(paths, before)
             if late and not persist:
-                raise Invalid(*map(_too_late, late))
+                raise InvalidInputError(*map(_too_late, late))
             after = _in_force(before, wanted)
             shown = await self._aside.do(lambda: self._documents.shown(after))
             commits = await self._prepared(before, after) if len(late) < len(paths) else []
             if persist:
                 await self._write(document)
             self._commit(commits, after, shown, [path for path in paths if path not in late])
-            return ConfigurationChanged(version=self._version, document=shown, restart=tuple(map(".".join, late)))
+            return ConfigurationUpdate(version=self._version, document=shown, restart=tuple(map(".".join, late)))
 
     def _read(self, before: Settings, document: Mapping[str, Any]) -> tuple[Settings, tuple[KeyPath, ...]]:
         """What is wanted, and where it differs; takes its time where much is wanted."""
@@ -280,19 +283,19 @@ class LiveConfiguration(LiveConfigurationPort):
                     commits.append(commit)
         except ConfigurationError as error:
             covered = Redactor((*before.secrets(), *after.secrets()))
-            raise Invalid(*(_fault(covered(line)) for line in str(error).splitlines())) from None
+            raise InvalidInputError(*(_fault(covered(line)) for line in str(error).splitlines())) from None
         return commits
 
     async def _write(self, document: Mapping[str, Any]) -> None:
         settings = self._settings
 
-        def write() -> WrittenAside | None:
+        def write() -> StagedFile | None:
             return self._documents.write_aside(settings, document, lambda path: _refusal(path, settings) is None)
 
         try:
             written = await self._aside.do(write, _FILE_SECONDS, on_late=_discarded)
         except TimeoutError:
-            raise ControlUnavailable(f"the file could not be written within {_FILE_SECONDS:g} s") from None
+            raise ControlUnavailableError(f"the file could not be written within {_FILE_SECONDS:g} s") from None
         if written is None:
             return
         try:
@@ -341,7 +344,7 @@ def _require_leave(paths: Sequence[KeyPath], settings: Settings) -> None:
     for path in paths:
         refusal = _refusal(path, settings)
         if refusal is not None:
-            raise Forbidden(f"{'.'.join(path)}: {refusal}")
+            raise ForbiddenError(f"{'.'.join(path)}: {refusal}")
 
 
 def _refusal(path: KeyPath, settings: Settings) -> str | None:
@@ -356,18 +359,18 @@ def _refusal(path: KeyPath, settings: Settings) -> str | None:
     return None
 
 
-def _too_late(path: KeyPath) -> Fault:
+def _too_late(path: KeyPath) -> FieldError:
     detail = "this key is read at the start only — fix: send persist=true, and restart riglm"
-    return Fault(path=".".join(path), detail=detail)
+    return FieldError(path=".".join(path), detail=detail)
 
 
-def _fault(line: str) -> Fault:
+def _fault(line: str) -> FieldError:
     """A line of an error that begins with the path that it is about."""
     path, colon, detail = line.partition(": ")
     is_path = bool(colon) and path.split(".")[0] in Settings.model_fields
-    return Fault(path=path, detail=detail) if is_path else Fault(path="", detail=line)
+    return FieldError(path=path, detail=detail) if is_path else FieldError(path="", detail=line)
 
 
-def _discarded(written: WrittenAside | None) -> None:
+def _discarded(written: StagedFile | None) -> None:
     if written is not None:
         written.discard()

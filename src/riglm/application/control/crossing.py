@@ -12,55 +12,55 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from riglm.application.worker import Worker
-from riglm.domain.control import ControlUnavailable
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.control import ControlUnavailableError
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import AnalyticsPort
 
-PATIENCE_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 """Seconds to wait for an answer by default."""
 
 _CLOSING_SECONDS: Final = 0.25
 
-Answer = TypeVar("Answer")
+ResultT = TypeVar("ResultT")
 
 
 class ProxyLoop:
     """The proxy's event loop, asked from another thread, or from itself."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, patience: float = TIMEOUT_SECONDS) -> None:
         """`patience` is how many seconds an answer may take."""
         self._loop = loop
         self._patience = patience
 
-    async def look(self, question: Callable[[], Answer], *, patience: float | None = None) -> Answer:
+    async def look(self, question: Callable[[], ResultT], *, patience: float | None = None) -> ResultT:
         """Have something answered there that takes no time.
 
         Raises:
-            ControlUnavailable: the loop has ended or is not getting on.
+            ControlUnavailableError: the loop has ended or is not getting on.
         """
 
-        async def answered() -> Answer:
+        async def answered() -> ResultT:
             return question()
 
         return await self.ask(answered, patience=patience)
 
-    async def ask(self, work: Callable[[], Coroutine[Any, Any, Answer]], *, patience: float | None = None) -> Answer:
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, ResultT]], *, patience: float | None = None) -> ResultT:
         """Have something done there, and give what comes of it.
 
         Raises:
-            ControlUnavailable: the loop has ended or is not getting on.
+            ControlUnavailableError: the loop has ended or is not getting on.
         """
         doing = work()
         try:
             asked = asyncio.run_coroutine_threadsafe(doing, self._loop)
         except RuntimeError as error:
             doing.close()
-            raise ControlUnavailable("riglm is ending") from error
+            raise ControlUnavailableError("riglm is ending") from error
         try:
             async with asyncio.timeout(patience or self._patience):
                 return await asyncio.wrap_future(asked)
         except TimeoutError as error:
-            raise ControlUnavailable("riglm did not answer in time: ask again later") from error
+            raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
 
 
 class StoreThread:
@@ -70,7 +70,7 @@ class StoreThread:
     """
 
     def __init__(
-        self, open_store: Callable[[], AnalyticsPort], name: str, *, patience: float = PATIENCE_SECONDS
+        self, open_store: Callable[[], AnalyticsPort], name: str, *, patience: float = TIMEOUT_SECONDS
     ) -> None:
         """`patience` is how many seconds an answer may take; the thread is called `name`."""
         self._open_store = open_store
@@ -89,15 +89,15 @@ class StoreThread:
 
     async def ask(
         self,
-        question: Callable[[AnalyticsPort], Answer],
+        question: Callable[[AnalyticsPort], ResultT],
         *,
-        undo: Callable[[AnalyticsPort, Answer], object] | None = None,
+        undo: Callable[[AnalyticsPort, ResultT], object] | None = None,
         patience: float | None = None,
-    ) -> Answer:
+    ) -> ResultT:
         """Return the store's answer; with `undo`, an action that finished too late for its caller is undone.
 
         Raises:
-            ControlUnavailable: the store is unavailable, or did not answer in time.
+            ControlUnavailableError: the store is unavailable, or did not answer in time.
         """
         if self._is_stuck():
             raise _too_late()
@@ -111,11 +111,11 @@ class StoreThread:
             raise _too_late()
         try:
             return await asked
-        except AnalyticsUnavailable as error:
-            raise ControlUnavailable(str(error)) from error
+        except AnalyticsUnavailableError as error:
+            raise ControlUnavailableError(str(error)) from error
         except asyncio.CancelledError as error:
             if asked.cancelled() and self._is_ended:
-                raise ControlUnavailable("riglm is ending") from error
+                raise ControlUnavailableError("riglm is ending") from error
             raise
 
     def close(self) -> None:
@@ -123,30 +123,30 @@ class StoreThread:
         with self._lock:
             self._is_ended, begun = True, self._is_begun
         if begun:
-            with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailable):
+            with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailableError):
                 self._worker.submit(self._let_go).result(_CLOSING_SECONDS)
             self._worker.close(timeout=0.0)
 
-    def _submit(self, job: Callable[[], Answer]) -> "Future[Answer]":
+    def _submit(self, job: Callable[[], ResultT]) -> "Future[ResultT]":
         with self._lock:
             if not self._is_begun and not self._is_ended:
                 self._is_begun = True
                 self._worker.start()
             if self._is_ended:
-                raise ControlUnavailable("riglm is ending")
+                raise ControlUnavailableError("riglm is ending")
             return self._worker.submit(job)
 
     def _is_stuck(self) -> bool:
         since = self._busy_since
         return since is not None and time.monotonic() - since > self._patience
 
-    def _run(self, inquiry: "_Inquiry[Answer]") -> Answer:
+    def _run(self, inquiry: "_Inquiry[ResultT]") -> ResultT:
         self._busy_since = time.monotonic()
         try:
             if self._store is None:
                 self._store = self._open_store().__enter__()
             answer = inquiry.run(self._store)
-        except AnalyticsUnavailable:
+        except AnalyticsUnavailableError:
             self._failed = True
             self._let_go()
             raise
@@ -162,18 +162,18 @@ class StoreThread:
             store.__exit__(None, None, None)
 
 
-class _Inquiry(Generic[Answer]):
+class _Inquiry(Generic[ResultT]):
     """One query, and whether its caller still waits."""
 
     def __init__(
-        self, question: Callable[[AnalyticsPort], Answer], undo: Callable[[AnalyticsPort, Answer], object] | None
+        self, question: Callable[[AnalyticsPort], ResultT], undo: Callable[[AnalyticsPort, ResultT], object] | None
     ) -> None:
         self._question = question
         self._undo = undo
         self._lock = threading.Lock()
         self._is_answered = self._is_given_up = False
 
-    def run(self, store: AnalyticsPort) -> Answer:
+    def run(self, store: AnalyticsPort) -> ResultT:
         """Run the query; undo it if its caller waits no longer."""
         answer = self._question(store)
         with self._lock:
@@ -189,23 +189,23 @@ class _Inquiry(Generic[Answer]):
             return self._is_given_up
 
 
-def _too_late() -> ControlUnavailable:
-    return ControlUnavailable("the analytics store did not answer in time: ask again later")
+def _too_late() -> ControlUnavailableError:
+    return ControlUnavailableError("the analytics store did not answer in time: ask again later")
 
 
-KEPT_SECONDS: Final = 2.0
+TTL_SECONDS: Final = 2.0
 """Seconds for which an answer is reused."""
 
 SHARE: Final = 0.03
 """Maximum share of a core for all repeated queries together."""
 
 _LATELY_SECONDS: Final = 60.0
-_MOST_KEPT: Final = 64
+_MAX_KEPT: Final = 64
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedAnswer:
     asking: asyncio.Task[Any] | None = None
     answer: Any = None
     answered_at: float = float("-inf")
@@ -214,7 +214,7 @@ class _Kept:
     is_there: bool = False
 
 
-class Remembering:
+class AnswerCache:
     """Asks a question once for all who ask it at the same time or soon after; used on one event loop.
 
     The more work the questions of the last minute are, the longer all their answers are kept, so that looking on costs
@@ -225,24 +225,24 @@ class Remembering:
     def __init__(
         self,
         *,
-        kept: float = KEPT_SECONDS,
-        patience: float = PATIENCE_SECONDS,
+        kept: float = TTL_SECONDS,
+        patience: float = TIMEOUT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = kept
         self._patience = patience
         self._monotonic = monotonic
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
 
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
         """Return the answer to the query with this `key`; `question` returns it with the seconds of work.
 
         Raises:
-            ControlUnavailable: it takes too long, and there is no older one; or what the question raises.
+            ControlUnavailableError: it takes too long, and there is no older one; or what the question raises.
         """
-        kept = self._kept.setdefault(key, _Kept())
+        kept = self._kept.setdefault(key, _CachedAnswer())
         self._kept.move_to_end(key)
-        while len(self._kept) > _MOST_KEPT:
+        while len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
         kept.asked_at = now = self._monotonic()
         if now < kept.answered_at + self._keeps(now):
@@ -256,14 +256,14 @@ class Remembering:
             return cast("_Answer", asking.result())
         if kept.is_there:
             return cast("_Answer", kept.answer)
-        raise ControlUnavailable("this takes a while to count: ask again in a moment")
+        raise ControlUnavailableError("this takes a while to count: ask again in a moment")
 
     def _keeps(self, now: float) -> float:
         """How many seconds answers are given again now."""
         work = sum(each.took for each in self._kept.values() if now - each.asked_at < _LATELY_SECONDS)
         return max(self._seconds, work / SHARE)
 
-    async def _asked(self, kept: _Kept, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
+    async def _asked(self, kept: _CachedAnswer, question: Callable[[], Awaitable[tuple[_Answer, float]]]) -> _Answer:
         try:
             answer, kept.took = await question()
         finally:
@@ -282,18 +282,18 @@ COUNTING_SECONDS: Final = 60.0
 """Seconds that counting may take; callers get the answer when it is ready."""
 
 
-class Counting:
+class CachedQueries:
     """Asks the store what takes a while to answer, and keeps each answer for a moment."""
 
     def __init__(self, store: StoreThread) -> None:
         self._store = store
-        self._remembering = Remembering()
+        self._remembering = AnswerCache()
 
     async def counted(self, key: Hashable, question: Callable[[AnalyticsPort], _Answer]) -> _Answer:
         """Return the answer to the query with this `key`.
 
         Raises:
-            ControlUnavailable: the store is unavailable, or takes too long.
+            ControlUnavailableError: the store is unavailable, or takes too long.
         """
 
         def timed(store: AnalyticsPort) -> tuple[_Answer, float]:

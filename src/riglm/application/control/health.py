@@ -9,14 +9,14 @@ from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness, StoreHealth, UpstreamEntry
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
-_PATIENCE_SECONDS: Final = 2.0
+_TIMEOUT_SECONDS: Final = 2.0
 """Seconds to wait for the health of riglm: less than usual, since a blocked proxy is an answer as well."""
 
 _UNAVAILABLE: Final = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
+class StatusProbes:
     """Ways to look at the parts of riglm, each called on the proxy's loop.
 
     `tool_counts` returns the number of tools in the last list of each server; `embedder` the capability signal.
@@ -30,7 +30,7 @@ class Looks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ProcessInfo:
     """What stays the same while riglm runs; `started_at` is in seconds since the epoch."""
 
     version: str
@@ -47,10 +47,12 @@ class _Seen:
     embedder: Mapping[str, Any]
 
 
-class Doctor:
+class HealthService:
     """Looks at all parts at once; the store is not asked, but for how it did last."""
 
-    def __init__(self, proxy: ProxyLoop, stores: Sequence[StoreThread], identity: Identity, looks: Looks) -> None:
+    def __init__(
+        self, proxy: ProxyLoop, stores: Sequence[StoreThread], identity: ProcessInfo, looks: StatusProbes
+    ) -> None:
         """`stores` are the threads on which the control API asks the store."""
         self._proxy = proxy
         self._stores = stores
@@ -61,7 +63,7 @@ class Doctor:
         """How riglm is.
 
         Raises:
-            ControlUnavailable: the proxy does not get on.
+            ControlUnavailableError: the proxy does not get on.
         """
         seen = await self._seen()
         readiness = _readiness(seen)
@@ -93,7 +95,7 @@ class Doctor:
         return await self._proxy.look(self._looks.embedder)
 
     async def _seen(self) -> _Seen:
-        return await self._proxy.look(self._look, patience=_PATIENCE_SECONDS)
+        return await self._proxy.look(self._look, patience=_TIMEOUT_SECONDS)
 
     def _look(self) -> _Seen:
         looks = self._looks

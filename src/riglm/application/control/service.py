@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from riglm.application.control.crossing import COUNTING_SECONDS, Counting, ProxyLoop, StoreThread
-from riglm.application.control.health import Doctor, Identity, Looks
-from riglm.application.control.sessions import Predictions, Sessions
+from riglm.application.control.crossing import COUNTING_SECONDS, CachedQueries, ProxyLoop, StoreThread
+from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
+from riglm.application.control.sessions import PredictionQueries, SessionQueries
 from riglm.application.control.statistics import Statistics
-from riglm.application.control.steering import Steering
-from riglm.application.control.tool_use import History, ToolUse
+from riglm.application.control.steering import OverrideService
+from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.filtering.decisions import Overrides
 from riglm.application.filtering.service import FilteringService
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.control import ConfigurationChanged, ConfigurationShown, OverrideWish
+from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
     Bucket,
@@ -41,23 +41,23 @@ CHANGING_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desks:
+class ControlHandlers:
     """The parts that answer, each for one kind of queries."""
 
-    sessions: Sessions
-    predictions: Predictions
-    tools: ToolUse
-    history: History
+    sessions: SessionQueries
+    predictions: PredictionQueries
+    tools: ToolQueries
+    history: UsageHistory
     statistics: Statistics
-    steering: Steering
-    doctor: Doctor
+    steering: OverrideService
+    doctor: HealthService
     configuration: LiveConfigurationPort
 
 
 class ControlService(ControlPort):
     """Answers on the control API's event loop, which is another than the proxy's."""
 
-    def __init__(self, proxy: ProxyLoop, stores: Sequence[StoreThread], desks: Desks) -> None:
+    def __init__(self, proxy: ProxyLoop, stores: Sequence[StoreThread], desks: ControlHandlers) -> None:
         """The configuration is asked on the proxy's loop; `stores` are closed in the end."""
         self._proxy = proxy
         self._stores = stores
@@ -74,12 +74,12 @@ class ControlService(ControlPort):
     async def readiness(self) -> Readiness:
         return await self._desks.doctor.readiness()
 
-    async def configuration(self) -> ConfigurationShown:
+    async def configuration(self) -> RedactedConfiguration:
         return await self._proxy.look(self._desks.configuration.shown)
 
     async def put_configuration(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         return await self._proxy.ask(
             lambda: self._desks.configuration.put(document, expected_version=expected_version, persist=persist),
             patience=CHANGING_SECONDS,
@@ -104,7 +104,7 @@ class ControlService(ControlPort):
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         return await self._desks.tools.detail(name, since=since)
 
-    async def put_override(self, wish: OverrideWish) -> Override:
+    async def put_override(self, wish: OverrideRequest) -> Override:
         return await self._desks.steering.put(wish)
 
     async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
@@ -135,7 +135,7 @@ class ControlService(ControlPort):
 class Proxy:
     """The parts of a proxy that people look at and steer."""
 
-    services: Services
+    services: RequestServices
     filtering: FilteringService
     prediction: PredictionService
     overrides: Overrides
@@ -144,47 +144,47 @@ class Proxy:
     upstreams: Callable[[], list[UpstreamHealth]]
 
 
-def build_control(proxy: Proxy, identity: Identity, open_store: Callable[[], AnalyticsPort]) -> ControlService:
+def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], AnalyticsPort]) -> ControlService:
     """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
     aside = StoreThread(open_store, "riglm-control-counting", patience=COUNTING_SECONDS)
     stores = (at_hand, aside)
-    counting = Counting(aside)
-    history = History(counting)
+    counting = CachedQueries(aside)
+    history = UsageHistory(counting)
     registry = proxy.services.sessions
 
     def live_tools() -> Mapping[str, str]:
         return _live_tools(proxy.services)
 
-    tools = ToolUse(loop, counting, history, live_tools)
-    looks = Looks(
+    tools = ToolQueries(loop, counting, history, live_tools)
+    looks = StatusProbes(
         upstreams=proxy.upstreams,
         tool_counts=lambda: _tool_counts(proxy.services),
         records=proxy.recorder.counts,
         is_store_failing=lambda: proxy.recorder.is_failing,
         embedder=proxy.prediction.status,
     )
-    desks = Desks(
-        sessions=Sessions(loop, at_hand, registry),
-        predictions=Predictions(loop, at_hand, registry, proxy.filtering),
+    desks = ControlHandlers(
+        sessions=SessionQueries(loop, at_hand, registry),
+        predictions=PredictionQueries(loop, at_hand, registry, proxy.filtering),
         tools=tools,
         history=history,
         statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),
-        steering=Steering(loop, at_hand, registry, proxy.overrides, live_tools),
-        doctor=Doctor(loop, stores, identity, looks),
+        steering=OverrideService(loop, at_hand, registry, proxy.overrides, live_tools),
+        doctor=HealthService(loop, stores, identity, looks),
         configuration=proxy.configuration,
     )
     return ControlService(loop, stores, desks)
 
 
-def _live_tools(services: Services) -> Mapping[str, str]:
+def _live_tools(services: RequestServices) -> Mapping[str, str]:
     """The tools that are listed now by the names that clients use, each with its server."""
     only = services.owners.only
     return dict.fromkeys(services.catalogues.of(only).names, only) if only else services.owners.servers()
 
 
-def _tool_counts(services: Services) -> Mapping[str, int]:
+def _tool_counts(services: RequestServices) -> Mapping[str, int]:
     """How many tools each server listed last."""
     if services.owners.only:
         return services.catalogues.counts()

@@ -12,12 +12,12 @@ from riglm.application.filtering.explaining import Explanation
 from riglm.application.filtering.service import FilteringService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import session_state
-from riglm.domain.control import NotThere
+from riglm.domain.control import NotFoundError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.schemas.control_api import (
-    MAX_CALLS,
-    MAX_LISTS,
+    MAX_CALLS_PER_SESSION_DETAIL,
+    MAX_LISTS_PER_SESSION_DETAIL,
     ExposedList,
     Page,
     SessionCall,
@@ -27,7 +27,7 @@ from riglm.domain.schemas.control_api import (
     SessionPrediction,
 )
 from riglm.domain.session import Session
-from riglm.domain.session_state import MOST_CALLS, SessionState
+from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.overview import SessionKey, SessionSummary
 
@@ -44,14 +44,16 @@ def key_of(cursor: str, read: Callable[..., _Key]) -> _Key:
     """The key that a cursor holds, made by `read` of its parts.
 
     Raises:
-        NotThere: the cursor leads nowhere.
+        NotFoundError: the cursor leads nowhere.
     """
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         parts: Any = json.loads(text)
         return read(*parts)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise NotThere("the cursor leads nowhere: take the next_cursor of an answer, or begin without one") from error
+        raise NotFoundError(
+            "the cursor leads nowhere: take the next_cursor of an answer, or begin without one"
+        ) from error
 
 
 def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> Page[_Item]:
@@ -60,7 +62,7 @@ def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> P
     return Page(items=given, next_cursor=place(given[-1]) if len(items) > limit else None)
 
 
-class Sessions:
+class SessionQueries:
     """Merges the sessions of this process with the stored ones."""
 
     def __init__(self, proxy: ProxyLoop, store: StoreThread, registry: SessionRegistry) -> None:
@@ -85,15 +87,15 @@ class Sessions:
         """One session, with its latest calls and lists.
 
         Raises:
-            NotThere: there is no such session.
+            NotFoundError: there is no such session.
         """
         session = await self._proxy.look(lambda: self._registry.known(session_id))
 
         def recorded(
             store: AnalyticsPort,
         ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
-            calls = store.latest_invocations(session_id, MAX_CALLS)
-            shown = store.latest_exposures(session_id, MAX_LISTS)
+            calls = store.latest_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL)
+            shown = store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL)
             return store.session_of(session_id), tuple(map(_call, calls)), tuple(shown)
 
         summary, calls, shown = await self._store.ask(recorded)
@@ -106,9 +108,9 @@ class Sessions:
         return SessionDetail(**dict(entry), calls=calls, shown=tuple(map(_list, shown)))
 
 
-def unknown_session(session_id: object) -> NotThere:
+def unknown_session(session_id: object) -> NotFoundError:
     """Return the error for an unknown session."""
-    return NotThere(f"there is no session {session_id}: it was forgotten, purged, or never was")
+    return NotFoundError(f"there is no session {session_id}: it was forgotten, purged, or never was")
 
 
 def _session_key(started_at: float, id_: str) -> SessionKey:
@@ -177,7 +179,7 @@ def _call(call: ToolInvocation) -> SessionCall:
 _LISTS_LOOKED_AT: Final = 20
 
 
-class Predictions:
+class PredictionQueries:
     """Takes the next list of a session apart."""
 
     def __init__(
@@ -193,7 +195,7 @@ class Predictions:
         """What the next list would be, and why.
 
         Raises:
-            NotThere: there is no such session.
+            NotFoundError: there is no such session.
         """
         here = await self._proxy.ask(lambda: self._of_one_here(session_id))
         if here is not None:
@@ -237,7 +239,7 @@ def _recorded(
         return None
     lists = [each for each in store.latest_exposures(session_id, _LISTS_LOOKED_AT) if each.is_list]
     tools = _in_order(lists[-1]) if lists else summary.session.tools_available
-    return summary.session, store.latest_invocations(session_id, MOST_CALLS), tools
+    return summary.session, store.latest_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools
 
 
 def _in_order(shown: Exposure) -> tuple[str, ...]:

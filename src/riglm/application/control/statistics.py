@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 
-from riglm.application.control.crossing import Counting
-from riglm.application.control.tool_use import ToolUse, mean
-from riglm.application.evaluation.record import Record, RecordedUse, read_record
+from riglm.application.control.crossing import CachedQueries
+from riglm.application.control.tool_use import ToolQueries, mean
+from riglm.application.evaluation.record import CallObservation, Observations, read_record
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.exposure import ExposureTotals
-from riglm.domain.invocation import OWN_UPSTREAM, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.control_api import (
     ListTotals,
@@ -22,7 +22,7 @@ from riglm.domain.schemas.control_api import (
 )
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import Usage
+from riglm.ports.overview import UsageCounts
 
 
 class Statistics:
@@ -30,8 +30,8 @@ class Statistics:
 
     def __init__(
         self,
-        counting: Counting,
-        tools: ToolUse,
+        counting: CachedQueries,
+        tools: ToolQueries,
         records: Callable[[], RecordCounts],
         prices: Callable[[], Prices] = Prices,
     ) -> None:
@@ -44,7 +44,9 @@ class Statistics:
     async def summary(self, since: float) -> Summary:
         """All at a glance."""
 
-        def counted(store: AnalyticsPort) -> tuple[Usage, Sequence[ExposureTotals], tuple[int, int], Record]:
+        def counted(
+            store: AnalyticsPort,
+        ) -> tuple[UsageCounts, Sequence[ExposureTotals], tuple[int, int], Observations]:
             [usage] = store.usage(since, math.inf)
             latest = store.recent_calls(MAX_SESSIONS, since)
             exposures = store.list_exposures(*(session.id for session in latest))
@@ -88,9 +90,9 @@ class Statistics:
         )
 
 
-def _zero_hop(uses: Sequence[RecordedUse]) -> ZeroHop:
+def _zero_hop(uses: Sequence[CallObservation]) -> ZeroHop:
     missed = [use for use in uses if not use.in_list]
-    searched = sum(use.found is Found.SEARCHED for use in missed)
+    searched = sum(use.found is DiscoveryMethod.SEARCHED for use in missed)
     return ZeroHop(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 

@@ -13,23 +13,23 @@ from riglm.application.control.tool_use import LiveTools
 from riglm.application.filtering.decisions import Overrides
 from riglm.application.lists.writing import NAMES
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.domain.control import Conflict, Fault, Invalid, NotThere, OverrideWish
+from riglm.domain.control import ConflictError, FieldError, InvalidInputError, NotFoundError, OverrideRequest
 from riglm.domain.policy import Override, OverrideScope
 from riglm.domain.schemas.control_api import Page
 from riglm.domain.session import uuid7
 
-LONGEST_TOOL: Final = 256
+MAX_TOOL_LENGTH: Final = 256
 """Characters of a tool's name: twice what the protocol allows, since riglm may put a server's name before it."""
 
-LONGEST_KEY: Final = 256
-LONGEST_REASON: Final = 500
+MAX_KEY_LENGTH: Final = 256
+MAX_REASON_LENGTH: Final = 500
 """Characters that an override's key and reason may have."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LATEST: Final = 253_402_300_799.0  # the last second of the year 9999
 
 
-class Steering:
+class OverrideService:
     """Makes overrides, lists them and takes them back."""
 
     def __init__(
@@ -50,26 +50,28 @@ class Steering:
         self._live_tools = live_tools
         self._clock = clock
 
-    async def put(self, wish: OverrideWish) -> Override:
+    async def put(self, wish: OverrideRequest) -> Override:
         """Make an override; the next list and the next call go by it.
 
         Raises:
             Invalid: it is not usable.
             Conflict: it would end before it begins, has a key with the scope `all`, or is about a meta-tool.
-            NotThere: it is for an unknown session.
+            NotFoundError: it is for an unknown session.
         """
         now = self._clock()
         faults = tuple(_faults(wish))
         if faults:
-            raise Invalid(*faults)
+            raise InvalidInputError(*faults)
         expires_at = _end(wish, now)
         if expires_at is not None and expires_at <= now:
-            raise Conflict(_over_already(wish, now))
+            raise ConflictError(_over_already(wish, now))
         key = wish.key
         if key and wish.scope is OverrideScope.ALL:
-            raise Conflict("an override with the scope `all` has no key — fix: leave it out, or choose another scope")
+            raise ConflictError(
+                "an override with the scope `all` has no key — fix: leave it out, or choose another scope"
+            )
         if wish.tool in NAMES and wish.tool not in await self._proxy.look(self._live_tools):
-            raise Conflict(
+            raise ConflictError(
                 f"{wish.tool} is one of riglm's own tools, which no override changes — fix: filtering.meta_tools."
                 f"{wish.tool} says whether riglm offers it"
             )
@@ -103,7 +105,7 @@ class Steering:
         """An override that has not expired.
 
         Raises:
-            NotThere: there is none with this id.
+            NotFoundError: there is none with this id.
         """
         for each in await self._in_store():
             if each.id == override_id:
@@ -114,7 +116,7 @@ class Steering:
         """Take an override back; the next list and the next call no longer go by it.
 
         Raises:
-            NotThere: there is none with this id.
+            NotFoundError: there is none with this id.
         """
         before = await self.one(override_id)
         is_gone = await self._store.ask(
@@ -141,20 +143,22 @@ class Steering:
         return session_id
 
 
-def _faults(wish: OverrideWish) -> Iterator[Fault]:
+def _faults(wish: OverrideRequest) -> Iterator[FieldError]:
     """All that makes a wish unusable."""
-    if not wish.tool or len(wish.tool) > LONGEST_TOOL or _CONTROL.search(wish.tool):
-        yield Fault(path="tool", detail=f"a tool's name has 1 to {LONGEST_TOOL} characters, none of them for control")
-    if len(wish.key) > LONGEST_KEY:
-        yield Fault(path="key", detail=f"it has more than {LONGEST_KEY} characters")
-    if len(wish.reason) > LONGEST_REASON:
-        yield Fault(path="reason", detail=f"it has more than {LONGEST_REASON} characters")
+    if not wish.tool or len(wish.tool) > MAX_TOOL_LENGTH or _CONTROL.search(wish.tool):
+        yield FieldError(
+            path="tool", detail=f"a tool's name has 1 to {MAX_TOOL_LENGTH} characters, none of them for control"
+        )
+    if len(wish.key) > MAX_KEY_LENGTH:
+        yield FieldError(path="key", detail=f"it has more than {MAX_KEY_LENGTH} characters")
+    if len(wish.reason) > MAX_REASON_LENGTH:
+        yield FieldError(path="reason", detail=f"it has more than {MAX_REASON_LENGTH} characters")
     for path, number in (("expires_at", wish.expires_at), ("expires_in", wish.expires_in)):
         if number is not None and not (math.isfinite(number) and 0 <= number <= _LATEST):
-            yield Fault(path=path, detail="this is no time that riglm can go by")
+            yield FieldError(path=path, detail="this is no time that riglm can go by")
 
 
-def _end(wish: OverrideWish, now: float) -> float | None:
+def _end(wish: OverrideRequest, now: float) -> float | None:
     """When an override ends: at the earlier of the times that were asked for."""
     ends = [] if wish.expires_at is None else [wish.expires_at]
     if wish.expires_in is not None:
@@ -162,7 +166,7 @@ def _end(wish: OverrideWish, now: float) -> float | None:
     return min(ends, default=None)
 
 
-def _over_already(wish: OverrideWish, now: float) -> str:
+def _over_already(wish: OverrideRequest, now: float) -> str:
     """What is wrong with an end that is not later than now, by the member that gave it."""
     if wish.expires_at is not None and wish.expires_at <= now:
         return "expires_at lies in the past — fix: a later time, or `expires_in` seconds"
@@ -177,5 +181,5 @@ def _key(created_at: float, id_: str) -> tuple[float, UUID]:
     return float(created_at), UUID(hex=id_)
 
 
-def _unknown(override_id: UUID) -> NotThere:
-    return NotThere(f"there is no override {override_id}: it expired, was deleted, or never was")
+def _unknown(override_id: UUID) -> NotFoundError:
+    return NotFoundError(f"there is no override {override_id}: it expired, was deleted, or never was")

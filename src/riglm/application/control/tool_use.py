@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from riglm.application.control.crossing import Counting, ProxyLoop
+from riglm.application.control.crossing import CachedQueries, ProxyLoop
 from riglm.application.control.sessions import cursor_of, key_of, page
-from riglm.domain.control import Fault, Invalid, NotThere
+from riglm.domain.control import FieldError, InvalidInputError, NotFoundError
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.schemas.control_api import (
@@ -21,7 +21,7 @@ from riglm.domain.schemas.control_api import (
     ToolPair,
 )
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import ToolStatistics, Usage
+from riglm.ports.overview import ToolStatistics, UsageCounts
 
 FRESH_SECONDS: Final = 30.0
 """So old it may be; maintenance lets it become much older, since nothing else waits for it."""
@@ -29,7 +29,7 @@ FRESH_SECONDS: Final = 30.0
 _SHARE: Final = 100.0  # it is computed again after this many times its duration
 
 
-class Company:
+class CooccurrenceRefresher:
     """Has co-occurrence refreshed, no more often than that is worth."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -54,10 +54,10 @@ class Company:
 _DAY: Final = 86_400.0
 
 
-class History:
+class UsageHistory:
     """Cuts time into pieces, and counts what happened in each."""
 
-    def __init__(self, counting: Counting, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, counting: CachedQueries, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since the epoch."""
         self._counting = counting
         self._clock = clock
@@ -77,7 +77,7 @@ class History:
         if not start < end:  # so that what is no number has none as well
             return ()
         if not 1 <= count <= MAX_BUCKETS:
-            raise Invalid(Fault(path="buckets", detail=f"there may be 1 to {MAX_BUCKETS}"))
+            raise InvalidInputError(FieldError(path="buckets", detail=f"there may be 1 to {MAX_BUCKETS}"))
         seconds = (end - start) / count
 
         def counted(store: AnalyticsPort) -> tuple[Bucket, ...]:
@@ -92,7 +92,7 @@ def mean(total: int, count: int) -> float | None:
     return total / count if count else None
 
 
-def _bucket(at: float, seconds: float, usage: Usage) -> Bucket:
+def _bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
     return Bucket(
         at=at,
         seconds=seconds,
@@ -108,20 +108,20 @@ def _bucket(at: float, seconds: float, usage: Usage) -> Bucket:
 
 
 _BUCKETS: Final = 60
-_MOST_COMPANIONS: Final = 50
+_MAX_COMPANIONS: Final = 50
 
 LiveTools = Callable[[], Mapping[str, str]]
 """The tools that are listed now by the names that clients use, each with its server; called on the proxy's loop."""
 
 
-class ToolUse:
+class ToolQueries:
     """Merges the tools that are listed now with those that are recorded."""
 
     def __init__(
         self,
         proxy: ProxyLoop,
-        counting: Counting,
-        history: History,
+        counting: CachedQueries,
+        history: UsageHistory,
         live_tools: LiveTools,
         *,
         clock: Callable[[], float] = time.time,
@@ -131,7 +131,7 @@ class ToolUse:
         self._counting = counting
         self._history = history
         self._live_tools = live_tools
-        self._company = Company(clock)
+        self._company = CooccurrenceRefresher(clock)
 
     async def known(self, since: float) -> Sequence[ToolEntry]:
         """Every tool that ran or was listed since then, or is listed now, most used first, then by name.
@@ -159,11 +159,11 @@ class ToolUse:
         """One tool, over all servers that had it.
 
         Raises:
-            NotThere: it was neither used nor listed.
+            NotFoundError: it was neither used nor listed.
         """
         entries = [each for each in await self.known(since) if each.tool == name]
         if not entries:
-            raise NotThere("there is no tool of this name: none was used or listed in that time")
+            raise NotFoundError("there is no tool of this name: none was used or listed in that time")
         entry = entries[0]
         if len(entries) > 1:
             totals = await self._counting.counted(("tool", name, since), lambda store: store.tool_totals(name, since))
@@ -236,4 +236,4 @@ def _companions(name: str, pairs: Iterable[ToolCooccurrence]) -> Sequence[Compan
             mean_distance=pair.average_distance,
         )
         for pair in pairs
-    ][:_MOST_COMPANIONS]
+    ][:_MAX_COMPANIONS]

@@ -4,13 +4,20 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riglm.application.conversations.rounds import BridgedRequest, Questions, Translation
+from riglm.application.conversations.rounds import BridgedRequest, PendingQuestions, Translation
 from riglm.application.conversations.stateless import EraProbe
 from riglm.application.conversations.subscription import Subscription
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Era
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
+from riglm.domain.session import ProtocolEra
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+    UpstreamPort,
+)
 
 _NOT_KNOWN: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION})
 _GONE_NOTIFICATIONS: Final = frozenset(
@@ -28,17 +35,17 @@ _DISCOVERY_S_OWN: Final = frozenset({"resultType", "supportedVersions", "ttlMs",
 class BridgeLink(UpstreamLink):
     """Looks like a link of the handshake era, and speaks the modern one."""
 
-    def __init__(self, upstream: UpstreamPort, outlet: Outlet) -> None:
+    def __init__(self, upstream: UpstreamPort, outlet: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
         self.spec = upstream.spec
         self._link = upstream.stateless(_UNHEARD)
         self._envelope = _envelope({})
-        self._questions = Questions()
+        self._questions = PendingQuestions()
         self._retry_ids = itertools.count(1)
         self._requests: dict[int, BridgedRequest] = {}
         self._subscription = Subscription(self._link, self._enveloped, lambda said: outlet.unsolicited(self, said))
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         match message.method:
             case "initialize":
                 self._initialize(message, reply)
@@ -62,7 +69,7 @@ class BridgeLink(UpstreamLink):
         elif message.method not in _GONE_NOTIFICATIONS:
             self._link.send(message)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         request = self._requests.get(id(reply))
         if request is not None:
             request.cancel(notice)
@@ -70,7 +77,7 @@ class BridgeLink(UpstreamLink):
     def listen(self, *, listening: bool) -> None:
         self._subscription.listen(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()
 
     async def close(self) -> None:
@@ -78,7 +85,7 @@ class BridgeLink(UpstreamLink):
         for request in list(self._requests.values()):
             request.cancel(None)
 
-    def _initialize(self, message: Message, reply: Reply) -> None:
+    def _initialize(self, message: Message, reply: OutboundRequest) -> None:
         given = jsonrpc.members(message.params)
         self._envelope = _envelope(given)
         wanted = jsonrpc.text(given.get("protocolVersion"))
@@ -90,7 +97,7 @@ class BridgeLink(UpstreamLink):
 
         self._forward("server/discover", b"", reply, greeting)
 
-    def _forward(self, method: str, params: Raw | bytes, reply: Reply, translate: Translation) -> None:
+    def _forward(self, method: str, params: Raw | bytes, reply: OutboundRequest, translate: Translation) -> None:
         request = BridgedRequest(
             jsonrpc.request(reply.message.id or b"null", method, self._enveloped(params)),
             reply,
@@ -116,24 +123,24 @@ class BridgeLink(UpstreamLink):
         return jsonrpc.join_object(fields)
 
 
-def link_for(upstream: UpstreamPort, outlet: Outlet) -> UpstreamLink:
+def link_for(upstream: UpstreamPort, outlet: ServerMessageHandler) -> UpstreamLink:
     """The link that a handshake client starts with: a bridge only if the upstream is known to need one."""
-    if upstream.supports(Era.HANDSHAKE) is False:
+    if upstream.supports(ProtocolEra.HANDSHAKE) is False:
         return BridgeLink(upstream, outlet)
     return upstream.connect(outlet)
 
 
 def find_bridge(
-    upstream: UpstreamPort, outlet: Outlet, refusal: Message, then: Callable[[BridgeLink | None], None]
+    upstream: UpstreamPort, outlet: ServerMessageHandler, refusal: Message, then: Callable[[BridgeLink | None], None]
 ) -> None:
     """Call `then` with a bridge to an upstream that answered `initialize` by `refusal`; with None if that is no way."""
 
     def found(modern: bool | None) -> None:
         if modern and jsonrpc.error_code(refusal) in _NOT_KNOWN:
-            upstream.learned(Era.HANDSHAKE, supported=False)
+            upstream.learned(ProtocolEra.HANDSHAKE, supported=False)
         then(BridgeLink(upstream, outlet) if modern else None)
 
-    if upstream.supports(Era.MODERN):
+    if upstream.supports(ProtocolEra.MODERN):
         found(modern=True)
     else:
         EraProbe(upstream, upstream.stateless(_UNHEARD), silence_tells=False).ask(found)
@@ -169,11 +176,11 @@ def _completed(fields: dict[str, Raw]) -> bytes:
     return jsonrpc.join_object(fields)
 
 
-class _Unheard(Outlet):
+class _IgnoreRelatedMessages(ServerMessageHandler):
     """In the modern era a server says nothing of its own accord."""
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """What comes nevertheless has nobody to go to."""
 
 
-_UNHEARD: Final = _Unheard()
+_UNHEARD: Final = _IgnoreRelatedMessages()

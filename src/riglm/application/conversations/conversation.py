@@ -8,76 +8,76 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from riglm.application.conversations.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.forwarding.announcer import HeldBack
-from riglm.application.forwarding.catalogues import SeenTools
-from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.handshake import HandshakeConversation
-from riglm.application.showing.showing import Showing
+from riglm.application.forwarding.announcer import HeldMessages
+from riglm.application.forwarding.catalogues import ListedTools
+from riglm.application.forwarding.exchange import ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.showing.handshake import FilteringConnection
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Malformed, Message
-from riglm.domain.session import Client, Era
+from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.domain.session import ClientInfo, ProtocolEra
 from riglm.ports.downstream import (
     NO_HEADERS,
     Caller,
-    Carried,
     ClientChannel,
-    ClientConnection,
-    Conversation,
+    ClientResponseSink,
+    ConnectionHandoff,
     DownstreamPort,
-    ReplySink,
-    Underway,
+    DualEraConnection,
+    HandshakeConnection,
+    InFlightRequest,
 )
-from riglm.ports.upstream import EventMark, Stream, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler, UpstreamLink, UpstreamPort
 
-_USUAL: Final = 256
+_DEFAULT: Final = 256
 """What a client says of itself is shared with its like up to this length."""
 
 _NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 """Failures that say nothing of what the upstream speaks."""
 
 
-class Resumption(Stream):
+class StreamResumption(ResumedStreamHandler):
     """Passes the rest of a stream on, and ends the requests whose answers it carries."""
 
-    def __init__(self, stream: Stream, underway: Callable[[bytes], Exchange | None]) -> None:
+    def __init__(self, stream: ResumedStreamHandler, underway: Callable[[bytes], ProxiedRequest | None]) -> None:
         self._stream = stream
         self._underway = underway
 
-    def continued(self, message: Message, event: EventMark | None = None) -> None:
+    def continued(self, message: Message, event: EventPosition | None = None) -> None:
         exchange = self._underway(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
         if exchange is not None:
             exchange.replied(message)
         self._stream.continued(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._stream.primed(event)
 
     def ended(self) -> None:
         self._stream.ended()
 
 
-class DirectConversation(HandshakeConversation):
+class SingleServerConnection(FilteringConnection):
     """Passes everything between one client and its own link to the one upstream."""
 
     __slots__ = ("_closing", "_held", "_link", "_open", "_seen", "_upstream")
 
     def __init__(
         self,
-        services: Services,
+        services: RequestServices,
         upstream: UpstreamPort,
         caller: Caller,
         channel: ClientChannel,
-        showing: Showing | None = None,
+        showing: FilterMiddleware | None = None,
     ) -> None:
         super().__init__(services, caller, channel, showing)
         self._upstream = upstream
-        self._held: HeldBack | None = None
+        self._held: HeldMessages | None = None
         self._link: UpstreamLink = link_for(upstream, self)
         self._closing: asyncio.Task[None] | None = None
-        self._seen: SeenTools | None = None
-        self._open: dict[bytes, Exchange] | None = None
+        self._seen: ListedTools | None = None
+        self._open: dict[bytes, ProxiedRequest] | None = None
         """The requests on their way; None when there are none, for there may be very many idle clients."""
 
     @property
@@ -88,8 +88,13 @@ class DirectConversation(HandshakeConversation):
         return (tool,)
 
     def accept(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Exchange | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> ProxiedRequest | None:
         if message.id is None or message.method is None:
             self._told(message)
             return None
@@ -97,14 +102,14 @@ class DirectConversation(HandshakeConversation):
         if not self._is_free(key):
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
-        exchange = Exchange(message, sink, headers=headers, resumable=resumable, on_done=self._finished)
+        exchange = ProxiedRequest(message, sink, headers=headers, resumable=resumable, on_done=self._finished)
         if message.method == "tools/call":
             self._note_call(exchange)
         elif message.method == "tools/list":
             exchange.on_reply = self._note_list
         elif message.method == "initialize":
             client, _ = parameters.client_of(message)
-            self._client = _shared(client) if len(client.name) + len(client.version) <= _USUAL else client
+            self._client = _shared(client) if len(client.name) + len(client.version) <= _DEFAULT else client
             exchange.on_reply = self._opened
         if self._open is None:
             self._open = {}
@@ -117,10 +122,10 @@ class DirectConversation(HandshakeConversation):
             self._held.flush()
         self._link.listen(listening=listening)
 
-    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
-        self._link.resume(last_event_id, Resumption(stream, self._find))
+    def resume_upstream(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
+        self._link.resume(last_event_id, StreamResumption(stream, self._find))
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Find a way to the client for a message that belongs to no request."""
         if self._channel.push(message, event):
             return
@@ -128,7 +133,7 @@ class DirectConversation(HandshakeConversation):
         if message.is_request and under_way:
             under_way[-1].related(message, event)
         else:
-            self._held = self._held or HeldBack(self._channel)
+            self._held = self._held or HeldMessages(self._channel)
             self._held.keep(message, event)
 
     @property
@@ -136,7 +141,7 @@ class DirectConversation(HandshakeConversation):
         ticket = self._link.ticket
         return {self._upstream.spec.name: ticket} if ticket else {}
 
-    def adopt_upstream(self, carried: Carried) -> bool:
+    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
         ticket = carried.tickets.get(self._upstream.spec.name, b"")
         return self._link.adopt(ticket, carried.handshake, carried.told)
 
@@ -155,7 +160,7 @@ class DirectConversation(HandshakeConversation):
         if self._closing is not None:
             await self._closing
 
-    def _find(self, key: bytes) -> Exchange | None:
+    def _find(self, key: bytes) -> ProxiedRequest | None:
         return self._open.get(key) if self._open is not None else None
 
     def _is_free(self, key: bytes) -> bool:
@@ -175,7 +180,7 @@ class DirectConversation(HandshakeConversation):
                 return
         self._link.send(message)
 
-    def _note_call(self, exchange: Exchange) -> None:
+    def _note_call(self, exchange: ProxiedRequest) -> None:
         given = parameters.read(exchange.message)
         session = self.session
         if given.meta:
@@ -188,11 +193,11 @@ class DirectConversation(HandshakeConversation):
         is_unlisted = None if known else functools.partial(self._services.catalogues.lacks, name, tool)
         exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
 
-    def _note_list(self, exchange: Exchange, message: Message) -> Message:
-        self._seen = self._seen or SeenTools()
+    def _note_list(self, exchange: ProxiedRequest, message: Message) -> Message:
+        self._seen = self._seen or ListedTools()
         return self._services.listed(self.session, self._upstream.spec.name, exchange, message, self._seen)
 
-    def _opened(self, exchange: Exchange, message: Message) -> Message | None:
+    def _opened(self, exchange: ProxiedRequest, message: Message) -> Message | None:
         if message.result:
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion")) or ""
             self.session.protocol_version = sys.intern(version)
@@ -201,10 +206,12 @@ class DirectConversation(HandshakeConversation):
             if not isinstance(self._link, BridgeLink):
                 find_bridge(self._upstream, self, message, lambda bridge: self._crossed(exchange, message, bridge))
                 return None
-            self._upstream.learned(Era.HANDSHAKE, supported=True)  # it may have changed: the next client tries anew
+            self._upstream.learned(
+                ProtocolEra.HANDSHAKE, supported=True
+            )  # it may have changed: the next client tries anew
         return message
 
-    def _crossed(self, exchange: Exchange, refusal: Message, bridge: BridgeLink | None) -> None:
+    def _crossed(self, exchange: ProxiedRequest, refusal: Message, bridge: BridgeLink | None) -> None:
         """Go on over a bridge, if there is one."""
         if exchange.done:
             return
@@ -216,14 +223,14 @@ class DirectConversation(HandshakeConversation):
         exchange.on_reply = self._opened
         bridge.request(exchange.message, exchange)
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: ProxiedRequest) -> None:
         if self._open is not None:
             del self._open[jsonrpc.id_key(exchange.message.id or b"null")]
             self._open = self._open or None
 
 
 @functools.lru_cache(maxsize=64)
-def _shared(client: Client) -> Client:
+def _shared(client: ClientInfo) -> ClientInfo:
     """One object for equal clients: there may be very many conversations with a few kinds of them."""
     return client
 
@@ -231,19 +238,19 @@ def _shared(client: Client) -> Client:
 _log = logging.getLogger("riglm.proxy")
 
 
-class Connection(ClientConnection):
+class DualEraRouter(DualEraConnection):
     """Reads a client's lines and hands each message to whom it concerns."""
 
-    def __init__(self, proxy: DownstreamPort, caller: Caller, channel: ClientChannel, sink: ReplySink) -> None:
+    def __init__(self, proxy: DownstreamPort, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> None:
         """A connection whose every answer goes to `sink`."""
         self._proxy = proxy
         self._arrived = proxy.arrived
         self._caller = caller
         self._channel = channel
         self._sink = sink
-        self._conversation: Conversation | None = None
-        self._modern: dict[bytes, Underway] = {}
-        self._owed: list[Underway] = []
+        self._conversation: HandshakeConnection | None = None
+        self._modern: dict[bytes, InFlightRequest] = {}
+        self._owed: list[InFlightRequest] = []
 
     @property
     def owes(self) -> bool:
@@ -254,7 +261,7 @@ class Connection(ClientConnection):
             self._arrived()
         try:
             message = jsonrpc.decode(line)
-        except Malformed as error:
+        except MalformedMessageError as error:
             self._sink.replied(jsonrpc.error(error.id, error.code, str(error)))
             return
         try:
@@ -293,7 +300,7 @@ class Connection(ClientConnection):
         if self._conversation is not None:
             await self._conversation.close()
 
-    def _asked(self, message: Message, envelope: parameters.Envelope) -> None:
+    def _asked(self, message: Message, envelope: parameters.RequestEnvelope) -> None:
         key = jsonrpc.id_key(message.id or b"null")
         self._modern = {key: one for key, one in self._modern.items() if not one.done}
         if key in self._modern:
@@ -306,6 +313,6 @@ class Connection(ClientConnection):
             if message.method != "subscriptions/listen":
                 self._owe(underway)
 
-    def _owe(self, underway: Underway) -> None:
+    def _owe(self, underway: InFlightRequest) -> None:
         self._owed = [one for one in self._owed if not one.done]
         self._owed.append(underway)

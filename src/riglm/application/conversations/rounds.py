@@ -14,19 +14,19 @@ from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.downstream import NO_HEADERS
-from riglm.ports.upstream import EventMark, Reply, UpstreamLink
+from riglm.ports.upstream import EventPosition, OutboundRequest, UpstreamLink
 
-MOST_ROUNDS: Final = 10
+MAX_ROUNDS: Final = 10
 """A server that wants input more often than this for one request is taken for one that never ends."""
 
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.25
+_MAX_PAUSE: Final = 0.25
 
 Translation = Callable[[dict[str, Raw]], bytes]
 """Makes the raw result that the client gets from the members of the upstream's."""
 
 
-class Questions:
+class PendingQuestions:
     """The questions that a client has not answered yet."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Questions:
         return jsonrpc.notification("notifications/cancelled", params)
 
 
-class BridgedRequest(Reply):
+class BridgedRequest(OutboundRequest):
     """Asks the upstream, then the client for what the upstream wants to know, then the upstream again."""
 
     headers = NO_HEADERS
@@ -63,10 +63,10 @@ class BridgedRequest(Reply):
     def __init__(
         self,
         message: Message,
-        client: Reply,
+        client: OutboundRequest,
         *,
         link: UpstreamLink,
-        questions: Questions,
+        questions: PendingQuestions,
         retry_ids: "itertools.count[int]",
         translate: Translation,
         on_end: Callable[["BridgedRequest"], None],
@@ -92,14 +92,14 @@ class BridgedRequest(Reply):
         """Ask the upstream for the first time."""
         self._link.request(self.message, self)
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if not self._done:
             self.client.related(message)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Streams of this era cannot be taken up again."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self._done:
             return
         if message.error:
@@ -132,15 +132,15 @@ class BridgedRequest(Reply):
         """Start a round: ask the client for all that the upstream wants, or just wait a little."""
         self._rounds += 1
         name = self._link.spec.name
-        if self._rounds > MOST_ROUNDS:
-            self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input more than {MOST_ROUNDS} times")
+        if self._rounds > MAX_ROUNDS:
+            self.failed(ErrorKind.PROTOCOL, f"upstream {name!r} asked for input more than {MAX_ROUNDS} times")
             return
         self._state = fields.get("requestState")
         wanted = {key: jsonrpc.members(raw) for key, raw in jsonrpc.members(fields.get("inputRequests", b"{}")).items()}
         self._answers = dict.fromkeys(wanted, Raw())
         if not wanted:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._again)
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            self._pause = min(self._pause * 2, _MAX_PAUSE)
         elif all(jsonrpc.text(question.get("method")) for question in wanted.values()):
             self._pause = _FIRST_PAUSE
             self._ask(wanted)

@@ -6,17 +6,17 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final
 
-from riglm.application.forwarding.exchange import NOWHERE, Exchange
-from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.modern import ModernRequests
-from riglm.application.showing.showing import Showing
+from riglm.application.forwarding.exchange import NOWHERE, ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.showing.modern import FilteringModernHandler
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era
-from riglm.ports.downstream import NO_HEADERS, Caller, ReplySink
-from riglm.ports.upstream import EventMark, UpstreamLink, UpstreamPort
+from riglm.domain.parameters import RequestEnvelope
+from riglm.domain.session import ProtocolEra
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
+from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
 
 _SILENCE_SECONDS: Final = 30.0
 _MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
@@ -92,7 +92,7 @@ class EraProbe:
         self._waiting.append(lambda modern: context.run(then, modern))
         if len(self._waiting) == 1:
             message = probe(b'"riglm-probe"')
-            self._link.request(message, Exchange(message, NOWHERE, on_reply=self._answered))
+            self._link.request(message, ProxiedRequest(message, NOWHERE, on_reply=self._answered))
 
     def judge(self, answer: Message) -> bool | None:
         """The verdict on an answer to `server/discover`; what it names is noted."""
@@ -106,24 +106,26 @@ class EraProbe:
         """The upstream did not answer a `server/discover` in time."""
         self._silent_until = time.monotonic() + _SILENCE_SECONDS
 
-    def _answered(self, exchange: Exchange, message: Message) -> Message:
+    def _answered(self, exchange: ProxiedRequest, message: Message) -> Message:
         modern: bool | None = None
         if exchange.failure is ErrorKind.TIMEOUT and self._silence_tells:
             self.note_silence()
             modern = False
         elif exchange.failure in (None, ErrorKind.PROTOCOL):
             modern = self.judge(message) or False
-            self._upstream.learned(Era.MODERN, supported=modern)
+            self._upstream.learned(ProtocolEra.MODERN, supported=modern)
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then(modern)
         return message
 
 
-class Stateless(ModernRequests):
+class SingleServerModernHandler(FilteringModernHandler):
     """Passes each request on by itself; shared by all clients."""
 
-    def __init__(self, services: Services, upstream: UpstreamPort, showing: Showing | None = None) -> None:
+    def __init__(
+        self, services: RequestServices, upstream: UpstreamPort, showing: FilterMiddleware | None = None
+    ) -> None:
         super().__init__(services, showing)
         self._upstream = upstream
         self._link = upstream.stateless(self)
@@ -135,13 +137,13 @@ class Stateless(ModernRequests):
     def accept(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Exchange:
-        exchange = Exchange(message, sink, headers=headers)
-        known = self._upstream.supports(Era.MODERN)
+    ) -> ProxiedRequest:
+        exchange = ProxiedRequest(message, sink, headers=headers)
+        known = self._upstream.supports(ProtocolEra.MODERN)
         if known:
             self._forward(exchange, envelope, caller)
         elif known is None and message.method == "server/discover":
@@ -157,17 +159,19 @@ class Stateless(ModernRequests):
         if message.method != "notifications/cancelled":  # it would name a request of another client there
             self._link.send(message)
 
-    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+    def cancel_upstream(self, exchange: ProxiedRequest, notice: Message | None) -> None:
         self._link.cancel(exchange, notice)
 
     def listed_schema(self, tool: str) -> bytes | None:
         schema = self._services.catalogues.input_schema(self._upstream.spec.name, tool)
         return bytes(schema) if schema else None
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
 
-    def _decided(self, modern: bool | None, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+    def _decided(
+        self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller
+    ) -> None:
         if exchange.done:
             return
         if modern is False:
@@ -176,7 +180,7 @@ class Stateless(ModernRequests):
             self._services.waited()
             self._forward(exchange, envelope, caller)
 
-    def _forward(self, exchange: Exchange, envelope: Envelope, caller: Caller) -> None:
+    def _forward(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         message = exchange.message
         if message.method in ("tools/call", "tools/list"):
             session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
@@ -192,7 +196,7 @@ class Stateless(ModernRequests):
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
         exchange.send(self._link)
 
-    def _discovered(self, exchange: Exchange, reply: Message, envelope: Envelope) -> Message | None:
+    def _discovered(self, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> Message | None:
         if exchange.failure is ErrorKind.UNAVAILABLE:
             return reply
         if exchange.failure is ErrorKind.TIMEOUT:
@@ -200,7 +204,7 @@ class Stateless(ModernRequests):
             return self._refusal(exchange, envelope)
         modern = self._probe.judge(reply)
         if modern is not None:
-            self._upstream.learned(Era.MODERN, supported=modern)
+            self._upstream.learned(ProtocolEra.MODERN, supported=modern)
             if jsonrpc.error_code(reply) != jsonrpc.METHOD_NOT_FOUND:
                 return reply
             self._judged(modern, exchange, reply, envelope)
@@ -208,11 +212,11 @@ class Stateless(ModernRequests):
         self._probe.ask(lambda modern: self._judged(modern, exchange, reply, envelope))
         return None
 
-    def _judged(self, modern: bool | None, exchange: Exchange, reply: Message, envelope: Envelope) -> None:
+    def _judged(self, modern: bool | None, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> None:
         if modern is False:
             exchange.replied(self._refusal(exchange, envelope), 400)
         else:
             exchange.replied(reply)
 
-    def _refusal(self, exchange: Exchange, envelope: Envelope) -> Message:
+    def _refusal(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> Message:
         return refusal(exchange.message, envelope.version, self._probe.supported)

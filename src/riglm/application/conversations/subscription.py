@@ -12,15 +12,15 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.ports.downstream import NO_HEADERS
-from riglm.ports.upstream import EventMark, Reply, UpstreamLink
+from riglm.ports.upstream import EventPosition, OutboundRequest, UpstreamLink
 
 _ENDED: Final = jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, "the upstream ended the subscription")
 
 
-class Change:
+class SubscriptionChange:
     """A client's wish to be told of a resource, or no longer, that waits to be granted."""
 
-    def __init__(self, reply: Reply, uri: str | None) -> None:
+    def __init__(self, reply: OutboundRequest, uri: str | None) -> None:
         """`uri` is the resource that the client subscribes to, None when it unsubscribes."""
         self.reply = reply
         self.uri = uri
@@ -34,30 +34,35 @@ class Change:
         self.reply.replied(error_for(self.reply.message, error))
 
 
-class ListenOwner(Protocol):
+class SubscriptionOwner(Protocol):
     """Who opened a listen."""
 
     @abstractmethod
-    def acknowledged(self, listen: "Listen", message: Message) -> None:
+    def acknowledged(self, listen: "SubscriptionRequest", message: Message) -> None:
         """The upstream takes a listen up."""
 
     @abstractmethod
-    def told(self, listen: "Listen", message: Message) -> None:
+    def told(self, listen: "SubscriptionRequest", message: Message) -> None:
         """The upstream tells something."""
 
     @abstractmethod
-    def ended(self, listen: "Listen", tell: Callable[[Change], None], *, again: bool) -> None:
+    def ended(self, listen: "SubscriptionRequest", tell: Callable[[SubscriptionChange], None], *, again: bool) -> None:
         """A listen is over, which `tell` says to those who wait for it; `again` when another may fare better."""
 
 
-class Listen(Reply):
+class SubscriptionRequest(OutboundRequest):
     """One `subscriptions/listen` on its way."""
 
     headers = NO_HEADERS
     resumable = False
 
     def __init__(
-        self, owner: ListenOwner, message: Message, wanted: bytes, changes: list[Change], opened_at: float
+        self,
+        owner: SubscriptionOwner,
+        message: Message,
+        wanted: bytes,
+        changes: list[SubscriptionChange],
+        opened_at: float,
     ) -> None:
         """Asks for `wanted`, which brings `changes` about; `opened_at` by the loop's clock, in seconds."""
         self.message = message
@@ -66,16 +71,16 @@ class Listen(Reply):
         self.opened_at = opened_at
         self._owner = owner
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if message.method == ACKNOWLEDGED:
             self._owner.acknowledged(self, message)
         else:
             self._owner.told(self, message)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Streams of this era cannot be taken up again."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         error = message if message.error else _ENDED
         again = jsonrpc.error_code(error) == jsonrpc.INTERNAL_ERROR
         self._owner.ended(self, lambda change: change.refused(error), again=again)
@@ -88,14 +93,14 @@ class Listen(Reply):
         """Only said to whoever can take streams up."""
 
 
-_LONGEST_DELAY: Final = 30.0
+_MAX_BACKOFF: Final = 30.0
 _STEADY_SECONDS: Final = 30.0
 _LISTS: Final = ("tools", "prompts", "resources")
 _NO_URI: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "Invalid params: the uri is missing")
 _NOT_TOLD: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "the upstream does not tell of changes of this resource")
 
 
-class Subscription(ListenOwner):
+class Subscription(SubscriptionOwner):
     """Keeps one listen open as long as there is something to hear, and opens another when that changes.
 
     The new one is acknowledged before the old one is ended, so that nothing is missed in between.
@@ -125,9 +130,9 @@ class Subscription(ListenOwner):
         self._lists: tuple[str, ...] = ()
         self._uris: dict[str, Raw] = {}
         self._listening = False
-        self._changes: list[Change] = []
-        self._current: Listen | None = None
-        self._next: Listen | None = None
+        self._changes: list[SubscriptionChange] = []
+        self._current: SubscriptionRequest | None = None
+        self._next: SubscriptionRequest | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failures = 0
         self._missed = False
@@ -142,21 +147,21 @@ class Subscription(ListenOwner):
         self._listening = listening
         self._refresh()
 
-    def subscribe(self, reply: Reply) -> None:
+    def subscribe(self, reply: OutboundRequest) -> None:
         """Grant a `resources/subscribe` once the upstream knows of it."""
         raw = jsonrpc.members(reply.message.params).get("uri")
         uri = jsonrpc.text(raw)
         if raw is None or uri is None:
-            Change(reply, None).refused(_NO_URI)
+            SubscriptionChange(reply, None).refused(_NO_URI)
             return
         self._uris[uri] = raw
-        self._changes.append(Change(reply, uri))
+        self._changes.append(SubscriptionChange(reply, uri))
         self._refresh()
 
-    def unsubscribe(self, reply: Reply) -> None:
+    def unsubscribe(self, reply: OutboundRequest) -> None:
         """Grant a `resources/unsubscribe` once the upstream will tell no more."""
         self._uris.pop(jsonrpc.text(jsonrpc.members(reply.message.params).get("uri")) or "", None)
-        self._changes.append(Change(reply, None))
+        self._changes.append(SubscriptionChange(reply, None))
         self._refresh()
 
     def close(self) -> None:
@@ -170,7 +175,7 @@ class Subscription(ListenOwner):
             if listen is not None:
                 self._link.cancel(listen, None)
 
-    def acknowledged(self, listen: Listen, message: Message) -> None:
+    def acknowledged(self, listen: SubscriptionRequest, message: Message) -> None:
         if listen is not self._next:
             return
         self._wait(None)
@@ -191,7 +196,7 @@ class Subscription(ListenOwner):
             self._tell_all()
         self._refresh()
 
-    def told(self, listen: Listen, message: Message) -> None:
+    def told(self, listen: SubscriptionRequest, message: Message) -> None:
         if listen is not self._current and listen is not self._next:
             return
         fields = jsonrpc.members(message.params)
@@ -201,7 +206,7 @@ class Subscription(ListenOwner):
             fields["_meta"] = Raw(jsonrpc.join_object(meta))
         self._on_message(jsonrpc.notification(message.method or "", jsonrpc.join_object(fields)))
 
-    def ended(self, listen: Listen, tell: Callable[[Change], None], *, again: bool) -> None:
+    def ended(self, listen: SubscriptionRequest, tell: Callable[[SubscriptionChange], None], *, again: bool) -> None:
         if listen is self._current:
             self._current = None
         elif listen is self._next:
@@ -218,7 +223,7 @@ class Subscription(ListenOwner):
         if again and self._next is None:
             steady = self._loop.time() - listen.opened_at > _STEADY_SECONDS
             self._failures = 0 if steady else self._failures
-            delay = min(_LONGEST_DELAY, self._delay * 2**self._failures)
+            delay = min(_MAX_BACKOFF, self._delay * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
             self._wait(self._loop.call_later(delay, self._refresh))
 
@@ -252,11 +257,11 @@ class Subscription(ListenOwner):
         params = self._enveloped(b'{"notifications":%b}' % wanted)
         message = jsonrpc.request(b'"riglm-listen-%d"' % next(self._count), "subscriptions/listen", params)
         changes, self._changes = self._changes, []
-        self._next = listen = Listen(self, message, wanted, changes, self._loop.time())
+        self._next = listen = SubscriptionRequest(self, message, wanted, changes, self._loop.time())
         self._wait(self._loop.call_later(self._patience, self._expired, listen))
         self._link.request(message, listen)
 
-    def _expired(self, listen: Listen) -> None:
+    def _expired(self, listen: SubscriptionRequest) -> None:
         self._link.cancel(listen, None)
         words = f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {self._patience:g} s"
         self.ended(listen, lambda change: change.reply.failed(ErrorKind.TIMEOUT, words), again=True)

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from riglm.application.evaluation.dataset import CATALOGUE, DatasetError, digest, rows
-from riglm.application.evaluation.record import Record
+from riglm.application.evaluation.record import Observations
 from riglm.application.evaluation.sequences import read_sessions
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
-from riglm.application.json_lines import Row
+from riglm.application.json_lines import JsonRow
 from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.writing import SEARCH
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_cost import Cost, SessionCost
-from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.usage import SessionUse, Usage, UsageModel, WarmSet
 
 MAX_CALLS: Final = 40
@@ -42,13 +42,13 @@ class CostSet:
     """The tools of a data set with their servers, and the calls of its sessions in the order of their hashes."""
 
     name: str
-    catalogue: Catalogue
+    catalogue: ToolCatalog
     servers: Mapping[str, str]
     sessions: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostFigures:
+class CostMetrics:
     """What sessions cost, the mean number of tools in their first lists, and the share of calls whose tool was listed.
 
     `listed` is None if no list hid anything.
@@ -76,21 +76,21 @@ def read_cost_set(directory: Path, *, side: str, max_tools: int | None = None) -
     if not sessions:
         raise DatasetError(f"{directory}: no session has {_MIN_CALLS} calls of these tools — fix: a larger --tools")
     raw = (_definition(row) for row, _ in rows(directory / CATALOGUE, key="name") if row["name"] in servers)
-    catalogue = Catalogue(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
+    catalogue = ToolCatalog(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
     return CostSet(name=directory.name, catalogue=catalogue, servers=servers, sessions=sessions)
 
 
 async def evaluate_cost(
     found: CostSet,
-    rules: Filtering,
+    rules: FilteringSettings,
     prices: Prices,
     *,
     learn: int,
     judge: int,
     on_session: Callable[[int], None] = lambda _: None,
-) -> CostFigures:
+) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
-    walk = _Walk(found, rules.model_copy(update={"enabled": True, "mode": "enforce"}), prices)
+    walk = _CostReplay(found, rules.model_copy(update={"enabled": True, "mode": "enforce"}), prices)
     judged = []
     for place, calls in enumerate(found.sessions[: learn + judge]):
         priced = await walk.session(calls)
@@ -100,12 +100,12 @@ async def evaluate_cost(
     return _figures(judged, len(found.catalogue.tools))
 
 
-def recorded_figures(record: Record) -> CostFigures:
+def recorded_figures(record: Observations) -> CostMetrics:
     """Return the figures of recorded sessions, of one mode."""
     first = {each.session: each for each in reversed(record.lists)}
     shown = [first[each.session] for each in record.costs]
     uses = record.judged
-    return CostFigures(
+    return CostMetrics(
         cost=record.cost,
         tools=_mean([each.available for each in shown]),
         first_list=_mean([each.shown for each in shown]),
@@ -113,7 +113,7 @@ def recorded_figures(record: Record) -> CostFigures:
     )
 
 
-def cost_rows(figures: CostFigures) -> list[dict[str, Any]]:
+def cost_rows(figures: CostMetrics) -> list[dict[str, Any]]:
     """Return the figures of at least one session as one row for each arm; shares are in percent."""
     cost, listed = figures.cost, figures.listed
     lists = {
@@ -140,10 +140,10 @@ class _Priced(NamedTuple):
     listed: int
 
 
-class _Walk:
+class _CostReplay:
     """Sessions that call their tools one after the other, through the filter of the proxy."""
 
-    def __init__(self, found: CostSet, rules: Filtering, prices: Prices) -> None:
+    def __init__(self, found: CostSet, rules: FilteringSettings, prices: Prices) -> None:
         self._found = found
         self._prices = prices
         self._now = 0.0
@@ -164,10 +164,10 @@ class _Walk:
         filtering, price = self._filtering, SessionCost(self._prices)
         session = Session(
             started_at=self._now,
-            era=Era.HANDSHAKE,
+            era=ProtocolEra.HANDSHAKE,
             transport=Transport.STDIO,
-            method=Method.PROCESS,
-            client=Client(name=_CLIENT),
+            method=IdentificationMethod.PROCESS,
+            client=ClientInfo(name=_CLIENT),
         )
         await filtering.prepare(session)
         first = filtering.compose(session, self._found.catalogue)
@@ -181,7 +181,7 @@ class _Walk:
             is_listed = tool in filtering.listed(session) or tool in state.suggested
             listed += is_listed
             price.called(tool)
-            filtering.called(session, tool, Found.LISTED if is_listed else Found.SEARCHED)
+            filtering.called(session, tool, DiscoveryMethod.LISTED if is_listed else DiscoveryMethod.SEARCHED)
         filtering.forget(session)
         self._usage.learn(
             SessionUse(
@@ -247,10 +247,10 @@ class _PerfectSearch(NullPrediction):
         return _Matches(hits=[_Match(name=query)])
 
 
-def _figures(judged: Sequence[_Priced], tools: int) -> CostFigures:
+def _figures(judged: Sequence[_Priced], tools: int) -> CostMetrics:
     short = [each for each in judged if each.is_short]
     calls = sum(each.cost.calls for each in short)
-    return CostFigures(
+    return CostMetrics(
         cost=Cost.sum(each.cost for each in judged),
         tools=tools,
         first_list=_mean([each.first_list for each in judged]),
@@ -268,7 +268,7 @@ def _most_used(servers: Mapping[str, str], sessions: Iterable[Sequence[str]], ma
     return kept
 
 
-def _definition(row: Row) -> dict[str, Any]:
+def _definition(row: JsonRow) -> dict[str, Any]:
     """Return a tool as a server lists it."""
     schema = row.get("input_schema")
     if not isinstance(schema, dict) or not schema:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.application.json_lines import BadLine, Row, UnusableFile, numbered_lines, object_of
-from riglm.domain.errors import UnusableInput
+from riglm.application.json_lines import InvalidLineError, JsonRow, UnreadableFileError, numbered_lines, object_of
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.tool import ToolProfile
 
 
-class DatasetError(UnusableInput):
+class DatasetError(UnusableInputError):
     """Evaluation data is missing or not as it must be. The message names the file, the line and the fix."""
 
 
-def rows(path: Path, *, key: str) -> Iterator[tuple[Row, str]]:
+def rows(path: Path, *, key: str) -> Iterator[tuple[JsonRow, str]]:
     """Each JSON object of a file, and the place that it stands in for messages; empty lines are skipped.
 
     Every object has a text under `key`, which no other has.
@@ -38,7 +38,7 @@ def rows(path: Path, *, key: str) -> Iterator[tuple[Row, str]]:
         yield row, place
 
 
-def text_of(row: Row, key: str, place: str, *, needed: bool = False) -> str:
+def text_of(row: JsonRow, key: str, place: str, *, needed: bool = False) -> str:
     """The text under a key; empty when there is none.
 
     Raises:
@@ -52,7 +52,7 @@ def text_of(row: Row, key: str, place: str, *, needed: bool = False) -> str:
     raise wrong(place, key, "a text", value, f'write "{key}": "..."')
 
 
-def group_of(row: Row, place: str) -> str:
+def group_of(row: JsonRow, place: str) -> str:
     """The group that a row belongs to, which stays together when rows are split; empty for none.
 
     Raises:
@@ -89,14 +89,14 @@ def unknown_tool(place: str, key: str, name: str) -> DatasetError:
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         yield from numbered_lines(path)
-    except UnusableFile as error:
+    except UnreadableFileError as error:
         raise DatasetError(str(error)) from error
 
 
-def _object(line: bytes, place: str) -> Row:
+def _object(line: bytes, place: str) -> JsonRow:
     try:
         return object_of(line)
-    except BadLine as error:
+    except InvalidLineError as error:
         raise DatasetError(f"{place}: {error}") from error
 
 
@@ -204,12 +204,12 @@ def digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:6], "big")
 
 
-def _query(row: Row, columns: Mapping[str, int], place: str) -> Query:
+def _query(row: JsonRow, columns: Mapping[str, int], place: str) -> Query:
     wording = text_of(row, "query", place, needed=True)
     return Query(id=row["id"], text=wording, group=group_of(row, place), gold=tuple(_gold(row, columns, place)))
 
 
-def _gold(row: Row, columns: Mapping[str, int], place: str) -> Iterator[tuple[int, ...]]:
+def _gold(row: JsonRow, columns: Mapping[str, int], place: str) -> Iterator[tuple[int, ...]]:
     key = "any_of" if row.get("any_of") else "tools"
     groups = row.get(key)
     if key == "tools":
@@ -224,7 +224,7 @@ def _gold(row: Row, columns: Mapping[str, int], place: str) -> Iterator[tuple[in
         yield tuple(columns[name] for name in equal)
 
 
-def _profile(row: Row, place: str) -> ToolProfile:
+def _profile(row: JsonRow, place: str) -> ToolProfile:
     name, server = row["name"], text_of(row, "server", place)
     prefix = f"{server}__"
     parameters = _parameters(row.get("input_schema", row.get("parameters")))

@@ -10,16 +10,16 @@ import numpy as np
 
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import Situation
-from riglm.domain.session_state import MOST_CALLS
-from riglm.ports.analytics import RecordedSession
+from riglm.domain.prediction import PredictionInput
+from riglm.domain.session_state import MAX_CALLS
+from riglm.ports.analytics import TrainingSession
 from riglm.ports.predictor import PredictorPort
 
 CUTS: Final = (1, 5, 10, 15)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Tally:
+class RankTally:
     """Predicted calls: the rank of each called tool from 0, whether its session was new to it, and the time taken.
 
     `sizes` are the lengths of calibrated lists for the calls whose ranks are in `listed_ranks`.
@@ -93,7 +93,7 @@ def rank(scores: "np.typing.NDArray[np.float64]", target: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ReplayedCall:
     """One recorded call, and the list that was made before it.
 
     `place` is that of its tool in the ranking, from 0; `size` the length of the list, of so many `candidates`. `fresh`
@@ -117,7 +117,7 @@ class Step:
 
 
 def walk_history(
-    history: Sequence[RecordedSession],
+    history: Sequence[TrainingSession],
     predictor: PredictorPort,
     *,
     goal: float,
@@ -125,7 +125,7 @@ def walk_history(
     most: int,
     since: float = 0.0,
     on_session: Callable[[int], None] = lambda _: None,
-) -> list[Step]:
+) -> list[ReplayedCall]:
     """Walk the sessions once, oldest first; every call is predicted before it is learned.
 
     Before each call a list of `least` to `most` tools is made for the coverage `goal`. No step is told of sessions that
@@ -134,14 +134,14 @@ def walk_history(
     """
     calibrator = CoverageCalibrator(goal, least, most)
     servers = {call.tool: call.upstream for session in history for call in session.calls}
-    steps: list[Step] = []
+    steps: list[ReplayedCall] = []
     for session in history:
         is_judged = session.started_at >= since
         candidates = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in session.calls))))
         columns = {tool: column for column, tool in enumerate(candidates)}
         before: tuple[str, ...] = ()
         for call in session.calls:
-            situation = Situation(
+            situation = PredictionInput(
                 candidates=candidates,
                 calls=before,
                 servers=servers,
@@ -153,7 +153,7 @@ def walk_history(
                 started = time.perf_counter()
                 prediction = predictor.predict(situation)
                 taken_ms = (time.perf_counter() - started) * 1e3
-                step = Step(
+                step = ReplayedCall(
                     session=session.id,
                     at=call.timestamp,
                     tool=call.tool,
@@ -170,12 +170,12 @@ def walk_history(
                     calibrator.observe(prediction, columns[call.tool])
             if call.success:
                 predictor.learn(situation, call.tool, SIGNALS[call.found])
-                before = (*before, call.tool)[-MOST_CALLS:]
+                before = (*before, call.tool)[-MAX_CALLS:]
         on_session(1)
     return steps
 
 
-def figures(steps: Sequence[Step]) -> dict[str, Any]:
+def figures(steps: Sequence[ReplayedCall]) -> dict[str, Any]:
     """The figures of a walk; shares are in percent, and None where there is nothing to share.
 
     `calls` and `new_calls` (of tools that the session had not used) are counted, `in_list` and `new_in_list` are the

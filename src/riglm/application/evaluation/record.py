@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import Cost, SessionCost
-from riglm.ports.analytics import RecordedSession
+from riglm.ports.analytics import TrainingSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedList:
+class ListObservation:
     """One list of a session, in a mode of filtering; `at` is in seconds since the epoch.
 
     `shown` and `available` count tools; `changed` is True if it replaced another list. Tokens are estimates:
@@ -43,8 +43,8 @@ class RecordedList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedUse:
-    """One call, and the list that its session had then: whether the tool was in it, as counted in `RecordedList`.
+class CallObservation:
+    """One call, and the list that its session had then: whether the tool was in it, as counted in `ListObservation`.
 
     `hides` is True if that list hid any tool; only then the call counts for the hit rate. A tool that riglm suggested
     in a result counts as listed. `found` says how the client came to know the tool; in shadow mode it saw all of them.
@@ -57,14 +57,14 @@ class RecordedUse:
     server: str
     fresh: bool
     in_list: bool
-    found: Found
+    found: DiscoveryMethod
     hides: bool
     shown: int
     available: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCost:
+class SessionCostObservation:
     """What one session's model requests cost; `mode` is that of its first list."""
 
     session: UUID
@@ -73,15 +73,15 @@ class RecordedCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Observations:
     """The lists of sessions in the order of sessions and time, the calls made with them, and what sessions cost."""
 
-    lists: tuple[RecordedList, ...] = ()
-    uses: tuple[RecordedUse, ...] = ()
-    costs: tuple[RecordedCost, ...] = ()
+    lists: tuple[ListObservation, ...] = ()
+    uses: tuple[CallObservation, ...] = ()
+    costs: tuple[SessionCostObservation, ...] = ()
 
     @property
-    def judged(self) -> tuple[RecordedUse, ...]:
+    def judged(self) -> tuple[CallObservation, ...]:
         """Return the calls made with a list that hid something."""
         return tuple(each for each in self.uses if each.hides)
 
@@ -90,9 +90,9 @@ class Record:
         """Return the sum of what the sessions cost."""
         return Cost.sum(each.cost for each in self.costs)
 
-    def of(self, mode: Mode) -> "Record":
+    def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
-        return Record(
+        return Observations(
             lists=tuple(each for each in self.lists if each.mode == mode),
             uses=tuple(each for each in self.uses if each.mode == mode),
             costs=tuple(each for each in self.costs if each.mode == mode),
@@ -105,11 +105,11 @@ class Record:
 
 
 def read_record(
-    sessions: Sequence[RecordedSession],
+    sessions: Sequence[TrainingSession],
     exposures: Iterable[Exposure],
     prices: Prices,
     on_session: Callable[[int], None] = lambda _: None,
-) -> Record:
+) -> Observations:
     """Put the calls of sessions next to their lists, and price them.
 
     A call goes with the last list before it; calls before any list, and of tools that no list had, are left out.
@@ -118,16 +118,16 @@ def read_record(
     by_session: dict[UUID, list[Exposure]] = {}
     for exposure in exposures:
         by_session.setdefault(exposure.session_id, []).append(exposure)
-    lists: list[RecordedList] = []
-    uses: list[RecordedUse] = []
-    costs: list[RecordedCost] = []
+    lists: list[ListObservation] = []
+    uses: list[CallObservation] = []
+    costs: list[SessionCostObservation] = []
     for session in sessions:
         shown = by_session.get(session.id, [])
         lists += _lists(shown)
         uses += _uses(session, [each for each in shown if each.is_list])
         costs += _costs(session, shown, prices)
         on_session(1)
-    return Record(lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
+    return Observations(lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
 
 
 def cost_fields(cost: Cost) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def cost_fields(cost: Cost) -> dict[str, Any]:
     }
 
 
-def _lists(exposures: Sequence[Exposure]) -> Iterable[RecordedList]:
+def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
     shown = [each for each in exposures if each.is_list]
     for place, each in enumerate(shown):
         until = shown[place + 1].timestamp if place + 1 < len(shown) else math.inf
         answers = [other for other in exposures if not other.is_list and each.timestamp <= other.timestamp < until]
         changed = place > 0 and shown[place - 1].shown != each.shown
-        yield RecordedList(
+        yield ListObservation(
             session=each.session_id,
             at=each.timestamp,
             mode=each.mode,
@@ -161,7 +161,7 @@ def _lists(exposures: Sequence[Exposure]) -> Iterable[RecordedList]:
         )
 
 
-def _uses(session: RecordedSession, lists: Sequence[Exposure]) -> Iterable[RecordedUse]:
+def _uses(session: TrainingSession, lists: Sequence[Exposure]) -> Iterable[CallObservation]:
     used: set[str] = set()
     place = -1
     for call in session.calls:
@@ -175,14 +175,14 @@ def _uses(session: RecordedSession, lists: Sequence[Exposure]) -> Iterable[Recor
         in_list = call.tool in shown.shown
         if not in_list and call.tool not in shown.hidden:
             continue
-        yield RecordedUse(
+        yield CallObservation(
             session=session.id,
             at=call.timestamp,
             mode=shown.mode,
             tool=call.tool,
             server=call.upstream,
             fresh=fresh,
-            in_list=in_list or (shown.mode != "shadow" and call.found is Found.LISTED),
+            in_list=in_list or (shown.mode != "shadow" and call.found is DiscoveryMethod.LISTED),
             found=call.found,
             hides=bool(shown.hidden),
             shown=len(shown.shown),
@@ -190,7 +190,7 @@ def _uses(session: RecordedSession, lists: Sequence[Exposure]) -> Iterable[Recor
         )
 
 
-def _costs(session: RecordedSession, exposures: Sequence[Exposure], prices: Prices) -> Iterable[RecordedCost]:
+def _costs(session: TrainingSession, exposures: Sequence[Exposure], prices: Prices) -> Iterable[SessionCostObservation]:
     price = SessionCost(prices)
     shown = deque(exposures)
     for call in session.calls:
@@ -201,4 +201,4 @@ def _costs(session: RecordedSession, exposures: Sequence[Exposure], prices: Pric
         price.shown(rest)
     cost = price.finish()
     if cost is not None:
-        yield RecordedCost(session=session.id, mode=price.mode, cost=cost)
+        yield SessionCostObservation(session=session.id, mode=price.mode, cost=cost)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from riglm.application.evaluation.dataset import Dataset, Query, digest
 from riglm.domain.errors import RiglmError
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import Context, Scores, Situation, Vector
+from riglm.domain.prediction import Context, PredictionInput, Scores, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
 from riglm.domain.retrieval.scoring import LexicalIndex
@@ -21,15 +21,15 @@ from riglm.domain.retrieval.words import request_texts, tool_text, words
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
 
-_AT_ONCE: Final = 32
+_BATCH_SIZE: Final = 32
 
 
-class EmbedderChanged(RiglmError):
+class EmbedderChangedError(RiglmError):
     """Another model took over while a set was embedded: its vectors cannot be compared. Run the command again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class EmbeddedDataset:
     """A set, the vectors of its tools by name, and its requests as contexts in the order of the queries."""
 
     dataset: Dataset
@@ -42,12 +42,14 @@ class Prepared:
         return Retriever(self.dataset.tools, pairs=pairs).with_vectors(self.model, self.vectors)
 
 
-def prepare(dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int], None] = lambda _: None) -> Prepared:
+def prepare(
+    dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int], None] = lambda _: None
+) -> EmbeddedDataset:
     """Embed a set; `on_embedded` is told how many more texts are done.
 
     Raises:
-        EmbedderUnavailable: the embedder does not answer.
-        EmbedderChanged: another model took over meanwhile.
+        EmbedderUnavailableError: the embedder does not answer.
+        EmbedderChangedError: another model took over meanwhile.
     """
     tools = [tool_text(tool) for tool in dataset.tools]
     requests = [request_texts(query.text) for query in dataset.queries]
@@ -55,13 +57,13 @@ def prepare(dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int
     embedder.embed_public(texts[:1])
     model = embedder.model
     known: dict[str, Vector] = {}
-    for start in range(0, len(texts), _AT_ONCE):
-        some = texts[start : start + _AT_ONCE]
+    for start in range(0, len(texts), _BATCH_SIZE):
+        some = texts[start : start + _BATCH_SIZE]
         known.update(zip(some, embedder.embed_public(some), strict=True))
         if embedder.model != model:
-            raise EmbedderChanged(f"{dataset.name}: {embedder.model} took over from {model} — fix: run it again")
+            raise EmbedderChangedError(f"{dataset.name}: {embedder.model} took over from {model} — fix: run it again")
         on_embedded(len(some))
-    return Prepared(
+    return EmbeddedDataset(
         dataset=dataset,
         model=model,
         vectors={tool.name: known[text] for tool, text in zip(dataset.tools, tools, strict=True)},
@@ -95,7 +97,10 @@ _RANK_CONSTANT: Final = 60
 
 
 def evaluate_retrieval(
-    prepared: Prepared, ranker: Ranker, cuts: Sequence[int] = CUTS, on_ranked: Callable[[int], None] = lambda _: None
+    prepared: EmbeddedDataset,
+    ranker: Ranker,
+    cuts: Sequence[int] = CUTS,
+    on_ranked: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """The figures of one ranker on all requests of a set; `on_ranked` is told of each."""
     return measured(ranker, prepared.contexts, [query.gold for query in prepared.dataset.queries], cuts, on_ranked)
@@ -141,7 +146,7 @@ def figures(ranks: Sequence[NDArray[np.int64]], cuts: Sequence[int] = CUTS) -> d
     return {**found, f"n@{_DISCOUNTED}": mean([_gain(best) for best in ranks]), "mrr": first, **complete}
 
 
-def baseline(kind: str, prepared: Prepared) -> Ranker:
+def baseline(kind: str, prepared: EmbeddedDataset) -> Ranker:
     """One of `BASELINES`."""
     index = LexicalIndex(prepared.dataset.tools)
     matrix = np.stack([prepared.vectors[tool.name] for tool in prepared.dataset.tools])
@@ -164,7 +169,7 @@ def baseline(kind: str, prepared: Prepared) -> Ranker:
 class PredictedRanking:
     """Ranks as a predictor does that knows nothing of a session but its context."""
 
-    def __init__(self, predictor: PredictorPort, retriever: Retriever, prepared: Prepared) -> None:
+    def __init__(self, predictor: PredictorPort, retriever: Retriever, prepared: EmbeddedDataset) -> None:
         self._predictor = predictor
         self._retriever = retriever
         self._names = tuple(tool.name for tool in prepared.dataset.tools)
@@ -174,9 +179,9 @@ class PredictedRanking:
         """The predictor's scores."""
         return self._predictor.predict(self.situation(context)).scores
 
-    def situation(self, context: Context) -> Situation:
+    def situation(self, context: Context) -> PredictionInput:
         """A session that has its context, and no call yet."""
-        return Situation(
+        return PredictionInput(
             candidates=self._names,
             servers=self._servers,
             context=context,
@@ -197,7 +202,7 @@ def _gain(best: NDArray[np.int64]) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbstentionFigures:
+class AbstentionMetrics:
     """Searches in one catalogue. Answerable are the requests of its own set, unanswerable those of other sets.
 
     The latter holds only nearly: a large catalogue also has tools for strangers' requests.
@@ -225,7 +230,9 @@ class AbstentionFigures:
         return self.recall / said if said else 1.0
 
 
-def evaluate_abstention(catalogue: Prepared, others: Sequence[Prepared], *, most: int = 200) -> AbstentionFigures:
+def evaluate_abstention(
+    catalogue: EmbeddedDataset, others: Sequence[EmbeddedDataset], *, most: int = 200
+) -> AbstentionMetrics:
     """Search a catalogue for at most so many requests of its own, and as many of the others' together."""
     retriever = catalogue.retriever()
 
@@ -235,12 +242,12 @@ def evaluate_abstention(catalogue: Prepared, others: Sequence[Prepared], *, most
     own = catalogue.contexts[:most]
     share = -(-most // max(1, len(others)))
     strange = [context for other in others for context in islice(other.contexts, share)]
-    return AbstentionFigures(
+    return AbstentionMetrics(
         answerable=len(own), unanswerable=len(strange), wrongly=abstentions(own), rightly=abstentions(strange)
     )
 
 
-FEWEST: Final = 20
+MIN: Final = 20
 """Requests that each half must have."""
 
 
@@ -252,15 +259,15 @@ def halves(queries: Sequence[Query]) -> tuple[list[int], list[int]] | None:
     past = [digest("history" + (query.group or query.text.lower())) & 1 == 1 for query in queries]
     history = [place for place, is_past in enumerate(past) if is_past]
     rest = [place for place, is_past in enumerate(past) if not is_past]
-    return (history, rest) if min(len(history), len(rest)) >= FEWEST else None
+    return (history, rest) if min(len(history), len(rest)) >= MIN else None
 
 
-def taught(prepared: Prepared, predictor: PredictorPort, history: Sequence[int]) -> Ranker:
+def taught(prepared: EmbeddedDataset, predictor: PredictorPort, history: Sequence[int]) -> Ranker:
     """A ranking that has seen the tools of these requests used, each once, in their order."""
     pairs = LearnedPairs()
     ranking = PredictedRanking(predictor, prepared.retriever(pairs), prepared)
     tools = prepared.dataset.tools
-    signal = SIGNALS[Found.LISTED]
+    signal = SIGNALS[DiscoveryMethod.LISTED]
     for at, place in enumerate(history):
         context = prepared.contexts[place]
         situation = ranking.situation(context)  # as it was before any of the request's tools was called
@@ -272,7 +279,7 @@ def taught(prepared: Prepared, predictor: PredictorPort, history: Sequence[int])
 
 
 def evaluate_usage(
-    prepared: Prepared,
+    prepared: EmbeddedDataset,
     ranker: Ranker,
     rest: Sequence[int],
     cuts: Sequence[int] = CUTS,

@@ -17,16 +17,16 @@ from riglm.application.evaluation.dataset import (
     text_of,
     unknown_tool,
 )
-from riglm.application.evaluation.history import CUTS, Tally, rank
-from riglm.application.evaluation.retrieval import Prepared
-from riglm.application.json_lines import Row
+from riglm.application.evaluation.history import CUTS, RankTally, rank
+from riglm.application.evaluation.retrieval import EmbeddedDataset
+from riglm.application.json_lines import JsonRow
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.prediction import Context, Relevance, Situation
+from riglm.domain.prediction import Context, PredictionInput, Relevance
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.predictor import PredictorPort
 
 DEFAULT_LIMIT: Final = 3_000
-FEWEST: Final = 20
+MIN: Final = 20
 """Sessions that a set must have to be measured."""
 FOLDS: Final = 5
 
@@ -71,7 +71,7 @@ def read_sessions(directory: Path, *, side: str = "dev", limit: int = DEFAULT_LI
 
 def evaluate_sequences(
     found: SessionSet,
-    prepared: Prepared,
+    prepared: EmbeddedDataset,
     make_predictor: Callable[[], PredictorPort],
     *,
     protocol: Protocol = "kfold",
@@ -84,18 +84,18 @@ def evaluate_sequences(
     Each prediction is made before its call is learned, and what contexts taught comes from earlier sessions only.
     `on_session` is told of each session that was walked.
     """
-    tally = Tally()
+    tally = RankTally()
     tools = len(found.dataset.tools)
     calibrator = CoverageCalibrator(goal, 1, tools) if goal is not None else None
     if protocol == "online":
-        walk = _Walk(prepared, make_predictor())
+        walk = _SequenceReplay(prepared, make_predictor())
         for session in found.sessions:
             walk.predict(session, tally, calibrator)
             walk.learn(session)
             on_session(1)
     else:
         for fold in range(FOLDS):
-            walk = _Walk(prepared, make_predictor())
+            walk = _SequenceReplay(prepared, make_predictor())
             for session in found.sessions:
                 if session.fold != fold:
                     walk.learn(session)
@@ -108,10 +108,10 @@ def evaluate_sequences(
     return {"n": len(found.sessions), **tally.figures(cuts), **covered}
 
 
-class _Walk:
+class _SequenceReplay:
     """One predictor on its way through sessions, with what their contexts taught."""
 
-    def __init__(self, prepared: Prepared, predictor: PredictorPort) -> None:
+    def __init__(self, prepared: EmbeddedDataset, predictor: PredictorPort) -> None:
         self._predictor = predictor
         self._pairs = LearnedPairs()
         self._retriever = prepared.retriever(self._pairs)
@@ -123,7 +123,7 @@ class _Walk:
         self._contexts = {query.id: context for query, context in zip(queries, prepared.contexts, strict=True)}
         self._learned = 0
 
-    def predict(self, session: CalledSession, tally: Tally, calibrator: CoverageCalibrator | None) -> None:
+    def predict(self, session: CalledSession, tally: RankTally, calibrator: CoverageCalibrator | None) -> None:
         """Predict every call after the first."""
         context, relevance = self._relevance(session)
         for done in range(1, len(session.calls)):
@@ -159,8 +159,8 @@ class _Walk:
 
     def _situation(
         self, session: CalledSession, done: int, context: Context | None, relevance: Relevance | None
-    ) -> Situation:
-        return Situation(
+    ) -> PredictionInput:
+        return PredictionInput(
             candidates=self._names,
             calls=session.calls[:done],
             servers=self._servers,
@@ -169,7 +169,7 @@ class _Walk:
         )
 
 
-def _session(row: Row, known: set[str], place: str) -> CalledSession:
+def _session(row: JsonRow, known: set[str], place: str) -> CalledSession:
     identity, calls, context = row["id"], name_list(row.get("calls"), "calls", place), text_of(row, "context", place)
     for call in calls:
         if call not in known:

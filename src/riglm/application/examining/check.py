@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, Generic, Protocol, TypeVar
 
-from riglm.domain.finding import Finding, Section, Severity
+from riglm.domain.finding import DoctorSection, Finding, Severity
 
 _Answer = TypeVar("_Answer")
 _log: Final = logging.getLogger("riglm.doctor")
@@ -16,14 +16,14 @@ _log: Final = logging.getLogger("riglm.doctor")
 class Check(Protocol):
     """Looks at one part of an installation."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[DoctorSection, ...]
     """What its findings are about; the first one is told of when it fails itself."""
 
     async def examine(self) -> Sequence[Finding]:
         """What it finds. What cannot be looked at is a finding as well, and no exception."""
 
 
-class Told(Check):
+class StaticCheck(Check):
     """What is known without looking."""
 
     def __init__(self, told: Finding) -> None:
@@ -38,7 +38,7 @@ class Told(Check):
 async def run(
     checks: Sequence[Check],
     *,
-    only: Collection[Section] = tuple(Section),
+    only: Collection[DoctorSection] = tuple(DoctorSection),
     seconds: float,
     on_done: Callable[[], None] = lambda: None,
 ) -> list[Finding]:
@@ -48,7 +48,7 @@ async def run(
     """
     wanted = [check for check in checks if not set(only).isdisjoint(check.sections)]
     told = await asyncio.gather(*(_guarded(check, seconds, on_done) for check in wanted))
-    order = list(Section)
+    order = list(DoctorSection)
     found = [finding for findings in told for finding in findings if finding.section in only]
     return sorted(found, key=lambda finding: order.index(finding.section))
 
@@ -98,7 +98,7 @@ async def aside(call: Callable[[], _Answer]) -> _Answer:
 _Facts = TypeVar("_Facts")
 
 
-class Once(Generic[_Facts]):
+class SharedProbe(Generic[_Facts]):
     """Looks once, aside, whoever asks first, and gives everybody what was found, or why nothing could be."""
 
     def __init__(self, look: Callable[[], _Facts]) -> None:

@@ -8,27 +8,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from riglm.application.examining.check import Check, Once, aside
-from riglm.domain.client_support import ClientSupport, support_of
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.application.examining.check import Check, SharedProbe, aside
+from riglm.domain.client_support import ClientBehavior, support_of
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import Surface, surface_for
-from riglm.domain.finding import Finding, Section, Severity, finding
-from riglm.domain.installation import Installation, RiglmEntry
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
+from riglm.domain.installation import ClientSetup, RiglmServerEntry
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.secret import RUNNERS, mask_address
-from riglm.domain.session import Era
-from riglm.ports.examining import ClientSeen, FilesLookPort, ProgramsPort, StoreFacts
+from riglm.domain.session import ProtocolEra
+from riglm.ports.examining import FileInspectorPort, ProgramsPort, RecordedClient, StoreStatus
 
-_finding: Final = partial(finding, Section.CLIENTS)
+_finding: Final = partial(finding, DoctorSection.CLIENTS)
 
 
 class ClientsSeenCheck(Check):
     """Tells of each client that was recorded which surface it gets, and what becomes of a list that changes."""
 
-    sections = (Section.CLIENTS,)
+    sections = (DoctorSection.CLIENTS,)
 
     def __init__(
-        self, store: Once[StoreFacts], filtering: Filtering, by_client: Mapping[str, Filtering] = MappingProxyType({})
+        self,
+        store: SharedProbe[StoreStatus],
+        filtering: FilteringSettings,
+        by_client: Mapping[str, FilteringSettings] = MappingProxyType({}),
     ) -> None:
         """`by_client` are the rules of clients that have a riglm of their own, as `riglm init` calls them."""
         self._store = store
@@ -38,11 +41,11 @@ class ClientsSeenCheck(Check):
     async def examine(self) -> Sequence[Finding]:
         try:
             facts = await self._store.facts()
-        except AnalyticsUnavailable:
+        except AnalyticsUnavailableError:
             return []  # told under store
         return [self._told(client) for client in facts.clients]
 
-    def _told(self, client: ClientSeen) -> Finding:
+    def _told(self, client: RecordedClient) -> Finding:
         name = client.name or "a client without a name"
         known = support_of(client.name)
         rules = self._by_client.get(known.key, self._filtering) if known else self._filtering
@@ -64,13 +67,13 @@ class ClientsSeenCheck(Check):
 class ClientFilesCheck(Check):
     """Looks whether clients' files still start riglm, and whether it is this one."""
 
-    sections = (Section.CLIENTS,)
+    sections = (DoctorSection.CLIENTS,)
 
     def __init__(
         self,
-        entries: Callable[[], Sequence[RiglmEntry]],
-        installed: Sequence[Installation],
-        files: FilesLookPort,
+        entries: Callable[[], Sequence[RiglmServerEntry]],
+        installed: Sequence[ClientSetup],
+        files: FileInspectorPort,
         programs: ProgramsPort,
         *,
         version: str,
@@ -97,7 +100,7 @@ class ClientFilesCheck(Check):
         what = "none that is known on this machine starts riglm"
         return [_finding(Severity.NOTE, "files", what, "riglm init --dry-run shows what it would do")]
 
-    def _told(self, each: RiglmEntry) -> Finding:
+    def _told(self, each: RiglmServerEntry) -> Finding:
         if each.fault:
             return _finding(Severity.WARNING, _place(each), each.fault, "correct the file")
         if not each.command:
@@ -113,7 +116,7 @@ class ClientFilesCheck(Check):
             return _finding(Severity.ERROR, _place(each), what, fix)
         return self._of_version(each, program)
 
-    def _of_version(self, each: RiglmEntry, program: str) -> Finding:
+    def _of_version(self, each: RiglmServerEntry, program: str) -> Finding:
         if not _is_riglm_itself(each.command):
             return _finding(Severity.OK, _place(each), f"starts riglm by {program}")
         told = self._programs.version_of_riglm(each.command)
@@ -127,16 +130,16 @@ class ClientFilesCheck(Check):
             return _finding(Severity.WARNING, _place(each), what, self._anew(each))
         return _finding(Severity.OK, _place(each), f"starts riglm {told} at {program}")
 
-    def _installation(self, each: RiglmEntry) -> Installation | None:
+    def _installation(self, each: RiglmServerEntry) -> ClientSetup | None:
         """The work of `riglm init` that an entry is, if it is any's."""
         return next((one for one in self._installed if str(one.configuration) in each.command), None)
 
-    def _anew(self, each: RiglmEntry) -> str:
+    def _anew(self, each: RiglmServerEntry) -> str:
         """What makes an entry start this riglm."""
         made = self._installation(each)
         return _init(made) if made is not None else "correct its command in the file"
 
-    def _whole(self, made: Installation) -> str:
+    def _whole(self, made: ClientSetup) -> str:
         """What sets up again what is not whole any more: the undoing takes all places of a client, or of a project."""
         project = made.place.project
         undone = [
@@ -148,15 +151,15 @@ class ClientFilesCheck(Check):
         return f"riglm undo{_which(made)}, then, to have riglm there again, {' and '.join(again)}"
 
 
-def _place(each: RiglmEntry | Installation) -> str:
+def _place(each: RiglmServerEntry | ClientSetup) -> str:
     return f"{each.client} {each.file}"
 
 
-def _init(made: Installation) -> str:
+def _init(made: ClientSetup) -> str:
     return f"riglm init{_which(made)}"
 
 
-def _which(made: Installation) -> str:
+def _which(made: ClientSetup) -> str:
     of_project = f" --project {shlex.quote(str(made.place.project))}" if made.place.project is not None else ""
     return f" --client {made.client}{of_project}"
 
@@ -174,14 +177,14 @@ def _is_riglm_itself(command: Sequence[str]) -> bool:
     return RUNNERS.fullmatch(Path(command[0]).name) is None or "-m" in command
 
 
-def _pattern(known: ClientSupport) -> str:
+def _pattern(known: ClientBehavior) -> str:
     return f'"{known.names[0]}"'
 
 
-def _surface(client: ClientSeen, rules: Filtering) -> Surface:
+def _surface(client: RecordedClient, rules: FilteringSettings) -> Surface:
     if not rules.is_on or rules.mode == "shadow":
         return Surface.FULL
     if rules.surface != "auto":
         return Surface(rules.surface)
-    era = Era.MODERN if client.era == Era.MODERN else Era.HANDSHAKE
+    era = ProtocolEra.MODERN if client.era == ProtocolEra.MODERN else ProtocolEra.HANDSHAKE
     return surface_for(client.name, era, {name: Surface(given) for name, given in rules.clients.items()})

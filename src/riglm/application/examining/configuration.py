@@ -7,24 +7,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from riglm.application.examining.check import Check, Once, aside
-from riglm.domain.errors import AnalyticsUnavailable, RiglmError
-from riglm.domain.finding import Finding, Section, Severity, finding
+from riglm.application.examining.check import Check, SharedProbe, aside
+from riglm.domain.errors import AnalyticsUnavailableError, RiglmError
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.schemas.base import SecretMap
-from riglm.domain.schemas.filtering import Knowledge
-from riglm.domain.schemas.server import Server
+from riglm.domain.schemas.filtering import KnowledgeSettings
+from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.secret import begins_like_a_key, passwords_of_url, sounds_secret
-from riglm.ports.examining import EmbedderFacts, FilesLookPort, PortsLookPort, StoreFacts
+from riglm.ports.examining import EmbedderCheckResult, FileInspectorPort, PortInspectorPort, StoreStatus
 
 _FIX: Final = " — fix: "
-_finding: Final = partial(finding, Section.CONFIGURATION)
+_finding: Final = partial(finding, DoctorSection.CONFIGURATION)
 
 
-class UnusableConfiguration(Check):
+class InvalidConfigurationCheck(Check):
     """Tells what is wrong with a configuration that could not be used, all of it."""
 
-    sections = (Section.CONFIGURATION,)
+    sections = (DoctorSection.CONFIGURATION,)
 
     def __init__(self, problems: str) -> None:
         """`problems` are lines, each with the place, what is wrong, and the fix."""
@@ -37,14 +37,14 @@ class UnusableConfiguration(Check):
 class ConfigurationCheck(Check):
     """Tells of a configuration that can be used: where it is, what is odd about it, whether its secrets are secret."""
 
-    sections = (Section.CONFIGURATION,)
+    sections = (DoctorSection.CONFIGURATION,)
 
     def __init__(
         self,
         file: Path | None,
         servers: Sequence[str],
         notes: Sequence[str],
-        files: FilesLookPort,
+        files: FileInspectorPort,
         secrets: Sequence[str],
     ) -> None:
         """`file` is None where there is none; `notes` are odd, `secrets` what must not stand in an open file."""
@@ -85,7 +85,7 @@ def _in_use(place: str, servers: Sequence[str], *, is_there: bool) -> tuple[Seve
     return Severity.NOTE, place, f"{what}; it names no servers", fix
 
 
-_SHORTEST: Final = 8
+_MIN: Final = 8
 """What is shorter is rather a number or a switch, whatever it is called."""
 
 
@@ -94,10 +94,10 @@ def certain_secrets(settings: Settings) -> tuple[str, ...]:
     found = [*settings.own_secrets]
     for server in [*([settings.upstream] if settings.upstream else []), *settings.mcp_servers.values()]:
         found += _of_server(server)
-    return tuple(secret for secret in found if len(secret) >= _SHORTEST)
+    return tuple(secret for secret in found if len(secret) >= _MIN)
 
 
-def _of_server(server: Server) -> Iterator[str]:
+def _of_server(server: ServerSettings) -> Iterator[str]:
     if server.auth:
         yield server.auth.token.get_secret_value()
     yield from _of_map(server.env)
@@ -122,10 +122,10 @@ def _of_map(given: SecretMap) -> Iterator[str]:
             yield text
 
 
-_listening_finding: Final = partial(finding, Section.PORTS)
+_listening_finding: Final = partial(finding, DoctorSection.PORTS)
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """A place to listen at: the section of the configuration that names it, the host and the port, and for what."""
 
     key: str
@@ -138,9 +138,9 @@ class Place(NamedTuple):
 class PortsCheck(Check):
     """Looks who listens where riglm would."""
 
-    sections = (Section.PORTS,)
+    sections = (DoctorSection.PORTS,)
 
-    def __init__(self, ports: PortsLookPort, places: Sequence[Place]) -> None:
+    def __init__(self, ports: PortInspectorPort, places: Sequence[ListenAddress]) -> None:
         """All `places` are looked at; one that is not needed is worth no more than a note."""
         self._ports = ports
         self._places = places
@@ -148,7 +148,7 @@ class PortsCheck(Check):
     async def examine(self) -> Sequence[Finding]:
         return await aside(lambda: [self._at(place) for place in self._places])
 
-    def _at(self, place: Place) -> Finding:
+    def _at(self, place: ListenAddress) -> Finding:
         name = f"{place.key} {place.host}:{place.port}"
         weight = Severity.WARNING if place.is_needed else Severity.NOTE
         fix = f"choose another one with {place.key}.port, or let riglm choose with 0"
@@ -166,16 +166,16 @@ class PortsCheck(Check):
         return _listening_finding(weight, name, f"taken by {other.words}: {place.purpose} cannot start", fix)
 
 
-_LEAST_PYTHON: Final = (3, 11)
+_MIN_PYTHON: Final = (3, 11)
 _RELEASED: Final = 1_790_000_000.0
 """No clock that is right shows an earlier time: this riglm did not exist then."""
-_machine_finding: Final = partial(finding, Section.MACHINE)
+_machine_finding: Final = partial(finding, DoctorSection.MACHINE)
 
 
 class MachineCheck(Check):
     """Tells the versions, and whether the clock can be right."""
 
-    sections = (Section.MACHINE,)
+    sections = (DoctorSection.MACHINE,)
 
     def __init__(self, *, riglm: str, program: str, python: tuple[int, int, int], platform: str) -> None:
         """What runs: the version of riglm, the program that it was started as, and what is below it."""
@@ -187,7 +187,7 @@ class MachineCheck(Check):
     async def examine(self) -> Sequence[Finding]:
         python = ".".join(map(str, self._python))
         found = [_machine_finding(Severity.OK, "riglm", f"{self._riglm}, started as {self._program}")]
-        if self._python[:2] < _LEAST_PYTHON:
+        if self._python[:2] < _MIN_PYTHON:
             found.append(
                 _machine_finding(Severity.ERROR, "Python", f"{python} is too old", "install Python 3.11 or newer")
             )
@@ -201,15 +201,15 @@ class MachineCheck(Check):
         return found
 
 
-_embedder_finding: Final = partial(finding, Section.EMBEDDER)
+_embedder_finding: Final = partial(finding, DoctorSection.EMBEDDER)
 
 
 class EmbedderCheck(Check):
     """Loads the model as `riglm run` does; no network is used."""
 
-    sections = (Section.EMBEDDER,)
+    sections = (DoctorSection.EMBEDDER,)
 
-    def __init__(self, load: Callable[[], EmbedderFacts], *, is_used: bool) -> None:
+    def __init__(self, load: Callable[[], EmbedderCheckResult], *, is_used: bool) -> None:
         """`load` blocks until the model answered or is given up; without filtering and knowledge none is used."""
         self._load = load
         self._is_used = is_used
@@ -232,15 +232,15 @@ class EmbedderCheck(Check):
         return [_embedder_finding(Severity.WARNING, "model", what, fix)]
 
 
-_knowledge_finding: Final = partial(finding, Section.KNOWLEDGE)
+_knowledge_finding: Final = partial(finding, DoctorSection.KNOWLEDGE)
 
 
 class KnowledgeCheck(Check):
     """Looks what the knowledge store holds."""
 
-    sections = (Section.KNOWLEDGE,)
+    sections = (DoctorSection.KNOWLEDGE,)
 
-    def __init__(self, settings: Knowledge, store: Once[StoreFacts]) -> None:
+    def __init__(self, settings: KnowledgeSettings, store: SharedProbe[StoreStatus]) -> None:
         """The store of the records holds the knowledge as well."""
         self._settings = settings
         self._store = store
@@ -250,7 +250,7 @@ class KnowledgeCheck(Check):
             return [_knowledge_finding(Severity.OK, "inner_voice.retrieve", "is off, as it is by default")]
         try:
             kept = (await self._store.facts()).knowledge
-        except AnalyticsUnavailable:
+        except AnalyticsUnavailableError:
             return [
                 _knowledge_finding(
                     Severity.ERROR, "inner_voice.retrieve", "the store cannot be read", "see under store"

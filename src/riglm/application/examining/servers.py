@@ -11,41 +11,41 @@ from typing import Final, NamedTuple
 
 from riglm.application.examining.check import Check
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.visit import Configured, Visit, diagnosis, how_to_install, visit
-from riglm.domain.client_support import ClientSupport, list_timeout_of
-from riglm.domain.finding import Finding, Section, Severity, finding
-from riglm.domain.schemas.section import Timeouts
+from riglm.application.examining.visit import ConfiguredServer, ServerProbe, diagnosis, how_to_install, visit
+from riglm.domain.client_support import ClientBehavior, list_timeout_of
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
+from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.examining import Heard, OverhearingPort
+from riglm.ports.examining import LogCapturePort, ServerOutput
 from riglm.ports.upstream import UpstreamPort
 
-_AT_ONCE: Final = 16
+_BATCH_SIZE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Visited:
+class ProbeResult:
     """What came of a visit, and what the server said meanwhile beside the protocol."""
 
-    visit: Visit
-    heard: Heard
+    visit: ServerProbe
+    heard: ServerOutput
 
 
-class Visitor:
+class ServerProber:
     """Visits many servers at once; one that stands in several configurations only once.
 
     Servers of one name that are not the same are visited one after the other: what is heard beside the protocol is
     heard by name.
     """
 
-    def __init__(self, overhearing: OverhearingPort, seconds: float) -> None:
+    def __init__(self, overhearing: LogCapturePort, seconds: float) -> None:
         """Each visit lasts at most so many seconds, and as many again for the server to end."""
         self._overhearing = overhearing
         self._seconds = seconds
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_BATCH_SIZE)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._visits: list[tuple[UpstreamSpec, asyncio.Task[Visited]]] = []
+        self._visits: list[tuple[UpstreamSpec, asyncio.Task[ProbeResult]]] = []
 
-    async def visit(self, upstream: UpstreamPort) -> Visited:
+    async def visit(self, upstream: UpstreamPort) -> ProbeResult:
         """What comes of a visit to a server; whoever asks first keeps it open until then."""
         spec = upstream.spec
         nameless = replace(spec, name="")
@@ -54,36 +54,36 @@ class Visitor:
             task = asyncio.get_running_loop().create_task(self._visited(upstream))
             self._visits.append((nameless, task))
         found = await asyncio.shield(task)
-        return Visited(replace(found.visit, spec=spec), found.heard)
+        return ProbeResult(replace(found.visit, spec=spec), found.heard)
 
-    async def _visited(self, upstream: UpstreamPort) -> Visited:
+    async def _visited(self, upstream: UpstreamPort) -> ProbeResult:
         name = upstream.spec.name
         async with self._turns[name], self._room:
             self._overhearing.forget(name)
-            first: list[Heard] = []
+            first: list[ServerOutput] = []
             found = await visit(upstream, self._seconds, lambda: first.append(self._overhearing.heard(name)))
-            return Visited(found, first[0] if first else self._overhearing.heard(name))
+            return ProbeResult(found, first[0] if first else self._overhearing.heard(name))
 
 
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
 
-Opening = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
+OpenUpstreams = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
 
 
 class ServersCheck(Check):
     """Visits all servers at once; what they list is judged by `tools`."""
 
-    sections = (Section.SERVERS, Section.TOOLS)
+    sections = (DoctorSection.SERVERS, DoctorSection.TOOLS)
 
     def __init__(
         self,
-        open_all: Opening,
-        visitor: Visitor,
+        open_all: OpenUpstreams,
+        visitor: ServerProber,
         tools: ToolsFindings,
         *,
-        timeouts: Timeouts,
+        timeouts: TimeoutSettings,
         keys: Mapping[str, str],
-        client: ClientSupport | None = None,
+        client: ClientBehavior | None = None,
     ) -> None:
         """`client` is the one that these servers are for, if it is one that is known.
 
@@ -102,16 +102,16 @@ class ServersCheck(Check):
         told = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
         return [*told, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
 
-    def _told(self, visited: Visited, *, is_alone: bool) -> list[Finding]:
+    def _told(self, visited: ProbeResult, *, is_alone: bool) -> list[Finding]:
         found, heard = visited.visit, visited.heard
 
         def finding(severity: Severity, what: str, fix: str = "") -> Finding:
-            return Finding(section=Section.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
+            return Finding(section=DoctorSection.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
 
         told = []
         if found.failure:
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
-            known = diagnosis(Configured(found.spec, self._keys[found.spec.name]), reason, heard)
+            known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, heard)
             what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
             told.append(finding(Severity.ERROR, what, known.fix))
         else:
@@ -136,7 +136,7 @@ class ServersCheck(Check):
         return Severity.WARNING, f"{what}, and {self._client.title} never sees them: it does not go by later lists", fix
 
 
-def _greeting(found: Visit) -> str:
+def _greeting(found: ServerProbe) -> str:
     eras = [f"handshake ({found.revision})"] if found.revision else []
     eras += ["modern"] if found.is_modern else []
     count = len(found.catalogue.tools)
@@ -145,10 +145,10 @@ def _greeting(found: Visit) -> str:
     return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"
 
 
-_finding: Final = partial(finding, Section.SERVERS)
+_finding: Final = partial(finding, DoctorSection.SERVERS)
 
 
-class Missing(NamedTuple):
+class UnstartableServer(NamedTuple):
     """A server that cannot be started, why, and what to do; `is_program` says that its program was not found."""
 
     spec: UpstreamSpec
@@ -157,12 +157,12 @@ class Missing(NamedTuple):
     is_program: bool
 
 
-class UnvisitedCheck(Check):
+class SkippedServersCheck(Check):
     """Tells of servers without starting them."""
 
-    sections = (Section.SERVERS,)
+    sections = (DoctorSection.SERVERS,)
 
-    def __init__(self, missing: Sequence[Missing], left_alone: Sequence[UpstreamSpec]) -> None:
+    def __init__(self, missing: Sequence[UnstartableServer], left_alone: Sequence[UpstreamSpec]) -> None:
         """Those that cannot be started, and those that are left alone because that was asked for."""
         self._missing = missing
         self._left_alone = left_alone
@@ -172,7 +172,7 @@ class UnvisitedCheck(Check):
         return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec)) for spec in self._left_alone)]
 
 
-def _fix(missing: Missing) -> str:
+def _fix(missing: UnstartableServer) -> str:
     return how_to_install(missing.spec.command[0]) if missing.is_program else missing.fix
 
 

@@ -6,28 +6,28 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from riglm.application.examining.check import Check, Once, aside
-from riglm.domain.errors import AnalyticsUnavailable, SchemaTooNew
-from riglm.domain.finding import Finding, Section, Severity, finding
-from riglm.ports.examining import FilesLookPort, SpoolLeft, StoreFacts
+from riglm.application.examining.check import Check, SharedProbe, aside
+from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
+from riglm.ports.examining import FileInspectorPort, SpoolStatus, StoreStatus
 
-_LEAST_FREE: Final = 256 << 20
+_MIN_FREE: Final = 256 << 20
 _MIB: Final = 1 << 20
 _DAY: Final = 86_400.0
 _AHEAD: Final = 300.0
-_finding: Final = partial(finding, Section.STORE)
+_finding: Final = partial(finding, DoctorSection.STORE)
 
 
 class StoreCheck(Check):
     """Looks at the store, at what waits for it on disk, and at the files beside it. Nothing is made or changed."""
 
-    sections = (Section.STORE,)
+    sections = (DoctorSection.STORE,)
 
     def __init__(
         self,
-        store: Once[StoreFacts],
-        spools: Callable[[], Sequence[SpoolLeft]],
-        files: FilesLookPort,
+        store: SharedProbe[StoreStatus],
+        spools: Callable[[], Sequence[SpoolStatus]],
+        files: FileInspectorPort,
         *,
         directory: Path,
         private: Sequence[Path],
@@ -45,10 +45,10 @@ class StoreCheck(Check):
     async def _of_store(self) -> list[Finding]:
         try:
             facts = await self._store.facts()
-        except SchemaTooNew as error:
+        except SchemaTooNewError as error:
             words = str(error).rpartition(": ")[0] or str(error)
             return [_finding(Severity.ERROR, "schema", words, "pip install --upgrade riglm, or name another store")]
-        except AnalyticsUnavailable as error:
+        except AnalyticsUnavailableError as error:
             words, _, fix = str(error).partition(" — fix: ")
             return [_finding(Severity.ERROR, "database", words, fix or _reach())]
         return [_opened(facts), *_schema(facts), *_room(facts), *_newest(facts), *_company(facts)]
@@ -85,28 +85,28 @@ class StoreCheck(Check):
         return found
 
 
-def _opened(facts: StoreFacts) -> Finding:
+def _opened(facts: StoreStatus) -> Finding:
     if facts.schema is None:
         return _finding(Severity.NOTE, "database", f"there is none at {facts.place} yet: the first start makes it")
     size = f"{facts.size_bytes / _MIB:.1f} MiB, " if facts.size_bytes else ""
     return _finding(Severity.OK, "database", f"{facts.place}: {size}{facts.sessions:,} sessions")
 
 
-def _schema(facts: StoreFacts) -> list[Finding]:
+def _schema(facts: StoreStatus) -> list[Finding]:
     if facts.schema is None or not facts.pending:
         return []
     what = f"the schema is {facts.schema}, and {', '.join(facts.pending)} are to come: the next start brings them"
     return [_finding(Severity.NOTE, "schema", what, "riglm db upgrade")]
 
 
-def _room(facts: StoreFacts) -> list[Finding]:
-    if facts.free_bytes is None or facts.free_bytes >= _LEAST_FREE:
+def _room(facts: StoreStatus) -> list[Finding]:
+    if facts.free_bytes is None or facts.free_bytes >= _MIN_FREE:
         return []
     what = f"only {facts.free_bytes / _MIB:.0f} MiB are free on its disk"
     return [_finding(Severity.WARNING, "disk", what, "make room, or run `riglm db purge` and `riglm db vacuum`")]
 
 
-def _newest(facts: StoreFacts) -> list[Finding]:
+def _newest(facts: StoreStatus) -> list[Finding]:
     if facts.schema is None or facts.pending:
         return []
     if not facts.newest:
@@ -123,7 +123,7 @@ def _newest(facts: StoreFacts) -> list[Finding]:
     return [_finding(Severity.NOTE, "records", f"the newest is {since} old", fix)]
 
 
-def _company(facts: StoreFacts) -> list[Finding]:
+def _company(facts: StoreStatus) -> list[Finding]:
     found = []
     if facts.keeper:
         found.append(_finding(Severity.OK, "lease", f"{facts.keeper} looks after the store just now"))

@@ -5,24 +5,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from riglm.application.examining.visit import Visit
+from riglm.application.examining.visit import ServerProbe
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import CLIENTS
-from riglm.domain.finding import Finding, Section, Severity, finding
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.installation import ENTRY
-from riglm.domain.naming import Naming, Spellings, public_names
-from riglm.domain.policy import Policy, Standing
+from riglm.domain.naming import NamePatterns, Naming, public_names
+from riglm.domain.policy import Policy, ToolVisibility
 from riglm.domain.providers import Provider, providers_of
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.tool import Tool, estimated_tokens
-from riglm.ports.examining import SchemaJudgePort
+from riglm.ports.examining import SchemaValidatorPort
 
-_MOST_NAMED: Final = 5
-_LONGEST: Final = 64
+_MAX_NAMED: Final = 5
+_MAX: Final = 64
 _DENY: Final = (
     "deny it with `filtering.denylist`, or ask its authors for another one: one such tool fails every request"
 )
-_finding: Final = partial(finding, Section.TOOLS)
+_finding: Final = partial(finding, DoctorSection.TOOLS)
 
 
 class Listed:
@@ -49,10 +49,10 @@ class ToolsFindings:
 
     def __init__(
         self,
-        judge: SchemaJudgePort,
+        judge: SchemaValidatorPort,
         *,
         naming: Naming,
-        filtering: Filtering,
+        filtering: FilteringSettings,
         client: str = "",
         entry: str = ENTRY,
         is_alone: bool = False,
@@ -70,11 +70,11 @@ class ToolsFindings:
         self._filtering = filtering
         self._providers = providers_of(client)
         self._policy = Policy(
-            allowed=Spellings(filtering.allowlist) if filtering.allowlist else None,
-            denied=Spellings(filtering.denylist),
+            allowed=NamePatterns(filtering.allowlist) if filtering.allowlist else None,
+            denied=NamePatterns(filtering.denylist),
         )
 
-    async def about(self, visits: Sequence[Visit]) -> list[Finding]:
+    async def about(self, visits: Sequence[ServerProbe]) -> list[Finding]:
         """What there is to say of the tools of all servers that could be visited."""
         listed, told = self._listed(visits)
         listed = [each for each in listed if not self._is_denied(each)]
@@ -90,10 +90,10 @@ class ToolsFindings:
 
     def _is_denied(self, listed: Listed) -> bool:
         """Whether no client ever sees it."""
-        denied = self._policy.decide(listed.name, others=(listed.own_name,)) is Standing.DENIED
+        denied = self._policy.decide(listed.name, others=(listed.own_name,)) is ToolVisibility.DENIED
         return denied and self._filtering.is_on
 
-    def _listed(self, visits: Sequence[Visit]) -> tuple[list[Listed], list[Finding]]:
+    def _listed(self, visits: Sequence[ServerProbe]) -> tuple[list[Listed], list[Finding]]:
         by_server = {found.spec.name: found.catalogue for found in visits}
         told = []
         for server, catalogue in by_server.items():
@@ -129,10 +129,10 @@ class ToolsFindings:
         broken = {each.name: fault for each in listed if (fault := self._fault(each))}
         told = [
             _finding(Severity.WARNING, name, f"its inputSchema cannot be used: {fault}", _DENY)
-            for name, fault in list(broken.items())[:_MOST_NAMED]
+            for name, fault in list(broken.items())[:_MAX_NAMED]
         ]
-        if len(broken) > _MOST_NAMED:
-            what = f"{len(broken) - _MOST_NAMED} more tools have an inputSchema that cannot be used"
+        if len(broken) > _MAX_NAMED:
+            what = f"{len(broken) - _MAX_NAMED} more tools have an inputSchema that cannot be used"
             told.append(_finding(Severity.WARNING, "schemas", what, _DENY))
         sound = [each for each in listed if each.name not in broken]
         for provider in self._providers:
@@ -190,5 +190,5 @@ def _fix(provider: Provider) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in names[:_MOST_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(name if len(name) <= _MAX else f"{name[:_MAX]}…" for name in names[:_MAX_NAMED]) + more

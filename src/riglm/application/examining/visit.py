@@ -16,17 +16,17 @@ from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.domain.secret import mask_command
-from riglm.domain.session import Era
-from riglm.domain.tool import Catalogue, read_catalogue
+from riglm.domain.session import ProtocolEra
+from riglm.domain.tool import ToolCatalog, read_catalogue
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.examining import Heard
-from riglm.ports.upstream import EventMark, Outlet, UpstreamLink, UpstreamPort
+from riglm.ports.examining import ServerOutput
+from riglm.ports.upstream import EventPosition, ServerMessageHandler, UpstreamLink, UpstreamPort
 
 _ERA_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class ServerProbe:
     """What came of a visit.
 
     `failure` says why there is no list, empty when there is one. `revision` is the protocol's that the handshake
@@ -41,10 +41,10 @@ class Visit:
     is_modern: bool | None = None
     seconds: float = 0.0
     has_tools: bool = True
-    catalogue: Catalogue = field(default_factory=Catalogue)
+    catalogue: ToolCatalog = field(default_factory=ToolCatalog)
 
 
-async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> Visit:
+async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
     """Visit a server for at most so many seconds, and as many again for it to end.
 
     `on_list` is called when its list is there: what follows may start it once more, to see which era it speaks.
@@ -58,12 +58,12 @@ async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], No
         on_list()
         return replace(found, is_modern=await _speaks_modern(upstream))
     except TimeoutError:
-        return Visit(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
+        return ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
     finally:
         await upstream.close()
 
 
-async def _visit(upstream: UpstreamPort) -> Visit:
+async def _visit(upstream: UpstreamPort) -> ServerProbe:
     asking, started = Asking(), time.monotonic()
     link = link_for(upstream, _UNHEARD)
     answer = await asking.ask(link, "initialize", _handshake())
@@ -73,20 +73,20 @@ async def _visit(upstream: UpstreamPort) -> Visit:
             link = bridge
             answer = await asking.ask(link, "initialize", _handshake())
     if not answer.result:
-        return Visit(spec=upstream.spec, failure=_words(answer))
+        return ServerProbe(spec=upstream.spec, failure=_words(answer))
     greeting = jsonrpc.members(answer.result)
     link.send(jsonrpc.notification("notifications/initialized"))
     has_tools = "tools" in jsonrpc.members(greeting.get("capabilities", b"{}"))
-    catalogue = Catalogue()
+    catalogue = ToolCatalog()
     if has_tools:
         entries, last = await asking.pages(link, "tools/list", "tools", b"{}")
         if not last.result:
-            return Visit(spec=upstream.spec, failure=f"has no list of tools: {_words(last)}")
+            return ServerProbe(spec=upstream.spec, failure=f"has no list of tools: {_words(last)}")
         catalogue = read_catalogue(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
     took = time.monotonic() - started
     await link.close()
     is_bridged = isinstance(link, BridgeLink)
-    return Visit(
+    return ServerProbe(
         spec=upstream.spec,
         server=_server(greeting),
         revision="" if is_bridged else jsonrpc.text(greeting.get("protocolVersion")) or "",
@@ -104,7 +104,7 @@ async def _bridge(upstream: UpstreamPort, refusal: Message) -> BridgeLink | None
 
 
 async def _speaks_modern(upstream: UpstreamPort) -> bool | None:
-    known = upstream.supports(Era.MODERN)
+    known = upstream.supports(ProtocolEra.MODERN)
     if known is not None:
         return known
     found: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
@@ -130,17 +130,17 @@ def _words(answer: Message) -> str:
     return jsonrpc.text(jsonrpc.members(answer.error).get("message")) or "its answer was no result"
 
 
-class _Unheard(Outlet):
+class _IgnoreLinkMessages(ServerMessageHandler):
     """Nobody wants to know what a server says of its own accord."""
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Ignored."""
 
 
-_UNHEARD: Final = _Unheard()
+_UNHEARD: Final = _IgnoreLinkMessages()
 
 
-_MOST_SAID: Final = 3
+_MAX_SAID: Final = 3
 _NODE: Final = "install Node.js, which brings it: https://nodejs.org"
 _UV: Final = "install uv, which brings it: https://docs.astral.sh/uv"
 _DOCKER: Final = "install Docker: https://docs.docker.com/get-docker"
@@ -159,7 +159,7 @@ _INSTALLED_WITH: Final = {
 }
 
 
-class Configured(NamedTuple):
+class ConfiguredServer(NamedTuple):
     """A server, and the key under which it is configured."""
 
     spec: UpstreamSpec
@@ -170,10 +170,10 @@ class _Sign(NamedTuple):
     """What tells a kind of failure, and what to do then with the server that said so in these words."""
 
     pattern: re.Pattern[str]
-    fix: Callable[[Configured, str], str]
+    fix: Callable[[ConfiguredServer, str], str]
 
 
-def _sign(pattern: str, fix: str | Callable[[Configured, str], str]) -> _Sign:
+def _sign(pattern: str, fix: str | Callable[[ConfiguredServer, str], str]) -> _Sign:
     return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda *_: fix)
 
 
@@ -184,7 +184,7 @@ def how_to_install(program: str) -> str:
     return f"{known}; or give its full path as `command`: a client may start riglm with a shorter PATH than yours"
 
 
-def _variable(server: Configured, words: str) -> str:
+def _variable(server: ConfiguredServer, words: str) -> str:
     """What to do about a variable that a server misses: it may be configured, and come out empty."""
     place, env = f"{server.key}.env", server.spec.env
     named = [name for name in env if re.search(rf"\b{re.escape(name)}\b", words, re.IGNORECASE)]
@@ -195,7 +195,7 @@ def _variable(server: Configured, words: str) -> str:
     return f"`{place}.{named[0]}` is empty: set the variable that it comes from, here and where the client starts riglm"
 
 
-def _token(server: Configured, _: str) -> str:
+def _token(server: ConfiguredServer, _: str) -> str:
     place = server.key
     if any(name.lower() == "authorization" for name in server.spec.headers):
         return f"the token was refused: set another one in `{place}.auth.token`, or in the variable that it comes from"
@@ -204,11 +204,11 @@ def _token(server: Configured, _: str) -> str:
     )
 
 
-def _by_hand(server: Configured, _: str) -> str:
+def _by_hand(server: ConfiguredServer, _: str) -> str:
     return f"run it by hand to see what it lacks: {' '.join(mask_command(server.spec.command))}"
 
 
-def _first_look(server: Configured) -> str:
+def _first_look(server: ConfiguredServer) -> str:
     return _by_hand(server, "") if server.spec.kind == "stdio" else "see the server's own log"
 
 
@@ -245,20 +245,20 @@ _IN_REASONS: Final = (
 )  # fmt: skip
 
 
-class Diagnosis(NamedTuple):
+class FailureDiagnosis(NamedTuple):
     """What a server that failed said that tells most, and what to do about it."""
 
     said: tuple[str, ...]
     fix: str
 
 
-def diagnosis(server: Configured, reason: str, heard: Heard) -> Diagnosis:
+def diagnosis(server: ConfiguredServer, reason: str, heard: ServerOutput) -> FailureDiagnosis:
     """What is known of a failure: by what the server said itself, or else by the reason that riglm has for it."""
     lines = tuple(line for line in dict.fromkeys(heard.complaints) if line.strip())
-    last = lines[-_MOST_SAID:]
+    last = lines[-_MAX_SAID:]
     for sign in _IN_COMPLAINTS:
         telling = next((line for line in lines if sign.pattern.search(line)), None)
         if telling is not None:
-            return Diagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server, telling))
+            return FailureDiagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server, telling))
     known = next((sign for sign in _IN_REASONS if sign.pattern.search(reason)), None)
-    return Diagnosis(last, known.fix(server, reason) if known else _first_look(server))
+    return FailureDiagnosis(last, known.fix(server, reason) if known else _first_look(server))

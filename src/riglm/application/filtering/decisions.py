@@ -14,21 +14,21 @@ from riglm.application.lists.planning import ListPlanner
 from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.worker import Worker
 from riglm.domain.list_plan import Prices
-from riglm.domain.naming import SEPARATOR, Spellings
-from riglm.domain.policy import Override, Policy, Standing, by_tool
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.naming import SEPARATOR, NamePatterns
+from riglm.domain.policy import Override, Policy, ToolVisibility, by_tool
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import Session
-from riglm.domain.tool import Catalogue, View
+from riglm.domain.tool import PermittedTools, ToolCatalog
 from riglm.ports.prediction_store import OverridesPort
 
-MOST_VIEWS: Final = 64
+MAX_VIEWS: Final = 64
 """Maximum number of views in the cache."""
 
-MOST_NAMES: Final = 10_000
+MAX_NAMES: Final = 10_000
 """Maximum number of tools whose standing is in the cache."""
 
 
-class Views:
+class ToolPermissions:
     """Applies the policy to whole catalogues."""
 
     def __init__(
@@ -47,21 +47,21 @@ class Views:
         self._owner = owner
         self._overrides = overrides
         self._clock = clock
-        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], View] = OrderedDict()
-        self._by_policy: dict[tuple[str, str, str], Standing] = {}
+        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], PermittedTools] = OrderedDict()
+        self._by_policy: dict[tuple[str, str, str], ToolVisibility] = {}
 
-    def of(self, session: Session, catalogue: Catalogue) -> View:
+    def of(self, session: Session, catalogue: ToolCatalog) -> PermittedTools:
         """Return the tools of a catalog that a session may use."""
         overrides = self.concerning(session)
         key = (id(catalogue), overrides)
         view = self._kept.get(key)
         if view is None or view.catalogue is not catalogue:
             view = self._kept[key] = self._made(catalogue, overrides)
-            if len(self._kept) > MOST_VIEWS:
+            if len(self._kept) > MAX_VIEWS:
                 self._kept.popitem(last=False)
         return view
 
-    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> Standing:
+    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> ToolVisibility:
         """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
         overrides = self.concerning(session)
         return self._decided(name, by_tool(overrides) if overrides else None, owner)
@@ -80,30 +80,30 @@ class Views:
 
     def _decided(
         self, name: str, overrides: Mapping[str, Sequence[Override]] | None, owner: tuple[str, str] | None = None
-    ) -> Standing:
+    ) -> ToolVisibility:
         """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
         server, own = owner or self._owner(name)
         key = (name, server, own)
         if overrides is None and key in self._by_policy:
             return self._by_policy[key]
         standing = self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
-        if overrides is None and len(self._by_policy) < MOST_NAMES:
+        if overrides is None and len(self._by_policy) < MAX_NAMES:
             self._by_policy[key] = standing
         return standing
 
-    def _made(self, catalogue: Catalogue, overrides: tuple[Override, ...]) -> View:
+    def _made(self, catalogue: ToolCatalog, overrides: tuple[Override, ...]) -> PermittedTools:
         mine = by_tool(overrides)
         standings = {name: self._decided(name, mine) for name in catalogue.names}
-        shown = (Standing.OPEN, Standing.KEPT)
+        shown = (ToolVisibility.OPEN, ToolVisibility.KEPT)
         if all(standing in shown for standing in standings.values()):
             candidates = catalogue.names
         else:
             candidates = tuple(name for name in catalogue.names if standings[name] in shown)
-        return View(
+        return PermittedTools(
             catalogue=catalogue,
             candidates=candidates,
-            kept=frozenset(name for name, standing in standings.items() if standing is Standing.KEPT),
-            away=frozenset(name for name, standing in standings.items() if standing is Standing.AWAY),
+            kept=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.KEPT),
+            away=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.AWAY),
         )
 
 
@@ -121,7 +121,7 @@ _PLANNING: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RuleDependencies:
     """What decisions are made from, whatever the rules."""
 
     predicting: NullPrediction | None = None
@@ -132,11 +132,15 @@ class Surroundings:
     clock: Callable[[], float] = time.time
 
 
-class Decisions:
+class ActiveRules:
     """Rules, and what goes by them; where the rules are off, everything is shown, and may be used."""
 
     def __init__(
-        self, rules: Filtering, surroundings: Surroundings, predictor: str, views: Views | None = None
+        self,
+        rules: FilteringSettings,
+        surroundings: RuleDependencies,
+        predictor: str,
+        views: ToolPermissions | None = None,
     ) -> None:
         """`predictor` is the name of the strategy, for the record; `views` are those of rules with the same policy."""
         self.rules: Final = rules
@@ -165,35 +169,35 @@ class Decisions:
             predictor,
         )
 
-    def followed_by(self, rules: Filtering, surroundings: Surroundings, predictor: str) -> "Decisions":
+    def followed_by(self, rules: FilteringSettings, surroundings: RuleDependencies, predictor: str) -> "ActiveRules":
         """Decisions by other rules; what policy leaves is kept where the policy is the same."""
-        return Decisions(
+        return ActiveRules(
             rules, surroundings, predictor, self.views if _policy_of(rules) == _policy_of(self.rules) else None
         )
 
-    def plans_like(self, other: "Decisions") -> bool:
+    def plans_like(self, other: "ActiveRules") -> bool:
         """Return True if these rules lead to the same plans as other ones."""
         return self.prices == other.prices and all(
             getattr(self.rules, key) == getattr(other.rules, key) for key in _PLANNING
         )
 
 
-def _policy_of(rules: Filtering) -> tuple[object, ...]:
+def _policy_of(rules: FilteringSettings) -> tuple[object, ...]:
     return rules.is_on, rules.allowlist, rules.denylist, rules.pinned
 
 
-def _views(rules: Filtering, surroundings: Surroundings) -> Views:
+def _views(rules: FilteringSettings, surroundings: RuleDependencies) -> ToolPermissions:
     if not rules.is_on:
-        return Views(Policy(), owner=surroundings.owner, clock=surroundings.clock)
+        return ToolPermissions(Policy(), owner=surroundings.owner, clock=surroundings.clock)
     policy = Policy(
-        allowed=Spellings(rules.allowlist) if rules.allowlist else None,
-        denied=Spellings(rules.denylist),
-        pinned=Spellings(rules.pinned),
+        allowed=NamePatterns(rules.allowlist) if rules.allowlist else None,
+        denied=NamePatterns(rules.denylist),
+        pinned=NamePatterns(rules.pinned),
     )
-    return Views(policy, surroundings.overrides, owner=surroundings.owner, clock=surroundings.clock)
+    return ToolPermissions(policy, surroundings.overrides, owner=surroundings.owner, clock=surroundings.clock)
 
 
-def _predicting(rules: Filtering, predicting: NullPrediction | None) -> NullPrediction:
+def _predicting(rules: FilteringSettings, predicting: NullPrediction | None) -> NullPrediction:
     return predicting if predicting is not None and rules.is_on and rules.strategy == "prediction" else NullPrediction()
 
 

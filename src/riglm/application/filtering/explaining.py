@@ -4,29 +4,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from riglm.application.filtering.decisions import Decisions
+from riglm.application.filtering.decisions import ActiveRules
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import ListPlan
-from riglm.domain.policy import Override, OverrideKind, Standing
+from riglm.domain.policy import Override, OverrideKind, ToolVisibility
 from riglm.domain.prediction import Prediction, Scores, ranked
 from riglm.domain.schemas.control_api import ListWithout, PredictedTool, SessionPrediction
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.domain.tool import Catalogue, View
+from riglm.domain.tool import PermittedTools, ToolCatalog
 
 _MARKED: Final = "marked: loading it at once pays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class VisibilityReasons:
     """What decides about the tools of one list.
 
     `kept` are the tools that are always listed, `overrides` those that hold for the session, `own` the meta-tools next
     to the list, `used` the tools that the session used. `probabilities` are by recorded use.
     """
 
-    rules: Filtering
+    rules: FilteringSettings
     surface: Surface
     plan: ListPlan
     kept: frozenset[str]
@@ -35,14 +35,14 @@ class Grounds:
     used: frozenset[str]
     probabilities: Mapping[str, float]
 
-    def why(self, tool: str, standing: Standing, rank: int | None, *, shown: bool) -> str:
+    def why(self, tool: str, standing: ToolVisibility, rank: int | None, *, shown: bool) -> str:
         """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
         match standing:
-            case Standing.DENIED:
+            case ToolVisibility.DENIED:
                 return self._denied()
-            case Standing.AWAY:
+            case ToolVisibility.AWAY:
                 return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
-            case Standing.KEPT if shown:
+            case ToolVisibility.KEPT if shown:
                 pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
                 return pinned or "filtering.pinned names it"
         return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
@@ -113,10 +113,10 @@ class Explanation:
 
     def __init__(
         self,
-        decisions: Decisions,
+        decisions: ActiveRules,
         session: Session,
         state: SessionState,
-        catalogue: Catalogue,
+        catalogue: ToolCatalog,
         owner: OwnerOf,
         *,
         at: float,
@@ -215,10 +215,10 @@ class Explanation:
     def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
         return tuple(name for name in self._view.candidates if name in names)
 
-    def _grounds_now(self) -> Grounds:
+    def _grounds_now(self) -> VisibilityReasons:
         state = self._state
         usage = self._decisions.planner.usage(self._session)
-        return Grounds(
+        return VisibilityReasons(
             rules=self._decisions.rules,
             surface=self._surface,
             plan=self._plan,
@@ -239,9 +239,9 @@ def _parts(prediction: Prediction) -> Parts:
     return parts
 
 
-def _standing(view: View, name: str) -> Standing:
+def _standing(view: PermittedTools, name: str) -> ToolVisibility:
     if name in view.kept:
-        return Standing.KEPT
+        return ToolVisibility.KEPT
     if name in view.candidate_set:
-        return Standing.OPEN
-    return Standing.AWAY if name in view.away else Standing.DENIED
+        return ToolVisibility.OPEN
+    return ToolVisibility.AWAY if name in view.away else ToolVisibility.DENIED

@@ -7,10 +7,10 @@ from typing import Any, Final, Protocol
 
 from riglm.application.filtering.service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.knowledge.definition import Code, Unanswered, refusal
+from riglm.application.knowledge.definition import ErrorCode, RetrievalError, refusal
 from riglm.application.lists.meta_answers import (
-    MetaAnswer,
-    Misused,
+    InvalidArgumentsError,
+    MetaToolResult,
     array,
     context_message,
     flag_given,
@@ -28,10 +28,10 @@ from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE, Surface
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE
-from riglm.domain.prediction import Hit
+from riglm.domain.prediction import ToolMatch
 from riglm.domain.session import Session
-from riglm.domain.session_state import LONGEST_QUERY
-from riglm.domain.tool import View
+from riglm.domain.session_state import MAX_QUERY_LENGTH
+from riglm.domain.tool import PermittedTools
 
 MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""
@@ -45,7 +45,7 @@ _SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or k
 _log: Final = logging.getLogger("riglm.filtering")
 
 
-class Voice(Protocol):
+class KnowledgeTool(Protocol):
     """Answers questions from what is known."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class MetaTools:
     """Runs set_context, search_available_tools, call_tool, mark_tool and index_status, and asks the inner voice."""
 
     def __init__(
-        self, filtering: FilteringService, voice: Voice | None = None, names: Sequence[str] = (INNER_VOICE,)
+        self, filtering: FilteringService, voice: KnowledgeTool | None = None, names: Sequence[str] = (INNER_VOICE,)
     ) -> None:
         """They go by the same decisions as the lists.
 
@@ -68,7 +68,7 @@ class MetaTools:
         self._voice = voice
         self._voice_names = tuple(names)
         self._called_voice = () if voice is None else self._voice_names[:1]
-        self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaAnswer]]]] = {
+        self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaToolResult]]]] = {
             SET_CONTEXT: self._set_context,
             SEARCH: self._search,
             CALL_TOOL: self._call_tool,
@@ -105,13 +105,13 @@ class MetaTools:
         """Whether what a tool is asked is nowhere kept as it is."""
         return name in self._voice_names
 
-    async def run(self, session: Session, name: str, arguments: bytes) -> MetaAnswer:
+    async def run(self, session: Session, name: str, arguments: bytes) -> MetaToolResult:
         """Run one of them with its raw arguments; whatever goes wrong is said in the result."""
         if name in self._voice_names:
-            return MetaAnswer(result=await self._retrieved(session, arguments))
+            return MetaToolResult(result=await self._retrieved(session, arguments))
         try:
             return await self._runs[name](session, members_given(name, arguments))
-        except Misused as error:
+        except InvalidArgumentsError as error:
             return refused(str(error))
         except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
             _log.exception("%s failed", name)
@@ -119,7 +119,7 @@ class MetaTools:
 
     async def _retrieved(self, session: Session, arguments: bytes) -> bytes:
         if self._voice is None:
-            return refusal(Unanswered(Code.FEATURE_DISABLED, _SWITCHED_OFF))
+            return refusal(RetrievalError(ErrorCode.FEATURE_DISABLED, _SWITCHED_OFF))
         return await self._voice.retrieve(session.principal, arguments)
 
     def _has_server_tool(self, session: Session, name: str) -> bool:
@@ -131,7 +131,7 @@ class MetaTools:
         """The names of riglm's own tools in the list of a session."""
         return (*self._filtering.offered(session), *(name for name in self._called_voice if not self.is_denied(name)))
 
-    async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+    async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         text = text_given(SET_CONTEXT, given, "context")
         changed = await self._filtering.set_context(session, text)
         view = self._filtering.view(session)
@@ -159,11 +159,11 @@ class MetaTools:
         if named:
             fields["listed"] = jsonrpc.encode(named)
         fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in sent)
-        return MetaAnswer(
+        return MetaToolResult(
             result=text_result(fields), list_changed=changed, selection=self._shown(view, sent, CONTEXT_SURFACE)
         )
 
-    def _listed(self, session: Session, view: View) -> frozenset[str]:
+    def _listed(self, session: Session, view: PermittedTools) -> frozenset[str]:
         """Return the names in the list that the client has, or gets when it lists again."""
         state = self._filtering.state(session)
         if self._filtering.surface(session) is Surface.DYNAMIC and state.plan is not None:
@@ -179,7 +179,7 @@ class MetaTools:
         own = self._own(session)
         return name not in own or CALL_TOOL in own
 
-    async def _search(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+    async def _search(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         query = text_given(SEARCH, given, "query")
         view = self._filtering.view(session)
         if view is None:
@@ -199,7 +199,7 @@ class MetaTools:
         often_next = self._sendable(
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
         )
-        state.found(query[:LONGEST_QUERY], [*found, *named])
+        state.found(query[:MAX_QUERY_LENGTH], [*found, *named])
         state.suggested.update(often_next)
         state.sent.update(found, often_next)
         why = {hit.name: hit.why for hit in hits}
@@ -223,11 +223,11 @@ class MetaTools:
         near = [*other, *near][:_MAX_NEAR]
         if near and not (hits and hits[0].probability >= SURE):
             fields["near"] = jsonrpc.encode(near)
-        return MetaAnswer(
+        return MetaToolResult(
             result=text_result(fields), selection=self._shown(view, [*found, *often_next], SEARCH_SURFACE)
         )
 
-    async def _found(self, session: Session, view: View, text: str) -> tuple[list[Hit], list[str]]:
+    async def _found(self, session: Session, view: PermittedTools, text: str) -> tuple[list[ToolMatch], list[str]]:
         """Return the permitted tools that a text matches, and the names of near misses."""
 
         def may_be_found(name: str) -> bool:
@@ -237,23 +237,23 @@ class MetaTools:
         hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
         return hits, [name for name in found.near if may_be_found(name)]
 
-    def _shown(self, view: View, names: Sequence[str], surface: str) -> ListSelection:
+    def _shown(self, view: PermittedTools, names: Sequence[str], surface: str) -> ListSelection:
         """Return the record of the tools in a result."""
         tokens = view.tokens_of(frozenset(names))
         return ListSelection(
             tuple(names), reason="requested", mode=self._filtering.rules.mode, surface=surface, tokens_shown=tokens
         )
 
-    async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+    async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         name = text_given(CALL_TOOL, given, "name")
         arguments = object_given(CALL_TOOL, given, "arguments")
         view = self._filtering.view(session)
         is_own = name in self._own(session) or (name in self._voice_names and not self.is_denied(name))
         if is_own and (view is None or not view.allows(name)):
             return refused(f"{name} is one of riglm's own tools: call it directly.")
-        return MetaAnswer(forward=(bytes(given["name"]), arguments))
+        return MetaToolResult(forward=(bytes(given["name"]), arguments))
 
-    async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+    async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         name = text_given(MARK_TOOL, given, "name")
         relevant = flag_given(MARK_TOOL, given, "relevant")
         view = self._filtering.view(session)
@@ -264,9 +264,11 @@ class MetaTools:
             return refused(f"A tool is marked for a context: say first by {SET_CONTEXT} what you are about.")
         self._filtering.predicting.marked(session, state, name, relevant=relevant)
         words = "of use" if relevant else "of no use"
-        return MetaAnswer(result=text_result({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")}))
+        return MetaToolResult(
+            result=text_result({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")})
+        )
 
-    async def _index_status(self, session: Session, given: dict[str, Raw]) -> MetaAnswer:
+    async def _index_status(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         state, view = self._filtering.state(session), self._filtering.view(session)
         session_fields: dict[str, Any] = {
             "surface": str(self._filtering.surface(session)),
@@ -278,4 +280,4 @@ class MetaTools:
             "list_changes": state.changes,
         }
         fields = {**self._filtering.predicting.status(), "session": session_fields}
-        return MetaAnswer(result=text_result({name: jsonrpc.encode(value) for name, value in fields.items()}))
+        return MetaToolResult(result=text_result({name: jsonrpc.encode(value) for name, value in fields.items()}))

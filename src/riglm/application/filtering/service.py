@@ -7,26 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering.decisions import Decisions, Surroundings
+from riglm.application.filtering.decisions import ActiveRules, RuleDependencies
 from riglm.application.lists.predicting import NullPrediction, UsageSource
 from riglm.application.lists.selection import ListSelection
 from riglm.domain import session_state
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
-from riglm.domain.parameters import Parameters
-from riglm.domain.policy import Override, Standing
+from riglm.domain.parameters import RequestParams
+from riglm.domain.policy import Override, ToolVisibility
 from riglm.domain.prediction import ranked
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Era, Session
-from riglm.domain.session_state import MOST_SESSIONS, ClientList, SessionState, SessionStates
-from riglm.domain.tool import Catalogue, View, named
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ProtocolEra, Session
+from riglm.domain.session_state import MAX_SESSIONS, ClientToolList, SessionState, SessionStates
+from riglm.domain.tool import PermittedTools, ToolCatalog, named
 
 if TYPE_CHECKING:
     from riglm.application.filtering.explaining import Explanation
 
-LONGEST_FRESH: Final = 31_536_000.0
+MAX_FRESH_SECONDS: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
 
 PROMISED_SECONDS: Final = 2.0
@@ -46,7 +46,7 @@ class FilteringService:
 
     def __init__(
         self,
-        rules: Filtering | None = None,
+        rules: FilteringSettings | None = None,
         predicting: NullPrediction | None = None,
         *,
         usage: UsageSource | None = None,
@@ -55,7 +55,7 @@ class FilteringService:
         overrides: Callable[[], Sequence[Override]] = tuple,
         owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
         is_steered: bool = False,
-        most_sessions: int = MOST_SESSIONS,
+        most_sessions: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
@@ -63,20 +63,20 @@ class FilteringService:
         `usage` has the estimates that lists are made from. `overrides` gives all that there are now, and does not
         block; `owner` the server of a tool and its own name. With `is_steered` the rules may change at any time.
         """
-        self._surroundings = Surroundings(
+        self._surroundings = RuleDependencies(
             predicting=predicting, usage=usage, prices=prices or Prices(), overrides=overrides, owner=owner, clock=clock
         )
-        self._now = Decisions(rules or Filtering(), self._surroundings, predictor)
+        self._now = ActiveRules(rules or FilteringSettings(), self._surroundings, predictor)
         self._is_steered = is_steered
         self._states = SessionStates(most_sessions)
         self._clock = clock
-        self._last_catalogue: Catalogue | None = None
+        self._last_catalogue: ToolCatalog | None = None
         self._foreshadowed: Callable[[Session, ListSelection], None] = lambda _, __: None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
 
     @property
-    def rules(self) -> Filtering:
+    def rules(self) -> FilteringSettings:
         """The rules in force."""
         return self._now.rules
 
@@ -105,7 +105,7 @@ class FilteringService:
         """Whether there are tools that are denied."""
         return self._now.guards
 
-    def prepared(self, rules: Filtering, predictor: str, prices: Prices | None = None) -> Callable[[], None]:
+    def prepared(self, rules: FilteringSettings, predictor: str, prices: Prices | None = None) -> Callable[[], None]:
         """Make ready for other rules and prices; what is given changes over to them at once.
 
         Sessions stay as they are, but for lists that other rules choose in another way.
@@ -134,7 +134,7 @@ class FilteringService:
         if self._is_steered:
             return self.is_on
         surface = self.surface(session)
-        varies = surface is Surface.DYNAMIC or (session.era is Era.MODERN and surface is not Surface.FULL)
+        varies = surface is Surface.DYNAMIC or (session.era is ProtocolEra.MODERN and surface is not Surface.FULL)
         return varies and not self._now.is_shadow
 
     def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
@@ -150,11 +150,11 @@ class FilteringService:
             return self._list_of(session, state, self._now.views.of(session, state.view.catalogue)) != state.has
         return True
 
-    def passed(self, session: Session, catalogue: Catalogue, *, is_whole: bool) -> None:
+    def passed(self, session: Session, catalogue: ToolCatalog, *, is_whole: bool) -> None:
         """A client got a list as the upstream gave it; the first tools of one that is not whole are not all it has."""
         state = self._states.of(session)
         state.view = self._now.views.of(session, catalogue)
-        state.has = ClientList(catalogue.names if is_whole else ())
+        state.has = ClientToolList(catalogue.names if is_whole else ())
         self._last_catalogue = catalogue
 
     def overridden(self, session: Session) -> bool:
@@ -179,7 +179,7 @@ class FilteringService:
         """A session ended."""
         self._states.forget(session)
 
-    def view(self, session: Session) -> View | None:
+    def view(self, session: Session) -> PermittedTools | None:
         """What a session may see of the tools that were last listed to it, else to anybody; None before any list."""
         known = self._states.of(session).view
         catalogue = known.catalogue if known is not None else self._last_catalogue
@@ -190,7 +190,7 @@ class FilteringService:
 
         `owner` is its server and the server's own name for it, where they are known for sure.
         """
-        if self._now.views.standing(session, name, owner) is Standing.DENIED:
+        if self._now.views.standing(session, name, owner) is ToolVisibility.DENIED:
             return f"Unknown tool: {name}"
         return None
 
@@ -222,7 +222,7 @@ class FilteringService:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
         return session_state.turn_key(meta, self.rules.turn_keys)
 
-    def know(self, session: Session, catalogue: Catalogue) -> None:
+    def know(self, session: Session, catalogue: ToolCatalog) -> None:
         """Note the tools of a session, whether it gets a list of them now or not."""
         self._states.of(session).view = self._now.views.of(session, catalogue)
         self._last_catalogue = catalogue
@@ -238,7 +238,7 @@ class FilteringService:
         """Return for how many seconds a list that is composed now may be cached; the same for the same list."""
         surface = self.surface(session)
         if surface is Surface.FULL:
-            return PROMISED_SECONDS if self._now.views.concerning(session) else LONGEST_FRESH  # overrides change
+            return PROMISED_SECONDS if self._now.views.concerning(session) else MAX_FRESH_SECONDS  # overrides change
         return 0.0 if surface is Surface.DYNAMIC else min(PROMISED_SECONDS, self.rules.period)
 
     def needs_usage(self, session: Session) -> bool:
@@ -253,7 +253,7 @@ class FilteringService:
             with self._guarded:
                 await self._now.usage.refresh(session, self.rules.profile)
 
-    def compose(self, session: Session, catalogue: Catalogue) -> ListSelection:
+    def compose(self, session: Session, catalogue: ToolCatalog) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
         self.know(session, catalogue)
         state, view = self._states.of(session), self._now.views.of(session, catalogue)
@@ -267,21 +267,21 @@ class FilteringService:
         return selection
 
     def start_call(
-        self, session: Session, tool: str, given: Parameters, known: bool
-    ) -> tuple[Found, Callable[[ErrorKind | None], None]]:
+        self, session: Session, tool: str, given: RequestParams, known: bool
+    ) -> tuple[DiscoveryMethod, Callable[[ErrorKind | None], None]]:
         """Return how a client found the tool that it calls, and a callback for the end of the call.
 
         The last list of the session counts; without one, `known` says whether the upstream listed the tool. A suggested
         tool counts as listed, because the client did not have to search for it.
         """
-        found = Found.LISTED if known else Found.NAMED
+        found = DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED
         with self._at_calls:
             state = self.state(session)
             is_listed = known if state.shown is None else tool in self.listed(session)
             if is_listed or tool in state.suggested:
-                found = Found.LISTED
+                found = DiscoveryMethod.LISTED
             else:
-                found = Found.SEARCHED if tool in state.searched else Found.NAMED
+                found = DiscoveryMethod.SEARCHED if tool in state.searched else DiscoveryMethod.NAMED
 
         def on_end(kind: ErrorKind | None) -> None:
             if kind not in _NOT_RUN:
@@ -290,7 +290,9 @@ class FilteringService:
 
         return found, on_end
 
-    def called(self, session: Session, tool: str, found: Found, turn_key: str = "", *, success: bool = True) -> None:
+    def called(
+        self, session: Session, tool: str, found: DiscoveryMethod, turn_key: str = "", *, success: bool = True
+    ) -> None:
         """Note a call, and learn from it if it succeeded."""
         state = self._states.of(session)
         now = self._clock()
@@ -340,7 +342,7 @@ class FilteringService:
             with self._guarded:
                 self._now.planner.add_used(session, state, view)
 
-    def _replan(self, session: Session, state: SessionState, view: View, confidence: float) -> bool:
+    def _replan(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
         with self._guarded:
             if self.rules.coverage is None:
                 return self._now.planner.replan(session, state, view, self.needed(session), confidence)
@@ -393,25 +395,25 @@ class FilteringService:
         from riglm.application.filtering.explaining import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 
         state = past or self._states.known(session) or SessionState()
-        catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or Catalogue()
+        catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or ToolCatalog()
         if past is not None:
             catalogue = named(tools, catalogue)
         owner, now = self._surroundings.owner, self._clock()
         return Explanation(self._now, session, state, catalogue, owner, at=now, live=past is None)
 
-    def _list_of(self, session: Session, state: SessionState, view: View) -> ClientList:
+    def _list_of(self, session: Session, state: SessionState, view: PermittedTools) -> ClientToolList:
         """The list that a session would be given now; nothing changes by asking."""
         if not self.is_on:
-            return ClientList(view.catalogue.names)
+            return ClientToolList(view.catalogue.names)
         if self._now.is_shadow:
             return self._client_list(session, view.candidates)
         return self._client_list(session, self._now.planner.names(session, state, view))
 
-    def _client_list(self, session: Session, names: tuple[str, ...]) -> ClientList:
+    def _client_list(self, session: Session, names: tuple[str, ...]) -> ClientToolList:
         is_marked = self.surface(session) is Surface.HINTS and not self._now.is_shadow
-        return ClientList(names, self.offered(session), self.rules.profile if is_marked else "")
+        return ClientToolList(names, self.offered(session), self.rules.profile if is_marked else "")
 
-    def _announced(self, session: Session, state: SessionState, view: View, *, changed: bool) -> bool:
+    def _announced(self, session: Session, state: SessionState, view: PermittedTools, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
         if changed and self._now.is_shadow:
             with self._guarded:

@@ -9,7 +9,7 @@ from typing import Final
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ClientChannel
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 
 COALESCE_SECONDS: Final = 0.25
 """Changes that come within this time of the first are announced together with it."""
@@ -25,7 +25,7 @@ ANNOUNCEMENT: Final = {method: note for note, methods in CHANGED.items() for met
 """Which notification says that a list changed."""
 
 
-class Announcer:
+class DebouncedNotifier:
     """Collects changes and announces each kind of them at most once in a while."""
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
@@ -50,23 +50,23 @@ class Announcer:
         self._tell(jsonrpc.notification(note))
 
 
-MOST_HELD_BACK: Final = 256
+MAX_HELD_BACK: Final = 256
 """So many messages wait for a client that has no open stream; older ones are dropped first."""
 
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """So many bytes of messages wait at most, but for a single one that is larger."""
 
 _log: Final = logging.getLogger("riglm.proxy")
 
 
-class HeldBack:
+class HeldMessages:
     """Messages for a client that has no open stream at the moment."""
 
     __slots__ = ("_bytes", "_channel", "_has_dropped", "_waiting")
 
     def __init__(self, channel: ClientChannel) -> None:
         self._channel = channel
-        self._waiting: deque[tuple[Message, EventMark | None]] | None = None
+        self._waiting: deque[tuple[Message, EventPosition | None]] | None = None
         """None when nothing waits: an empty deque is large, and there may be very many idle clients."""
         self._bytes = 0
         self._has_dropped = False
@@ -74,16 +74,16 @@ class HeldBack:
     def __len__(self) -> int:
         return len(self._waiting or ())
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         """Hand a message over now if a stream is open."""
         return self._channel.push(message, event)
 
-    def keep(self, message: Message, event: EventMark | None = None) -> None:
+    def keep(self, message: Message, event: EventPosition | None = None) -> None:
         """Keep a message until a stream opens."""
         waiting = self._waiting = self._waiting or deque()
         waiting.append((message, event))
         self._bytes += len(message.line)
-        while len(waiting) > MOST_HELD_BACK or (self._bytes > MOST_BYTES and len(waiting) > 1):
+        while len(waiting) > MAX_HELD_BACK or (self._bytes > MAX_BYTES and len(waiting) > 1):
             self._take(waiting)
             if not self._has_dropped:
                 self._has_dropped = True
@@ -95,6 +95,6 @@ class HeldBack:
             self._take(self._waiting)
         self._waiting = self._waiting or None
 
-    def _take(self, waiting: deque[tuple[Message, EventMark | None]]) -> None:
+    def _take(self, waiting: deque[tuple[Message, EventPosition | None]]) -> None:
         message, _ = waiting.popleft()
         self._bytes -= len(message.line)

@@ -6,19 +6,19 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from riglm.application.forwarding.exchange import NOWHERE, Exchange
+from riglm.application.forwarding.exchange import NOWHERE, ProxiedRequest
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import UpstreamLink
 
-MOST_PAGES: Final = 1000
+MAX_PAGES: Final = 1000
 """A list that goes on for more pages is taken for endless."""
 
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 """So is one whose pages are larger than this together."""
 
-LONGEST_SECONDS: Final = 120.0
+MAX_SECONDS: Final = 120.0
 """So is one that is not at its end after so long."""
 
 _log: Final = logging.getLogger("riglm.proxy")
@@ -54,12 +54,12 @@ class Asking:
         message = jsonrpc.request(b'"%b-%d"' % (self._prefix, self._count), method, params)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
-        def replied(_: Exchange, reply: Message) -> Message:
+        def replied(_: ProxiedRequest, reply: Message) -> Message:
             if not answer.done():
                 answer.set_result(reply)
             return reply
 
-        exchange = Exchange(message, NOWHERE, on_reply=replied, on_server_message=on_server_message)
+        exchange = ProxiedRequest(message, NOWHERE, on_reply=replied, on_server_message=on_server_message)
         link.request(message, exchange)
         try:
             return await answer, exchange.failure
@@ -77,7 +77,7 @@ class Asking:
         """
         entries: list[Raw] = []
         seen: set[bytes] = set()
-        size, deadline = 0, asyncio.get_running_loop().time() + LONGEST_SECONDS
+        size, deadline = 0, asyncio.get_running_loop().time() + MAX_SECONDS
         while True:
             answer = await self.ask(link, method, params)
             fields = jsonrpc.members(answer.result) if answer.result else {}
@@ -87,7 +87,7 @@ class Asking:
             if not cursor:
                 return entries, answer
             late = asyncio.get_running_loop().time() > deadline
-            if cursor in seen or len(seen) >= MOST_PAGES - 1 or size > MOST_BYTES or late:
+            if cursor in seen or len(seen) >= MAX_PAGES - 1 or size > MAX_BYTES or late:
                 about = {"upstream": link.spec.name, "method": method, "entries": len(entries)}
                 _log.warning("took a list for endless, and what came of it for all", extra=about)
                 return entries, answer
@@ -99,18 +99,18 @@ class Workers:
     """Runs work for exchanges. Whatever goes wrong in it, the client gets an answer."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Exchange, asyncio.Task[None]] = {}
+        self._tasks: dict[ProxiedRequest, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, exchange: Exchange, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    def start(self, exchange: ProxiedRequest, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Work for an exchange, which has no other work at the time."""
         task = asyncio.get_running_loop().create_task(self._guarded(exchange, work, args))
         self._tasks[exchange] = task
         task.add_done_callback(lambda _: self._tasks.pop(exchange, None))
 
-    def cancel(self, exchange: Exchange) -> None:
+    def cancel(self, exchange: ProxiedRequest) -> None:
         """Give up the work for an exchange, if there is any."""
         task = self._tasks.get(exchange)
         if task is not None:
@@ -124,7 +124,7 @@ class Workers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _guarded(
-        self, exchange: Exchange, work: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...]
+        self, exchange: ProxiedRequest, work: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...]
     ) -> None:
         try:
             await work(*args)

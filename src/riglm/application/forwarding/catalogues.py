@@ -11,14 +11,14 @@ from riglm.application.failing_open import FailingOpen
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Era
-from riglm.domain.tool import MAX_CATALOG_BYTES, Catalogue, Tool, ToolCatalog, read_catalogue
+from riglm.domain.session import ProtocolEra
+from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalogue
 from riglm.domain.upstream import UpstreamSpec
 
-MOST_PAGES: Final = 1000
+MAX_PAGES: Final = 1000
 """Pages of one upstream's list beyond this many are passed on and not remembered."""
 
-_EMPTY: Final = Catalogue()
+_EMPTY: Final = ToolCatalog()
 
 
 def cursor_of(asked: Message) -> bytes:
@@ -26,14 +26,14 @@ def cursor_of(asked: Message) -> bytes:
     return bytes(jsonrpc.members(asked.params).get("cursor", b"")) if b'"cursor"' in asked.line else b""
 
 
-class Catalogues:
+class CatalogCache:
     """Remembers lists, so that one that did not change is not read again."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, dict[bytes, Catalogue]] = {}
-        self._whole: dict[str, Catalogue] = {}
+        self._pages: dict[str, dict[bytes, ToolCatalog]] = {}
+        self._whole: dict[str, ToolCatalog] = {}
 
-    def read(self, upstream: str, asked: Message, result: bytes) -> Catalogue:
+    def read(self, upstream: str, asked: Message, result: bytes) -> ToolCatalog:
         """The page that `result` holds, an answer of `upstream` to the `tools/list` request `asked`."""
         cursor = cursor_of(asked)
         pages = self._pages.setdefault(upstream, {})
@@ -43,12 +43,12 @@ class Catalogues:
         page = read_catalogue(result)
         if not cursor:
             pages.clear()
-        if len(pages) < MOST_PAGES or cursor in pages:
+        if len(pages) < MAX_PAGES or cursor in pages:
             pages[cursor] = page
             self._whole.pop(upstream, None)
         return page
 
-    def of(self, upstream: str) -> Catalogue:
+    def of(self, upstream: str) -> ToolCatalog:
         """All tools that `upstream` has listed so far."""
         whole = self._whole.get(upstream)
         if whole is None:
@@ -77,7 +77,7 @@ class Catalogues:
         return page is not None and not page.next_cursor
 
 
-class SeenTools:
+class ListedTools:
     """The names that one client was shown, page by page: what others were shown does not count."""
 
     __slots__ = ("_first", "_further")
@@ -87,14 +87,14 @@ class SeenTools:
         self._further: dict[bytes, frozenset[str]] | None = None
         """The pages after the first one, by cursor; None when there are none, as with most servers."""
 
-    def note(self, asked: Message, page: Catalogue) -> None:
+    def note(self, asked: Message, page: ToolCatalog) -> None:
         """The client got a page as the answer to `asked`; the first page begins a new list."""
         cursor = cursor_of(asked)
         if not cursor:
             self._first, self._further = page.name_set, None
             return
         further = self._further = self._further or {}
-        if len(further) + (self._first is not None) < MOST_PAGES:
+        if len(further) + (self._first is not None) < MAX_PAGES:
             further[cursor] = page.name_set
 
     def __contains__(self, tool: str | None) -> bool:
@@ -103,13 +103,13 @@ class SeenTools:
         return self._further is not None and any(tool in names for names in self._further.values())
 
 
-def _joined(pages: list[Catalogue]) -> Catalogue:
+def _joined(pages: list[ToolCatalog]) -> ToolCatalog:
     if len(pages) <= 1:
         return pages[0] if pages else _EMPTY
     tools: dict[str, Tool] = {}
     for page in pages:
         tools |= {name: page.by_name[name] for name in page.names}
-    return Catalogue(tuple(tools.values()))
+    return ToolCatalog(tuple(tools.values()))
 
 
 REFRESH_SECONDS: Final = 86_400.0
@@ -127,7 +127,7 @@ class KnownCatalogs:
     def __init__(
         self,
         hasher: KeyedHasher | None = None,
-        put: Callable[[ToolCatalog, int], None] = lambda *_: None,
+        put: Callable[[StoredToolCatalog, int], None] = lambda *_: None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -135,21 +135,21 @@ class KnownCatalogs:
         self._hasher = hasher or KeyedHasher(os.urandom(KEY_BYTES))
         self._put = put
         self._clock = clock
-        self._known: dict[tuple[str, str], ToolCatalog] = {}
+        self._known: dict[tuple[str, str], StoredToolCatalog] = {}
         self._fingerprints: dict[str, tuple[UpstreamSpec, str]] = {}
         self._guarded = FailingOpen(_log, "tool catalogs could not be kept; lists wait for their servers, and")
 
-    def load(self, specs: Sequence[UpstreamSpec], read: Callable[[Sequence[str]], Sequence[ToolCatalog]]) -> None:
+    def load(self, specs: Sequence[UpstreamSpec], read: Callable[[Sequence[str]], Sequence[StoredToolCatalog]]) -> None:
         """Take the stored catalogs of these servers. Blocks, and may be called on another thread."""
         with self._guarded:
             for catalog in read([self._fingerprint(spec) for spec in specs]):
                 self._known.setdefault((catalog.fingerprint, catalog.variant), catalog)
 
-    def variant_for(self, era: Era, capabilities: bytes = b"") -> str:
+    def variant_for(self, era: ProtocolEra, capabilities: bytes = b"") -> str:
         """Return the variant of a catalog that a client with these raw capabilities is given."""
         return f"{era.value}:{self._hasher.catalog(capabilities)}" if capabilities else era.value
 
-    def find(self, spec: UpstreamSpec, variant: str) -> ToolCatalog | None:
+    def find(self, spec: UpstreamSpec, variant: str) -> StoredToolCatalog | None:
         """Return the latest catalog of a server, None if nothing is known of it."""
         return self._known.get((self._fingerprint(spec), variant))
 
@@ -181,8 +181,8 @@ class KnownCatalogs:
             with self._guarded:
                 self._put(given, given.size_bytes)
 
-    def _latest(self, spec: UpstreamSpec, variant: str) -> ToolCatalog:
-        return self.find(spec, variant) or ToolCatalog(
+    def _latest(self, spec: UpstreamSpec, variant: str) -> StoredToolCatalog:
+        return self.find(spec, variant) or StoredToolCatalog(
             fingerprint=self._fingerprint(spec),
             variant=variant,
             server=spec.name,

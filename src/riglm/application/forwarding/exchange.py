@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final
 
-from riglm.application.recording.tracking import TrackingService
+from riglm.application.recording.tracking import CallRecordingService
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Session
-from riglm.ports.downstream import NO_HEADERS, ReplySink, Underway
+from riglm.ports.downstream import NO_HEADERS, ClientResponseSink, InFlightRequest
 from riglm.ports.telemetry import MeterPort
-from riglm.ports.upstream import EventMark, Reply, UpstreamLink
+from riglm.ports.upstream import EventPosition, OutboundRequest, UpstreamLink
 
 _since: Final[ContextVar[float]] = ContextVar("riglm_request_since")
 
 
-class Overhead:
+class OverheadMeter:
     """Knows since when riglm alone has had the request that the running code is about.
 
     That is since its line or its body was whole, or since the last answer of a server that it had to wait for before it
@@ -69,7 +69,7 @@ _log: Final = logging.getLogger("riglm.proxy")
 _FAILURE_CODE: Final = {ErrorKind.TIMEOUT: jsonrpc.REQUEST_TIMEOUT}
 
 
-class Call:
+class ActiveCall:
     """What is known of an invocation when it starts."""
 
     __slots__ = (
@@ -91,13 +91,13 @@ class Call:
 
     def __init__(
         self,
-        tracking: TrackingService,
+        tracking: CallRecordingService,
         session: Session,
         *,
         tool: str,
         upstream: str,
         arguments: bytes | None,
-        found: Found,
+        found: DiscoveryMethod,
         is_unlisted: Callable[[], bool] | None = None,
         on_end: Callable[[ErrorKind | None], None] | None = None,
         stopwatch: Stopwatch | None = None,
@@ -156,7 +156,7 @@ class Call:
             self.ended(None)
 
 
-class Exchange(Reply, Underway):
+class ProxiedRequest(OutboundRequest, InFlightRequest):
     """Passes an answer from an upstream to the client once, and tells who wants to know."""
 
     __slots__ = (
@@ -175,14 +175,14 @@ class Exchange(Reply, Underway):
     def __init__(
         self,
         message: Message,
-        sink: ReplySink,
+        sink: ClientResponseSink,
         *,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         resumable: bool = False,
-        call: Call | None = None,
-        on_reply: Callable[["Exchange", Message], Message | None] | None = None,
+        call: ActiveCall | None = None,
+        on_reply: Callable[["ProxiedRequest", Message], Message | None] | None = None,
         on_server_message: Callable[[Message], Message | None] | None = None,
-        on_done: Callable[["Exchange"], None] | None = None,
+        on_done: Callable[["ProxiedRequest"], None] | None = None,
     ) -> None:
         """An open exchange.
 
@@ -212,18 +212,18 @@ class Exchange(Reply, Underway):
         if self.call is not None and self.call.stopwatch is not None:
             self.call.stopwatch.came()
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if self.done:
             return
         seen = message if self.on_server_message is None else self._seen(message)
         if seen is not None:
             self.sink.related(seen, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         if not self.done:
             self.sink.primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self.done:
             return
         stopwatch = self.call.stopwatch if self.call is not None else None
@@ -293,19 +293,19 @@ class Exchange(Reply, Underway):
             self.on_done(self)
 
 
-class _Nowhere(ReplySink):
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+class _DiscardedResponse(ClientResponseSink):
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         pass
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         pass
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         pass
 
     def interrupted(self) -> None:
         pass
 
 
-NOWHERE: Final = _Nowhere()
+NOWHERE: Final = _DiscardedResponse()
 """The sink of requests whose answer no client waits for."""

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.forwarding.catalogues import Catalogues, KnownCatalogs, SeenTools
-from riglm.application.forwarding.exchange import Call, Exchange, Overhead
+from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs, ListedTools
+from riglm.application.forwarding.exchange import ActiveCall, OverheadMeter, ProxiedRequest
 from riglm.application.lists.selection import ListSelection
 from riglm.application.owners import ToolOwners
-from riglm.application.recording.tracking import TrackingService
+from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Parameters
+from riglm.domain.parameters import RequestParams
 from riglm.domain.session import Session
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import ToolCatalog
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -25,7 +25,7 @@ WHOLE: Final = "everything is shown"
 """Why a list was shown that nobody chose from."""
 
 
-CallObserver = Callable[[Session, str, Parameters, bool], tuple[Found, Callable[[ErrorKind | None], None]]]
+CallObserver = Callable[[Session, str, RequestParams, bool], tuple[DiscoveryMethod, Callable[[ErrorKind | None], None]]]
 """Called when a tool call starts, with whether the upstream has listed the tool to this client.
 
 Returns how the client found the tool, and a callback for the end of the call.
@@ -36,12 +36,12 @@ Permission = Callable[[Session, str, tuple[str, str]], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class RequestServices:
     """The services of one riglm process."""
 
-    tracking: TrackingService
+    tracking: CallRecordingService
     sessions: SessionRegistry
-    catalogues: Catalogues
+    catalogues: CatalogCache
     known_catalogs: KnownCatalogs = field(default_factory=KnownCatalogs)
     owners: ToolOwners = field(default_factory=ToolOwners)
     grace: float = 0.8
@@ -56,7 +56,7 @@ class Services:
     filters_lists: Callable[[], bool] = lambda: False
     """True while the filter records what lists show."""
     permits: Permission = lambda *_: True
-    overhead: Overhead | None = None
+    overhead: OverheadMeter | None = None
     """Measures what riglm takes of calls; None when nobody wants to know."""
 
     def call(
@@ -64,25 +64,25 @@ class Services:
         session: Session,
         upstream: str,
         tool: str,
-        given: Parameters,
+        given: RequestParams,
         known: bool,
         is_unlisted: Callable[[], bool] | None = None,
-    ) -> Call:
+    ) -> ActiveCall:
         """Note that an invocation starts; `known` says whether the client was shown the tool.
 
         `is_unlisted` tells of one that was not shown whether the upstream's whole list is known, and does not have it.
         """
-        found, on_end = Found.LISTED if known else Found.NAMED, None
+        found, on_end = DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED, None
         if self.on_call is not None:
             found, on_end = self.on_call(session, tool, given, known)
-        return Call(
+        return ActiveCall(
             self.tracking,
             session,
             tool=tool,
             upstream=upstream,
             arguments=bytes(given.arguments) if given.arguments else None,
             found=found,
-            is_unlisted=is_unlisted if found is Found.NAMED else None,
+            is_unlisted=is_unlisted if found is DiscoveryMethod.NAMED else None,
             on_end=on_end,
             stopwatch=None if self.overhead is None else self.overhead.stopwatch(upstream),
         )
@@ -93,7 +93,12 @@ class Services:
             self.overhead.begin()
 
     def listed(
-        self, session: Session, upstream: str, exchange: Exchange, message: Message, seen: SeenTools | None = None
+        self,
+        session: Session,
+        upstream: str,
+        exchange: ProxiedRequest,
+        message: Message,
+        seen: ListedTools | None = None,
     ) -> Message:
         """An upstream's answer to `tools/list`; what it shows is noted, in `seen` as well."""
         if message.result:
@@ -104,13 +109,13 @@ class Services:
                 self.expose(session, page)
         return message
 
-    def expose(self, session: Session, catalogue: Catalogue) -> None:
+    def expose(self, session: Session, catalogue: ToolCatalog) -> None:
         """Record that a session got all tools, unless the filter records its lists or the list is incomplete."""
         if not catalogue.missing and not self.filters_lists():
             with self.guarded:
                 self.tracking.exposed(session, ListSelection(catalogue.names, reason=WHOLE))
 
 
-def tool_name(given: Parameters) -> str | None:
+def tool_name(given: RequestParams) -> str | None:
     """The tool that a `tools/call` names; a call that names none is passed on, and is no invocation of any tool."""
     return jsonrpc.text(given.name)

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from riglm.application.importing.conversations import Conversation, Identities, Step, is_imported
-from riglm.application.importing.naming import Known, ToolNames, server_of
+from riglm.application.importing.conversations import ImportedCall, StableIds, TranscriptSession, is_imported
+from riglm.application.importing.naming import ResolvedTool, ToolNames, server_of
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.lists.writing import CALL_TOOL, NAMES
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.transcripts import Account
-from riglm.ports.analytics import RecordedSession
-from riglm.ports.clients import Called, Damaged, Ending, Said, TranscriptsPort
+from riglm.ports.analytics import TrainingSession
+from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptsPort, UnreadableLine, UserMessage
 
 _LEEWAY_SECONDS: Final = 2.0  # a client may write a line down somewhat before or after what it tells of
 
 
-class RecordedLive:
+class LiveCallMatcher:
     """Finds the record of a call by its tool and its time; each record is that of one call."""
 
-    def __init__(self, history: Iterable[RecordedSession]) -> None:
+    def __init__(self, history: Iterable[TrainingSession]) -> None:
         self._times: defaultdict[str, list[float]] = defaultdict(list)
         for session in history:
             if not is_imported(session.id):
@@ -42,12 +42,12 @@ class RecordedLive:
         return False
 
 
-_MOST_DAMAGED: Final = 20
+_MAX_DAMAGED: Final = 20
 _OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Background:
+class ImportContext:
     """What the store knows already, and how calls are named and hashed.
 
     `names` are by client; `known` gives the ids of a conversation's calls that are stored. Left out are calls before
@@ -56,7 +56,7 @@ class Background:
     """
 
     names: Mapping[str, ToolNames]
-    live: RecordedLive
+    live: LiveCallMatcher
     known: Callable[[UUID], frozenset[UUID]]
     hasher: KeyedHasher
     since: float
@@ -69,11 +69,11 @@ class Background:
 class Collection:
     """The conversations found so far, and the account of each client."""
 
-    conversations: dict[UUID, Conversation] = field(default_factory=dict)
+    conversations: dict[UUID, TranscriptSession] = field(default_factory=dict)
     accounts: list[Account] = field(default_factory=list)
 
     @property
-    def new(self) -> list[Conversation]:
+    def new(self) -> list[TranscriptSession]:
         """The conversations with calls that are to be recorded."""
         return [each for each in self.conversations.values() if each.steps]
 
@@ -90,10 +90,10 @@ class Collection:
 class Collector:
     """Goes through the transcripts of one client after the other."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: ImportContext) -> None:
         self.found = Collection()
         self._background = background
-        self._identities = Identities(background.hasher)
+        self._identities = StableIds(background.hasher)
         self._seen: set[tuple[str, str]] = set()
 
     def collect(self, source: TranscriptsPort, files: Iterable[Path], advance: Callable[[int], None]) -> None:
@@ -119,10 +119,10 @@ class _Reader:
     def __init__(
         self,
         source: TranscriptsPort,
-        background: Background,
-        identities: Identities,
+        background: ImportContext,
+        identities: StableIds,
         seen: set[tuple[str, str]],
-        conversations: dict[UUID, Conversation],
+        conversations: dict[UUID, TranscriptSession],
     ) -> None:
         self.account = Account(client=source.client, are_names_guessed=background.names[source.client].is_guessing)
         self._source = source
@@ -132,23 +132,23 @@ class _Reader:
         self._seen = seen
         self._conversations = conversations
 
-    def take(self, happening: Said | Called | Damaged, file: Path) -> None:
+    def take(self, happening: UserMessage | TranscriptCall | UnreadableLine, file: Path) -> None:
         """Note what a file told."""
         match happening:
-            case Said() if happening.at <= self._background.until:
+            case UserMessage() if happening.at <= self._background.until:
                 self._conversation(happening.lane, happening.at, happening.at).hear(happening.text)
-            case Called():
+            case TranscriptCall():
                 self._take_call(happening)
-            case Damaged():
+            case UnreadableLine():
                 self.account.damaged_lines += 1
-                if len(self.account.damaged) < _MOST_DAMAGED:
+                if len(self.account.damaged) < _MAX_DAMAGED:
                     self.account.damaged.append((str(file), happening.line, happening.reason))
 
-    def _conversation(self, lane: str, began: float, ended: float) -> Conversation:
+    def _conversation(self, lane: str, began: float, ended: float) -> TranscriptSession:
         id_ = self._identities.of_conversation(self._source.client, lane)
         found = self._conversations.get(id_)
         if found is None:
-            found = self._conversations[id_] = Conversation(
+            found = self._conversations[id_] = TranscriptSession(
                 id=id_,
                 source=self._source.client,
                 client=self._source.introduces_itself,
@@ -158,7 +158,7 @@ class _Reader:
         found.ended_at = max(found.ended_at, ended)
         return found
 
-    def _take_call(self, call: Called) -> None:
+    def _take_call(self, call: TranscriptCall) -> None:
         account = self.account
         account.read += 1
         if call.is_copy or (self._source.client, call.identity) in self._seen:
@@ -184,7 +184,7 @@ class _Reader:
             account.servers.add(tool.upstream)
             conversation.steps.append(self._step(id_, call, tool, conversation))
 
-    def _tool(self, call: Called) -> Known | None:
+    def _tool(self, call: TranscriptCall) -> ResolvedTool | None:
         """The tool that was called, if riglm stands in front of it and it is none of its own."""
         separator = self._source.separator
         tool = self._names.find(call.name, call.server, separator)
@@ -199,9 +199,9 @@ class _Reader:
             return None
         return tool
 
-    def _is_new(self, call: Called, tool: Known) -> bool:
+    def _is_new(self, call: TranscriptCall, tool: ResolvedTool) -> bool:
         account, background = self.account, self._background
-        if call.ending is Ending.NOT_RUN:
+        if call.ending is CallOutcome.NOT_RUN:
             account.not_run += 1
         elif call.started < background.kept_since:
             account.expired += 1
@@ -213,22 +213,24 @@ class _Reader:
             return True
         return False
 
-    def _step(self, id_: UUID, call: Called, tool: Known, conversation: Conversation) -> Step:
+    def _step(
+        self, id_: UUID, call: TranscriptCall, tool: ResolvedTool, conversation: TranscriptSession
+    ) -> ImportedCall:
         hasher = self._background.hasher
-        return Step(
+        return ImportedCall(
             id=id_,
             tool=tool.tool,
             upstream=tool.upstream,
             arguments_hash=hasher.arguments(call.arguments) if self._background.hashes_arguments else "",
             started=call.started,
             seconds=call.ended - call.started,
-            failed=call.ending is Ending.FAILED,
+            failed=call.ending is CallOutcome.FAILED,
             number=conversation.calls,
             asked=conversation.asked,
         )
 
 
-def _spellings(call: Called, tool: Known, separator: str) -> Sequence[str]:
+def _spellings(call: TranscriptCall, tool: ResolvedTool, separator: str) -> Sequence[str]:
     """What a riglm may have called the tool: one that stands in for one server alone has its bare name."""
     bare = call.name if call.server is not None else call.name.partition(separator)[2]
     return [tool.tool, bare] if bare else [tool.tool]

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from riglm.application.prediction.knowledge import Learner
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS, LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import words
 from riglm.domain.session import Session
-from riglm.ports.analytics import PairsForgotten
+from riglm.ports.analytics import LearnedPairsDeleted
 from riglm.ports.embedder import EmbedderPort
 
-LONGEST_CONTEXT: Final = 8_000
+MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of what was asked that are looked at; the rest says little more."""
 
-LEAST_WORDS: Final = 3
+MIN_WORDS: Final = 3
 """Whatever has fewer words that count, such as "go on", goes on with what was asked before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ImportedCall:
     """A call that is to be recorded; `asked` are the contexts it was made in, by their places in the conversation.
 
     `number` counts the calls of the conversation from 1. Times are in seconds since the epoch.
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Conversation:
+class TranscriptSession:
     """One conversation, as far as it was read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
@@ -59,12 +59,12 @@ class Conversation:
     calls: int = 0
     forgotten: int = 0
     contexts: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ImportedCall] = field(default_factory=list)
 
     def hear(self, text: str) -> None:
         """Something was asked for, if it has words enough."""
-        said = text[:LONGEST_CONTEXT]
-        if len(words(said)) >= LEAST_WORDS:
+        said = text[:MAX_CONTEXT_LENGTH]
+        if len(words(said)) >= MIN_WORDS:
             self.contexts.append(said)
 
     @property
@@ -74,7 +74,7 @@ class Conversation:
         return () if last < 0 else (0,) if last == 0 else (0, last)
 
 
-class Identities:
+class StableIds:
     """Ids that are the same at every reading, and tell nothing of what they were made from.
 
     They are of version 8, those of what riglm recorded itself of version 7.
@@ -98,14 +98,14 @@ class Identities:
 
 def is_imported(session_id: UUID) -> bool:
     """Whether a recorded session was taken from a transcript."""
-    return session_id.version == 8  # as `Identities` makes them
+    return session_id.version == 8  # as `StableIds` makes them
 
 
 BATCH: Final = 32
 """Contexts that are embedded at once."""
 
 
-class ContextLessons:
+class PairTraining:
     """Teaches the pairs that are known already, as the sessions would have that riglm had been part of."""
 
     def __init__(
@@ -114,14 +114,14 @@ class ContextLessons:
         """`scope` is who learns, and `names` gives the keyed hash of a client's name."""
         self._embedder = embedder
         self._scope = scope
-        self._learned: list[LearnedPair | PairsForgotten] = []
+        self._learned: list[LearnedPair | LearnedPairsDeleted] = []
         self._learner = Learner(pairs, self._keep, most_pairs=most_pairs, names=names)
 
-    def of(self, conversation: Conversation, session: Session) -> list[LearnedPair | PairsForgotten]:
+    def of(self, conversation: TranscriptSession, session: Session) -> list[LearnedPair | LearnedPairsDeleted]:
         """What a conversation teaches, to be stored with its session.
 
         Raises:
-            EmbedderUnavailable: the model does not answer.
+            EmbedderUnavailableError: the model does not answer.
         """
         contexts = self._embedded(conversation)
         for step in conversation.steps:
@@ -129,7 +129,7 @@ class ContextLessons:
                 self._learner.paired(
                     contexts[number],
                     step.tool,
-                    SIGNALS[Found.LISTED],
+                    SIGNALS[DiscoveryMethod.LISTED],
                     scope=self._scope,
                     at=step.started,
                     fingerprint="",  # what the tool said of itself then is not known
@@ -138,10 +138,10 @@ class ContextLessons:
         learned, self._learned = self._learned, []
         return learned
 
-    def _keep(self, record: LearnedPair | PairsForgotten, _: int) -> None:
+    def _keep(self, record: LearnedPair | LearnedPairsDeleted, _: int) -> None:
         self._learned.append(record)
 
-    def _embedded(self, conversation: Conversation) -> dict[int, Context]:
+    def _embedded(self, conversation: TranscriptSession) -> dict[int, Context]:
         numbers = sorted({number for step in conversation.steps for number in step.asked})
         found: dict[int, Context] = {}
         for start in range(0, len(numbers), BATCH):
@@ -152,12 +152,12 @@ class ContextLessons:
         return found
 
 
-def pairs_taught(conversation: Conversation) -> int:
+def pairs_taught(conversation: TranscriptSession) -> int:
     """How many pairs a conversation teaches at most."""
     return len({(number, step.tool) for step in conversation.steps if not step.failed for number in step.asked})
 
 
-def latest_that_fit(conversations: Sequence[Conversation], most_pairs: int) -> set[int]:
+def latest_that_fit(conversations: Sequence[TranscriptSession], most_pairs: int) -> set[int]:
     """The places of the latest conversations that teach so many pairs together: older ones would be forgotten again."""
     chosen: set[int] = set()
     for place in reversed(range(len(conversations))):

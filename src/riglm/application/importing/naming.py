@@ -12,7 +12,7 @@ _BROUGHT: Final = ("plugin_", "claude_ai_")
 """What Claude Code puts before the names of servers that a plugin, whose name follows, or an account brings."""
 
 
-class Known(NamedTuple):
+class ResolvedTool(NamedTuple):
     """A tool as riglm lists it, and its server; `behind_riglm` says that the client called it through riglm."""
 
     tool: str
@@ -21,7 +21,7 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class ProxyInstance:
     """The servers of one riglm, and what clients call it itself; `before` has servers that had other names then."""
 
     servers: tuple[str, ...]
@@ -40,7 +40,7 @@ class ToolNames:
     Where no riglm has any servers, every server counts as one of several to come.
     """
 
-    def __init__(self, fronts: Sequence[Front], listed: Collection[str]) -> None:
+    def __init__(self, fronts: Sequence[ProxyInstance], listed: Collection[str]) -> None:
         """`listed` are the names of tools that riglm has listed before: of names that clients alter they tell which."""
         self._fronts = [front for front in fronts if front.servers]
         self._listed = frozenset(listed)
@@ -53,7 +53,7 @@ class ToolNames:
         """Whether no riglm has any servers yet."""
         return not self._fronts
 
-    def find(self, name: str, server: str | None, separator: str) -> Known | None:
+    def find(self, name: str, server: str | None, separator: str) -> ResolvedTool | None:
         """The tool of this name in a transcript; None when no riglm stands in front of its server.
 
         `server` is None where it stands in the name, before `separator`.
@@ -65,32 +65,32 @@ class ToolNames:
         if self._fronts:
             return None
         owner, tool = (server, name) if server is not None else _divided(name, separator)
-        return Known(self._as_listed(prefixed(owner, tool)), owner) if owner else None
+        return ResolvedTool(self._as_listed(prefixed(owner, tool)), owner) if owner else None
 
-    def behind(self, tool: str) -> Known:
+    def behind(self, tool: str) -> ResolvedTool:
         """A tool by the name that a riglm lists it under."""
         for front in self._fronts:
             _, upstream = self._split(front, tool)
             if upstream:
-                return Known(self._as_listed(tool), upstream, behind_riglm=True)
-        return Known(self._as_listed(tool), "", behind_riglm=True)
+                return ResolvedTool(self._as_listed(tool), upstream, behind_riglm=True)
+        return ResolvedTool(self._as_listed(tool), "", behind_riglm=True)
 
-    def _behind(self, front: Front, name: str, server: str | None, separator: str) -> Known | None:
+    def _behind(self, front: ProxyInstance, name: str, server: str | None, separator: str) -> ResolvedTool | None:
         for _, tool in _readings(front.entries, name, server, separator):
             _, upstream = self._split(front, tool)
-            return Known(self._as_listed(tool), upstream, behind_riglm=True)
+            return ResolvedTool(self._as_listed(tool), upstream, behind_riglm=True)
         for owner, tool in _readings({*front.servers, *front.before}, name, server, separator):
             now = front.now(owner)
-            return Known(self._public(front, now, tool), now)
+            return ResolvedTool(self._public(front, now, tool), now)
         return None
 
-    def _split(self, front: Front, tool: str) -> tuple[str, str]:
+    def _split(self, front: ProxyInstance, tool: str) -> tuple[str, str]:
         """The server's own name of a tool behind riglm, and the server."""
         if len(front.servers) == 1:
             return tool, front.servers[0]
         return next(((rest, owner) for owner, rest in _readings(front.servers, tool, None, SEPARATOR)), (tool, ""))
 
-    def _public(self, front: Front, owner: str, tool: str) -> str:
+    def _public(self, front: ProxyInstance, owner: str, tool: str) -> str:
         if len(front.servers) == 1:
             return self._as_listed(tool)
         whole = self._as_listed(prefixed(owner, tool))

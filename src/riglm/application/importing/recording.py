@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from riglm.application.importing.conversations import ContextLessons, Conversation, latest_that_fit
+from riglm.application.importing.conversations import PairTraining, TranscriptSession, latest_that_fit
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import PROFILE, ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.ports.analytics import AnalyticsPort, Record
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 
-RECORDS_AT_ONCE: Final = 500
+RECORDS_BATCH_SIZE: Final = 500
 """Records of one transaction, but for those of one session, which are stored together."""
 
 _log: Final = logging.getLogger("riglm.importing")
@@ -27,7 +27,7 @@ class ImportRecorder:
         self,
         store: AnalyticsPort,
         hasher: KeyedHasher,
-        lessons: ContextLessons | None,
+        lessons: PairTraining | None,
         *,
         principal: str,
         profile: str,
@@ -44,18 +44,18 @@ class ImportRecorder:
         self._open_since = open_since
         self.contexts_failed = ""
 
-    def record(self, conversations: Sequence[Conversation], advance: Callable[[int], None]) -> None:
+    def record(self, conversations: Sequence[TranscriptSession], advance: Callable[[int], None]) -> None:
         """Store what is new in them; `advance` is told of each number of conversations that are stored.
 
         Raises:
-            AnalyticsUnavailable: the store cannot be written.
+            AnalyticsUnavailableError: the store cannot be written.
         """
         waiting: list[Record] = []
-        some: list[Conversation] = []
+        some: list[TranscriptSession] = []
         for conversation, records in self._records(sorted(conversations, key=lambda each: (each.started_at, each.id))):
             waiting += records
             some.append(conversation)
-            if len(waiting) >= RECORDS_AT_ONCE:
+            if len(waiting) >= RECORDS_BATCH_SIZE:
                 self._store_all(waiting, some)
                 advance(len(some))
                 waiting, some = [], []
@@ -65,35 +65,35 @@ class ImportRecorder:
         if conversations:
             self._store.forget_warm_sets()  # or the lists of today would not know of it before tomorrow
 
-    def _store_all(self, records: Sequence[Record], conversations: Sequence[Conversation]) -> None:
+    def _store_all(self, records: Sequence[Record], conversations: Sequence[TranscriptSession]) -> None:
         self._store.record_many(records)
         for conversation in conversations:
             there = {call.id for call in self._store.list_invocations(conversation.id)}
             conversation.forgotten = sum(step.id not in there for step in conversation.steps)
 
-    def _records(self, conversations: Sequence[Conversation]) -> Iterator[tuple[Conversation, list[Record]]]:
+    def _records(self, conversations: Sequence[TranscriptSession]) -> Iterator[tuple[TranscriptSession, list[Record]]]:
         taught = latest_that_fit(conversations, self._most_pairs)
         for place, conversation in enumerate(conversations):
             session = self._session(conversation)
             learned = self._learned(conversation, session) if place in taught else []
             yield conversation, [session, *self._invocations(conversation), *learned]
 
-    def _session(self, conversation: Conversation) -> Session:
+    def _session(self, conversation: TranscriptSession) -> Session:
         is_over = conversation.ended_at < self._open_since
         return Session(
             id=conversation.id,
             started_at=conversation.started_at,
             ended_at=conversation.ended_at if is_over else None,
-            era=Era.HANDSHAKE,
+            era=ProtocolEra.HANDSHAKE,
             transport=Transport.STDIO,
-            method=Method.TRANSCRIPT,
-            client=Client(name=conversation.client),
+            method=IdentificationMethod.TRANSCRIPT,
+            client=ClientInfo(name=conversation.client),
             client_id=self._hasher.client_id(conversation.client, self._principal),
             principal=self._principal,
             metadata={"source": "transcript", PROFILE: self._profile},
         )
 
-    def _invocations(self, conversation: Conversation) -> list[Record]:
+    def _invocations(self, conversation: TranscriptSession) -> list[Record]:
         return [
             ToolInvocation(
                 id=step.id,
@@ -106,17 +106,17 @@ class ImportRecorder:
                 sequence_number=step.number,
                 arguments_hash=step.arguments_hash,
                 error_kind=ErrorKind.TOOL if step.failed else None,
-                found=Found.LISTED,
+                found=DiscoveryMethod.LISTED,
             )
             for step in conversation.steps
         ]
 
-    def _learned(self, conversation: Conversation, session: Session) -> list[Record]:
+    def _learned(self, conversation: TranscriptSession, session: Session) -> list[Record]:
         if self._lessons is None or self.contexts_failed:
             return []
         try:
             return [*self._lessons.of(conversation, session)]
-        except EmbedderUnavailable as error:
+        except EmbedderUnavailableError as error:
             self.contexts_failed = str(error)
             _log.warning("contexts are not learned: %s", error)
             return []

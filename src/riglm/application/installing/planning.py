@@ -10,12 +10,12 @@ from pathlib import Path
 from riglm.domain.errors import RiglmError
 from riglm.domain.installation import (
     ClientServer,
-    Installation,
+    ClientSetup,
+    ConfigLocation,
+    FileChange,
     InstallPlan,
-    Move,
-    Place,
-    Rewriting,
-    Stay,
+    MovedServer,
+    SkippedServer,
     digest,
     digest_of_configuration,
     entry_of,
@@ -26,7 +26,7 @@ from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, Serve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class SetupEnvironment:
     """What an installation is made with.
 
     `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment`
@@ -39,7 +39,7 @@ class Surroundings:
     environment: Mapping[str, str]
 
 
-class Planner:
+class SetupPlanner:
     """Plans place after place; what an earlier plan makes of a file, a later one starts from."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Planner:
         servers_file: ServersFilePort,
         files: FilesPort,
         installations: InstallationsPort,
-        surroundings: Surroundings,
+        surroundings: SetupEnvironment,
     ) -> None:
         """Nothing is read before the first plan."""
         self._clients = clients
@@ -58,7 +58,7 @@ class Planner:
         self._installations = installations
         self._with = surroundings
         self._made: dict[Path, bytes] = {}
-        self._entries: dict[Place, str] = {}
+        self._entries: dict[ConfigLocation, str] = {}
 
     def plans(self, clients: Collection[str], project: Path | None) -> tuple[InstallPlan, ...]:
         """One plan for each place that has servers, of these clients, or of all when none is named."""
@@ -66,7 +66,7 @@ class Planner:
         plans = [self._plan(place) for place in places if not clients or place.client in clients]
         return tuple(plan for plan in plans if plan.fault or plan.moves or plan.stays or plan.changes)
 
-    def _plan(self, place: Place) -> InstallPlan:
+    def _plan(self, place: ConfigLocation) -> InstallPlan:
         configuration = self._with.directory / f"{place.key}.yaml"
         try:
             plan = self._worked_out(place, configuration)
@@ -79,7 +79,7 @@ class Planner:
                 self._made[rewriting.file] = rewriting.after
         return plan
 
-    def _worked_out(self, place: Place, configuration: Path) -> InstallPlan:
+    def _worked_out(self, place: ConfigLocation, configuration: Path) -> InstallPlan:
         content = self._content(place.file) or b""
         servers = self._clients.servers(place, content)
         ours = self._content(configuration)
@@ -118,11 +118,11 @@ class Planner:
                 *self._notes(place, moves, variables),
                 *self._clients.remarks(place, [move.name for move in moves], entry),
             ),
-            rewritings=(Rewriting(file=configuration, before=ours, after=ours_after),
-                        Rewriting(file=place.file, before=content, after=client_after)),
+            rewritings=(FileChange(file=configuration, before=ours, after=ours_after),
+                        FileChange(file=place.file, before=content, after=client_after)),
         )  # fmt: skip
 
-    def _lost(self, place: Place, configuration: Path, entry: str) -> RiglmError:
+    def _lost(self, place: ConfigLocation, configuration: Path, entry: str) -> RiglmError:
         """What to say where a client starts riglm with a configuration that is not there any more."""
         fix = f"take {entry!r} out of it and write the servers there again by hand"
         if any(each.place == place for each in self._installations.all()):
@@ -132,22 +132,22 @@ class Planner:
         return RiglmError(f"{what} — fix: {fix}")
 
     def _sorted(
-        self, place: Place, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str | None
-    ) -> tuple[list[Move], list[Stay], dict[str, Mapping[str, object]]]:
+        self, place: ConfigLocation, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str | None
+    ) -> tuple[list[MovedServer], list[SkippedServer], dict[str, Mapping[str, object]]]:
         """What goes behind riglm, what stays, and the definitions that riglm's configuration lacks."""
-        moves: list[Move] = []
-        stays: list[Stay] = []
+        moves: list[MovedServer] = []
+        stays: list[SkippedServer] = []
         added: dict[str, Mapping[str, object]] = {}
         for server in servers:
             if server.name == entry:
                 continue
             if why := self._obstacle(server, behind, place.project):
-                stays.append(Stay(name=server.name, why=why))
+                stays.append(SkippedServer(name=server.name, why=why))
                 continue
             name = name_behind(server.name, added)
             if name not in behind:
                 added[name] = dict(server.definition or {})
-            moves.append(Move(name=server.name, behind=name, unused=server.unused))
+            moves.append(MovedServer(name=server.name, behind=name, unused=server.unused))
         return moves, stays, added
 
     def _obstacle(self, server: ClientServer, behind: Mapping[str, object], directory: Path | None) -> str:
@@ -160,7 +160,7 @@ class Planner:
             return "a server of this name is behind riglm already, with another definition: remove one of the two"
         return self._servers_file.fault(name, server.definition, directory)
 
-    def _notes(self, place: Place, moves: Sequence[Move], variables: Sequence[str]) -> list[str]:
+    def _notes(self, place: ConfigLocation, moves: Sequence[MovedServer], variables: Sequence[str]) -> list[str]:
         unset = [name for name in variables if name not in self._with.environment]
         unused = [f"{move.name}: {', '.join(move.unused)}" for move in moves if move.unused]
         notes = []
@@ -176,7 +176,7 @@ class Planner:
             )
         return notes
 
-    def _entry_for(self, place: Place, servers: Sequence[ClientServer]) -> str:
+    def _entry_for(self, place: ConfigLocation, servers: Sequence[ClientServer]) -> str:
         """A name for riglm's entry that no server has which the client puts together with those of this place."""
         known = {each.place: each.entry for each in self._installations.all()} | self._entries
         names = {server.name for server in servers}
@@ -197,7 +197,7 @@ def _longest(servers: Sequence[ClientServer]) -> dict[str, float]:
     return waits
 
 
-def _head(place: Place) -> str:
+def _head(place: ConfigLocation) -> str:
     whose = f" in {place.project}" if place.project is not None else ""
     return (
         f"# The servers of {place.client}{whose}, moved here by `riglm init`; `riglm undo` puts them back.\n"
@@ -205,7 +205,7 @@ def _head(place: Place) -> str:
     )
 
 
-class Installer:
+class SetupInstaller:
     """Writes plans down."""
 
     def __init__(
@@ -237,7 +237,7 @@ class Installer:
             return
         configured, client = plan.rewritings
         is_ours = configured.before is None or digest_of_configuration(configured.before) == self._configured(plan)
-        installation = Installation(
+        installation = ClientSetup(
             place=plan.place,
             configuration=plan.configuration,
             entry=plan.entry,
@@ -266,7 +266,7 @@ class Installer:
         return next(iter(deque(found, maxlen=1)), "")
 
 
-class Clearing:
+class LeftoverCleanup:
     """Removes it from wherever riglm writes."""
 
     def __init__(

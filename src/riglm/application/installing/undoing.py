@@ -8,8 +8,8 @@ from pathlib import Path
 from riglm.domain.errors import RiglmError
 from riglm.domain.installation import (
     ClientServer,
-    Installation,
-    Rewriting,
+    ClientSetup,
+    FileChange,
     UndoPlan,
     digest,
     digest_of_configuration,
@@ -28,7 +28,7 @@ class _Found:
     is_exact: bool = True
 
 
-class Undoer:
+class SetupUndoer:
     """Plans and does what takes installations back, the newest first."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Undoer:
 
     def plans(self, clients: Collection[str], project: Path | None) -> tuple[UndoPlan, ...]:
         """One plan for each file, of these clients or of all when none is named; of one project if one is named."""
-        by_file: dict[Path, list[Installation]] = {}
+        by_file: dict[Path, list[ClientSetup]] = {}
         for each in reversed(self._installations.all()):
             if (not clients or each.client in clients) and (project is None or each.place.project == project):
                 by_file.setdefault(each.file, []).append(each)
@@ -69,7 +69,7 @@ class Undoer:
             self._files.write(rewriting.file, rewriting.before, rewriting.after)
         self._installations.drop(plan.installations)
 
-    def _plan(self, file: Path, installations: Sequence[Installation]) -> UndoPlan:
+    def _plan(self, file: Path, installations: Sequence[ClientSetup]) -> UndoPlan:
         client = installations[0].client
         try:
             now = self._files.read(file)
@@ -95,10 +95,10 @@ class Undoer:
             is_exact=is_exact,
             is_gone=is_gone,
             notes=tuple(notes + more),
-            rewritings=(Rewriting(file=file, before=now, after=content), *of_riglm),
+            rewritings=(FileChange(file=file, before=now, after=content), *of_riglm),
         )
 
-    def _without(self, installation: Installation, content: bytes | None) -> tuple[bytes | None, _Found]:
+    def _without(self, installation: ClientSetup, content: bytes | None) -> tuple[bytes | None, _Found]:
         """The file without one installation, and what is to be said of it."""
         before = self._installations.kept(installation.before)
         if content is not None and before == content:
@@ -116,7 +116,7 @@ class Undoer:
             copy = self._installations.where(installation.before)
             raise RiglmError(f"{error}; what it was before riglm is in {copy}") from None
 
-    def _changed(self, installation: Installation, content: bytes, before: bytes) -> tuple[bytes, _Found]:
+    def _changed(self, installation: ClientSetup, content: bytes, before: bytes) -> tuple[bytes, _Found]:
         """The same of a file that was changed since: the changes stay."""
         place = installation.place
         there = {server.name: server for server in self._clients.servers(place, content)}
@@ -139,10 +139,10 @@ class Undoer:
         return content, _Found(notes, [*lost, *returning], False)
 
     def _configurations(
-        self, installations: Sequence[Installation], lost: Mapping[Path, Collection[str]]
-    ) -> tuple[list[Rewriting], list[str]]:
+        self, installations: Sequence[ClientSetup], lost: Mapping[Path, Collection[str]]
+    ) -> tuple[list[FileChange], list[str]]:
         """What becomes of riglm's own files: one that has what no other file has is kept under another name."""
-        newest: dict[Path, Installation] = {}
+        newest: dict[Path, ClientSetup] = {}
         for each in installations:
             newest.setdefault(each.configuration, each)
         rewritings, notes = [], []
@@ -155,16 +155,16 @@ class Undoer:
             is_changed = digest_of_configuration(content) != installation.configured
             if is_changed or names:
                 aside = self._free_name(file)
-                rewritings.append(Rewriting(file=aside, before=None, after=content))
+                rewritings.append(FileChange(file=aside, before=None, after=content))
                 if is_changed:
                     notes.append(f"you changed {file} since: it is kept as {aside.name}")
                     notes += self._added_by_hand(file, content, installations)
                 if names:
                     notes.append(f"not put back, and kept in {aside}: {', '.join(names)}")
-            rewritings.append(Rewriting(file=file, before=content, after=None))
+            rewritings.append(FileChange(file=file, before=content, after=None))
         return rewritings, notes
 
-    def _added_by_hand(self, file: Path, content: bytes, installations: Sequence[Installation]) -> list[str]:
+    def _added_by_hand(self, file: Path, content: bytes, installations: Sequence[ClientSetup]) -> list[str]:
         moved = {behind for each in installations if each.configuration == file for behind in each.servers.values()}
         added = [name for name in self._servers_file.servers(file, content) if name not in moved]
         return [f"only riglm knew {', '.join(added)}: not put into the client's file"] if added else []
@@ -174,7 +174,7 @@ class Undoer:
         return next(name for name in names if self._files.read(name) is None)
 
 
-def _entry(servers: Mapping[str, ClientServer], installation: Installation) -> str | None:
+def _entry(servers: Mapping[str, ClientServer], installation: ClientSetup) -> str | None:
     """What riglm is called in the file now: its user may have given it another name, or its name to something else."""
     found = entry_of(servers.values(), installation.configuration)
     if found is None and installation.entry in servers and is_riglm(servers[installation.entry]):

@@ -4,12 +4,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.provenance import LONGEST, Origin, Table, TrustTier
+from riglm.domain.knowledge.provenance import MAX, Origin, Table, TrustTier
 
 NAME: Final = "inner_voice.retrieve"
 """What it is called, whatever it is listed as."""
 
-MOST_SNIPPETS: Final = 50
+MAX_SNIPPETS: Final = 50
 """So many are given at most."""
 
 _COUNT: Final = {"type": "integer", "minimum": 0}
@@ -31,7 +31,7 @@ _SNIPPET: Final = _closed(
         "origin": {"enum": [str(origin) for origin in Origin]},
         "trust_tier": {"enum": [str(tier) for tier in TrustTier]},
         "created_at": {"type": "string", "format": "date-time"},
-        "text": {"type": "string", "maxLength": LONGEST},
+        "text": {"type": "string", "maxLength": MAX},
         "score": {"type": "number", "minimum": -1, "maximum": 1},
         "content_hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         "span_start": _COUNT,
@@ -58,7 +58,7 @@ _DIAGNOSTICS: Final = _closed(
     "reason",
 )
 OUTPUT_SCHEMA: Final = _closed(
-    {"snippets": {"type": "array", "items": _SNIPPET, "maxItems": MOST_SNIPPETS}, "diagnostics": _DIAGNOSTICS}
+    {"snippets": {"type": "array", "items": _SNIPPET, "maxItems": MAX_SNIPPETS}, "diagnostics": _DIAGNOSTICS}
 )
 """What every answer with snippets, or with none, is."""
 
@@ -66,7 +66,7 @@ _INPUT_SCHEMA: Final = {
     "type": "object",
     "properties": {
         "query": {**_TEXT, "minLength": 1, "description": "The question, in your own words."},
-        "top_k": {"type": "integer", "description": f"How many snippets at most, from 1 to {MOST_SNIPPETS}."},
+        "top_k": {"type": "integer", "description": f"How many snippets at most, from 1 to {MAX_SNIPPETS}."},
         "floor": {**_NUMBER, "description": "How similar they must be at least, from 0 to 1."},
         "mix": {**_NUMBER, "description": "The share of the knowledge graph, from 0 (thoughts alone) to 1 (graph)."},
         "include_private": {"type": "boolean", "default": False, "description": "Private thoughts as well."},
@@ -97,7 +97,7 @@ def definition(name: str = NAME) -> bytes:
     )
 
 
-class Code(StrEnum):
+class ErrorCode(StrEnum):
     """The closed list of codes."""
 
     FEATURE_DISABLED = "feature_disabled"
@@ -107,15 +107,15 @@ class Code(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-class Unanswered(Exception):
+class RetrievalError(Exception):
     """A question without an answer; the text is for whoever asked, and tells nothing of the inside."""
 
-    def __init__(self, code: Code, words: str) -> None:
+    def __init__(self, code: ErrorCode, words: str) -> None:
         super().__init__(words)
         self.code = code
 
 
-def refusal(error: Unanswered) -> bytes:
+def refusal(error: RetrievalError) -> bytes:
     """A raw tool result that tells the code, and words for people."""
     told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
     return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)

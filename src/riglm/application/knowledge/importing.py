@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from riglm.application.json_lines import BadLine, Row, numbered_lines, object_of
+from riglm.application.json_lines import InvalidLineError, JsonRow, numbered_lines, object_of
 from riglm.application.knowledge import lines
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.knowledge.pieces import (
     Embedding,
     Entity,
@@ -23,19 +23,19 @@ from riglm.domain.knowledge.pieces import (
 )
 from riglm.domain.knowledge.provenance import Table
 from riglm.domain.session import uuid7
-from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort
 
-MOST_TOLD: Final = 100
+MAX_PROBLEMS: Final = 100
 """So many lines that were left out are told one by one, and so many unknown keys."""
 
-_LINES_AT_ONCE: Final = 500
-_BYTES_AT_ONCE: Final = 4 << 20
+_LINE_BATCH_SIZE: Final = 500
+_MAX_BATCH_BYTES: Final = 4 << 20
 
 _Piece = Thought | lines.Described | Relation
 
 
-class Format(StrEnum):
+class LineFormat(StrEnum):
     """What the lines of a file are."""
 
     THOUGHTS = "thoughts"
@@ -46,10 +46,10 @@ class Source(NamedTuple):
     """A file to import."""
 
     path: Path
-    format: Format
+    format: LineFormat
 
 
-class Problem(NamedTuple):
+class ImportProblem(NamedTuple):
     """A line that was left out, and why, with the fix."""
 
     path: Path
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class ImportedCounts:
     """How much of each kind."""
 
     thoughts: int = 0
@@ -76,23 +76,23 @@ class Tally:
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What became of files: what was read, how much of it was new or made others of what was known, and the rest."""
 
-    read: Tally = field(default_factory=Tally)
-    new: Tally = field(default_factory=Tally)
-    changed: Tally = field(default_factory=Tally)
+    read: ImportedCounts = field(default_factory=ImportedCounts)
+    new: ImportedCounts = field(default_factory=ImportedCounts)
+    changed: ImportedCounts = field(default_factory=ImportedCounts)
     left_out: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ImportProblem] = field(default_factory=list)
     unknown_keys: dict[str, str] = field(default_factory=dict)
     """Keys that mean nothing, each with the first place where it stands."""
 
 
-def format_of(path: Path, asked: Format | None = None) -> Format | None:
+def format_of(path: Path, asked: LineFormat | None = None) -> LineFormat | None:
     """What a file holds: what is `asked` for, or what its first line that says so says; None when the file is empty.
 
     Raises:
-        UnusableInput: the file cannot be read, or no line says so.
+        UnusableInputError: the file cannot be read, or no line says so.
     """
     is_empty = True
     for _, line in numbered_lines(path):
@@ -101,15 +101,15 @@ def format_of(path: Path, asked: Format | None = None) -> Format | None:
             return asked
         try:
             row = object_of(line)
-        except BadLine:
+        except InvalidLineError:
             continue
         if row.get("type") in (lines.ENTITY, lines.RELATION):
-            return Format.MEMORY
+            return LineFormat.MEMORY
         if isinstance(row.get("text"), str):
-            return Format.THOUGHTS
+            return LineFormat.THOUGHTS
     if is_empty:
         return None
-    raise UnusableInput(
+    raise UnusableInputError(
         f'{path}: no line is a thought, {{"text": "..."}}, or of the MCP memory server, {{"type": "entity", ...}} — '
         "fix: write one of these on each line"
     )
@@ -119,15 +119,15 @@ def check(sources: Sequence[Source]) -> None:
     """Read files to their ends, and store nothing.
 
     Raises:
-        UnusableInput: a file cannot be read, or a line is not what it must be.
+        UnusableInputError: a file cannot be read, or a line is not what it must be.
     """
     for source in sources:
         for line in _lines(source, "", 0.0):
-            if isinstance(line.found, Problem):
-                raise UnusableInput(f"{line.found}; nothing was stored")
+            if isinstance(line.found, ImportProblem):
+                raise UnusableInputError(f"{line.found}; nothing was stored")
 
 
-class Importing:
+class KnowledgeImporter:
     """Puts what files hold into a store as an owner's, a few hundred lines at a time. What is known already stays."""
 
     def __init__(self, store: KnowledgePort, owner: str, now: float) -> None:
@@ -135,14 +135,15 @@ class Importing:
         self._store = store
         self._owner = owner
         self._now = now
-        self._done = Imported()
+        self._done = ImportResult()
 
-    def run(self, sources: Sequence[Source], advance: Callable[[int], None]) -> Imported:
+    def run(self, sources: Sequence[Source], advance: Callable[[int], None]) -> ImportResult:
         """Import files, telling `advance` of bytes that are done; lines that are not what they must be are left out.
 
         Raises:
-            UnusableInput: a file cannot be read.
-            AnalyticsUnavailable: the store cannot be written; what was stored until then stays, and can come again.
+            UnusableInputError: a file cannot be read.
+            AnalyticsUnavailableError: the store cannot be written; what was stored until then stays, and can come
+            again.
         """
         for source in sources:
             lines = _lines(source, self._owner, self._now)
@@ -155,15 +156,15 @@ class Importing:
     def _note(self, source: Source, lines: Sequence["_Line"]) -> None:
         done = self._done
         for line in lines:
-            if isinstance(line.found, Problem):
+            if isinstance(line.found, ImportProblem):
                 done.left_out += 1
-                if len(done.problems) < MOST_TOLD:
+                if len(done.problems) < MAX_PROBLEMS:
                     done.problems.append(line.found)
             for key in line.unknown_keys:
-                if len(done.unknown_keys) < MOST_TOLD:
+                if len(done.unknown_keys) < MAX_PROBLEMS:
                     done.unknown_keys.setdefault(key, f"{source.path}:{line.number}")
 
-    def _put(self, found: Sequence["_Piece | Problem"]) -> None:
+    def _put(self, found: Sequence["_Piece | ImportProblem"]) -> None:
         thoughts = [each for each in found if isinstance(each, Thought)]
         relations = [each for each in found if isinstance(each, Relation)]
         described = _joined([each for each in found if isinstance(each, lines.Described)])
@@ -227,7 +228,7 @@ class Importing:
 class _Line(NamedTuple):
     number: int
     size: int
-    found: _Piece | Problem
+    found: _Piece | ImportProblem
     unknown_keys: tuple[str, ...] = ()
 
 
@@ -235,12 +236,12 @@ def _lines(source: Source, owner: str, now: float) -> Iterator[_Line]:
     for number, line in numbered_lines(source.path):
         try:
             yield _Line(number, len(line), *_read(object_of(line), source.format, owner, now))
-        except BadLine as error:
-            yield _Line(number, len(line), Problem(source.path, number, str(error)))
+        except InvalidLineError as error:
+            yield _Line(number, len(line), ImportProblem(source.path, number, str(error)))
 
 
-def _read(row: Row, format_: Format, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
-    if format_ is Format.THOUGHTS:
+def _read(row: JsonRow, format_: LineFormat, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
+    if format_ is LineFormat.THOUGHTS:
         thought = lines.thought_of(row, owner, now)
         return thought, tuple(key for key in row if not lines.is_thought_line_key(key))
     return lines.memory_of(row, owner), tuple(key for key in row if not lines.is_memory_line_key(row, key))
@@ -253,7 +254,7 @@ def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
     for line in lines:
         batch.append(line)
         size += line.size
-        if len(batch) == _LINES_AT_ONCE or size >= _BYTES_AT_ONCE:
+        if len(batch) == _LINE_BATCH_SIZE or size >= _MAX_BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -274,7 +275,7 @@ def _joined(described: Sequence[lines.Described]) -> dict[str, lines.Described]:
     return joined
 
 
-_PIECES_AT_ONCE: Final = 512
+_PIECE_BATCH_SIZE: Final = 512
 _BATCHES_KEPT: Final = 8  # a store that is written to for every few texts takes longer than the model
 
 _Item = TypeVar("_Item")
@@ -286,14 +287,14 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advan
     What was given stays when it ends early, and the next time goes on from there.
 
     Raises:
-        EmbedderUnavailable: the model does not answer, or not any more, or became another.
-        AnalyticsUnavailable: the store cannot be read or written.
+        EmbedderUnavailableError: the model does not answer, or not any more, or became another.
+        AnalyticsUnavailableError: the store cannot be read or written.
     """
     embedder.embed(())  # says why if it can embed nothing
     model = embedder.model
     for table in Table:
         earlier: set[UUID] = set()
-        while pieces := store.without_vector(table, model, _PIECES_AT_ONCE):
+        while pieces := store.without_vector(table, model, _PIECE_BATCH_SIZE):
             ids = {piece.id for piece in pieces}
             if ids <= earlier:  # another process, with another model, takes the vectors away again
                 break
@@ -302,7 +303,7 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advan
                 texts = [searched_text(piece) for piece in some]
                 rows = [row for part in _parts(texts, batch) for row in embedder.embed(part)]
                 if embedder.model != model:
-                    raise EmbedderUnavailable("another model was loaded meanwhile")
+                    raise EmbedderUnavailableError("another model was loaded meanwhile")
                 vectors = [Embedding(model=model, vector=row) for row in rows]
                 store.set_vectors(table, [(piece.id, vector) for piece, vector in zip(some, vectors, strict=True)])
                 advance(len(some))

@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from riglm.application.knowledge.definition import NAME, Code, Unanswered, refusal
+from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal
 from riglm.application.knowledge.retrieval import (
-    Answer,
     Bounds,
     Defaults,
     Diagnostics,
+    LazyVectorStore,
     QuestionEmbedder,
     Retrieval,
-    StoreAside,
+    RetrievalResult,
     question,
 )
 from riglm.application.lists.meta_answers import structured_result
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.knowledge.selecting import Snippet
-from riglm.domain.schemas.filtering import Knowledge
+from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import Embedders
 from riglm.ports.knowledge import KnowledgePort
 
@@ -31,7 +31,7 @@ _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 
 
-def fields_of(answer: Answer) -> dict[str, bytes]:
+def fields_of(answer: RetrievalResult) -> dict[str, bytes]:
     """An answer as raw JSON by member, by `OUTPUT_SCHEMA`."""
     return {
         "snippets": jsonrpc.encode([_snippet(snippet) for snippet in answer.snippets]),
@@ -92,7 +92,7 @@ _METRICS: Final = (
 )
 
 
-class Journal:
+class QueryLog:
     """Notes how each question ended; a silent one only counts, and tells the counts in the end."""
 
     def __init__(self, *, is_silent: bool) -> None:
@@ -100,7 +100,7 @@ class Journal:
         self.answered_count = 0
         self.failed_count = 0
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: RetrievalResult) -> None:
         """A question was answered, with snippets or without any."""
         self.answered_count += 1
         if self._is_silent:
@@ -112,11 +112,11 @@ class Journal:
             ids = [each.candidate.table.public_id(each.candidate.key) for each in answer.snippets]
             _log.debug("%s gave", NAME, extra={"ids": ids, "tables": tables})
 
-    def refused(self, error: Unanswered) -> None:
+    def refused(self, error: RetrievalError) -> None:
         """A question was refused, or could not be answered by what it needs."""
         self.failed_count += 1
         if not self._is_silent:
-            level = logging.INFO if error.code is Code.INVALID_PARAMS else logging.WARNING
+            level = logging.INFO if error.code is ErrorCode.INVALID_PARAMS else logging.WARNING
             cause = "" if error.__cause__ is None else type(error.__cause__).__name__
             _log.log(level, "%s failed", NAME, extra={"code": str(error.code), "cause": cause})
 
@@ -127,7 +127,7 @@ class Journal:
             where, trace = "", error.__traceback__
             while trace is not None:
                 where, trace = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}", trace.tb_next
-            told = {"code": str(Code.INTERNAL_ERROR), "cause": type(error).__name__, "where": where}
+            told = {"code": str(ErrorCode.INTERNAL_ERROR), "cause": type(error).__name__, "where": where}
             _log.error("%s failed", NAME, extra=told)
 
     def end(self) -> None:
@@ -138,7 +138,9 @@ class Journal:
 
 
 _HEAD_START: Final = 0.2  # seconds for the list that made it known
-_INTERNAL: Final = Unanswered(Code.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more")
+_INTERNAL: Final = RetrievalError(
+    ErrorCode.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more"
+)
 
 
 class InnerVoice:
@@ -148,7 +150,7 @@ class InnerVoice:
         self,
         retrieval: Retrieval,
         defaults: Defaults,
-        journal: Journal,
+        journal: QueryLog,
         closing: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         """`defaults` count where a question does not say; `closing` lets go of what `retrieval` asks."""
@@ -164,7 +166,7 @@ class InnerVoice:
             asked = question(jsonrpc.plain(arguments), self._defaults)
             answer = await self._retrieval.answer(asked, principal)
             result = structured_result(fields_of(answer))
-        except Unanswered as error:
+        except RetrievalError as error:
             self._journal.refused(error)
             return refusal(error)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client gets a code that it knows
@@ -199,7 +201,7 @@ class InnerVoice:
 
 
 def build_inner_voice(
-    settings: Knowledge,
+    settings: KnowledgeSettings,
     worker: Worker,
     embedders: Callable[[], Embedders],
     open_store: Callable[[], KnowledgePort],
@@ -209,16 +211,16 @@ def build_inner_voice(
     """A tool that has opened nothing yet; `embedders` are made on the worker. A silent one logs counts alone."""
     expected = None if is_silent else settings.dimensions
     embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
-    store = StoreAside(open_store, seconds=settings.deadline)
+    store = LazyVectorStore(open_store, seconds=settings.deadline)
     retrieval = Retrieval(embed, store, bounds_of(settings), shared=settings.shared)
-    return InnerVoice(retrieval, defaults_of(settings), Journal(is_silent=is_silent), (embed.close, store.close))
+    return InnerVoice(retrieval, defaults_of(settings), QueryLog(is_silent=is_silent), (embed.close, store.close))
 
 
-def defaults_of(settings: Knowledge) -> Defaults:
+def defaults_of(settings: KnowledgeSettings) -> Defaults:
     """What counts when a question does not say."""
     return Defaults(top_k=settings.top_k, floor=settings.floor, mix=settings.mix)
 
 
-def bounds_of(settings: Knowledge) -> Bounds:
+def bounds_of(settings: KnowledgeSettings) -> Bounds:
     """What counts whatever a question says."""
     return Bounds(min_floor=settings.min_floor, most_candidates=settings.max_candidates_per_source)

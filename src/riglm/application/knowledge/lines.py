@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from riglm.application.json_lines import BadLine, Row
+from riglm.application.json_lines import InvalidLineError, JsonRow
 from riglm.domain.knowledge.pieces import Relation, Thought, is_visible
 from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.session import uuid7
@@ -16,7 +16,7 @@ def visible_text(key: str, value: Any) -> str:
     """A text in which something can be seen.
 
     Raises:
-        BadLine: it is something else.
+        InvalidLineError: it is something else.
     """
     if isinstance(value, str) and is_visible(value):
         return value
@@ -27,7 +27,7 @@ def texts(key: str, value: Any) -> tuple[str, ...]:
     """A list of texts, each once; none when there is no list.
 
     Raises:
-        BadLine: it is something else.
+        InvalidLineError: it is something else.
     """
     if value is None:
         return ()
@@ -36,9 +36,9 @@ def texts(key: str, value: Any) -> tuple[str, ...]:
     raise wrong(key, "a list of texts", value, f'write "{key}": ["...", ...] or leave it away')
 
 
-def wrong(key: str, expected: str, value: Any, fix: str) -> BadLine:
+def wrong(key: str, expected: str, value: Any, fix: str) -> InvalidLineError:
     """The error for a value that is not what it must be."""
-    return BadLine(f"{key!r} must be {expected}, {_found(value)} — fix: {fix}")
+    return InvalidLineError(f"{key!r} must be {expected}, {_found(value)} — fix: {fix}")
 
 
 def _found(value: Any) -> str:
@@ -74,11 +74,11 @@ class Described:
     observations: tuple[str, ...]
 
 
-def memory_of(row: Row, owner: str) -> Described | Relation:
+def memory_of(row: JsonRow, owner: str) -> Described | Relation:
     """What a line tells, an owner's. Observations in which nothing can be seen are passed over.
 
     Raises:
-        BadLine: it is neither an entity nor a relation, or a value is none of its key.
+        InvalidLineError: it is neither an entity nor a relation, or a value is none of its key.
     """
     kind = row.get("type")
     if kind == ENTITY:
@@ -90,12 +90,12 @@ def memory_of(row: Row, owner: str) -> Described | Relation:
     raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
 
 
-def is_memory_line_key(row: Row, key: str) -> bool:
+def is_memory_line_key(row: JsonRow, key: str) -> bool:
     """Whether a key of a line that was read counts."""
     return key in _KEYS[row["type"]]
 
 
-def _entity(row: Row) -> Described:
+def _entity(row: JsonRow) -> Described:
     kind = row.get("entityType") or ""
     if not isinstance(kind, str):
         raise wrong("entityType", "a text", kind, 'write "entityType": "..." or leave it away')
@@ -117,14 +117,14 @@ _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
-def thought_of(row: Row, owner: str, now: float) -> Thought:
+def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
     """The thought of a line, an owner's; one that does not say when it was made was made `now`.
 
     Whatever key has the letters of `private` or `is private`, and no others, counts as that: nothing gets out because
     of a spelling.
 
     Raises:
-        BadLine: the line has no text, or a value that is none of its key.
+        InvalidLineError: the line has no text, or a value that is none of its key.
     """
     return Thought(
         id=uuid7(),

@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from riglm.application.knowledge.definition import MOST_SNIPPETS, Code, Unanswered
+from riglm.application.knowledge.definition import MAX_SNIPPETS, ErrorCode, RetrievalError
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.knowledge.pieces import Candidate, Embedding, is_visible
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate, is_visible
 from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.selecting import Request, Snippet, selected
-from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailable
+from riglm.domain.knowledge.selecting import Snippet, SnippetQuery, selected
+from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort, Scope
 
-LONGEST_QUERY: Final = 8_000
+MAX_QUERY_LENGTH: Final = 8_000
 """Characters of a question that are read; a model reads no more."""
 
-MOST_TAGS: Final = 1_000
+MAX_TAGS: Final = 1_000
 """So many tags are looked for at most."""
 
 _KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
@@ -38,7 +38,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RetrievalQuery:
     """A question within all bounds. `query` is trimmed and not empty."""
 
     query: str
@@ -50,7 +50,7 @@ class Question:
     exclude_tags: frozenset[str] = frozenset()
 
 
-def question(given: Any, defaults: Defaults) -> Question:
+def question(given: Any, defaults: Defaults) -> RetrievalQuery:
     """The question that decoded arguments ask. Numbers out of their bounds are put on the bound.
 
     Raises:
@@ -65,9 +65,9 @@ def question(given: Any, defaults: Defaults) -> Question:
     query = given.get("query")
     if not isinstance(query, str) or not is_visible(query):
         raise _invalid("query is to be a text that is not empty")
-    return Question(
-        query=query.strip()[:LONGEST_QUERY],
-        top_k=int(_number(given, "top_k", defaults.top_k, 1, MOST_SNIPPETS, whole=True)),
+    return RetrievalQuery(
+        query=query.strip()[:MAX_QUERY_LENGTH],
+        top_k=int(_number(given, "top_k", defaults.top_k, 1, MAX_SNIPPETS, whole=True)),
         floor=_number(given, "floor", defaults.floor, 0, 1),
         mix=_number(given, "mix", defaults.mix, 0, 1),
         include_private=_flag(given, "include_private"),
@@ -105,32 +105,32 @@ def _tags(given: Mapping[str, Any], key: str) -> frozenset[str]:
         return frozenset()
     if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
         raise _invalid(f"{key} is to be a list of texts")
-    if len(value) > MOST_TAGS:
-        raise _invalid(f"{key} has more than {MOST_TAGS} tags")
+    if len(value) > MAX_TAGS:
+        raise _invalid(f"{key} has more than {MAX_TAGS} tags")
     return frozenset(value)
 
 
-def _invalid(words: str) -> Unanswered:
-    return Unanswered(Code.INVALID_PARAMS, words)
+def _invalid(words: str) -> RetrievalError:
+    return RetrievalError(ErrorCode.INVALID_PARAMS, words)
 
 
 _CANDIDATES_PER_SNIPPET: Final = 3
 _REHEARSED: Final = "what is known"
 _LOCAL: Final = Scope(owner="")
 
-Reason = Literal["floor_excluded_all", "no_candidates"]
+EmptyReason = Literal["floor_excluded_all", "no_candidates"]
 
 
-class Store(Protocol):
+class VectorStore(Protocol):
     """What is asked of the store, off the event loop."""
 
-    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
+    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
         """As `KnowledgePort.nearest`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class EmbeddedQuery:
     """A question's vector, and who made it."""
 
     provider: str
@@ -151,11 +151,11 @@ class Diagnostics:
     floor: float
     floor_used: float
     latency_ms: int
-    reason: Reason | None = None
+    reason: EmptyReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RetrievalResult:
     """Snippets, the most similar first."""
 
     snippets: tuple[Snippet, ...]
@@ -175,8 +175,8 @@ class Retrieval:
 
     def __init__(
         self,
-        embed: Callable[[str], Awaitable[Embedded]],
-        store: Store,
+        embed: Callable[[str], Awaitable[EmbeddedQuery]],
+        store: VectorStore,
         bounds: Bounds,
         *,
         shared: bool = False,
@@ -191,12 +191,12 @@ class Retrieval:
 
     async def rehearse(self) -> None:
         """Have all loaded that a question needs; what cannot be had now is left to the question."""
-        with contextlib.suppress(EmbedderUnavailable, AnalyticsUnavailable):
+        with contextlib.suppress(EmbedderUnavailableError, AnalyticsUnavailableError):
             embedded = await self._embed(_REHEARSED)
             for table in Table:
                 await self._store.nearest(table, embedded.embedding, _LOCAL, 1)
 
-    async def answer(self, asked: Question, owner: str) -> Answer:
+    async def answer(self, asked: RetrievalQuery, owner: str) -> RetrievalResult:
         """The answer for a principal, by its keyed hash.
 
         Raises:
@@ -205,8 +205,10 @@ class Retrieval:
         begun, bounds = self._monotonic(), self.bounds
         try:
             embedded = await self._embed(asked.query)
-        except EmbedderUnavailable as error:
-            raise Unanswered(Code.EMBEDDER_UNAVAILABLE, "the embedder does not answer now; ask again later") from error
+        except EmbedderUnavailableError as error:
+            raise RetrievalError(
+                ErrorCode.EMBEDDER_UNAVAILABLE, "the embedder does not answer now; ask again later"
+            ) from error
         scope = Scope(
             owner=None if self._shared else owner,
             include_private=asked.include_private,
@@ -214,17 +216,19 @@ class Retrieval:
             exclude_tags=asked.exclude_tags,
         )
         most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, bounds.most_candidates)
-        request = Request(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=bounds.min_floor)
+        request = SnippetQuery(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=bounds.min_floor)
         wanted = [table for table in Table if (request.wants_graph if table.is_graph else request.wants_thoughts)]
         try:
             found = [await self._store.nearest(table, embedded.embedding, scope, most) for table in wanted]
-        except AnalyticsUnavailable as error:
-            raise Unanswered(Code.DB_ERROR, "the knowledge store does not answer now; ask again later") from error
+        except AnalyticsUnavailableError as error:
+            raise RetrievalError(
+                ErrorCode.DB_ERROR, "the knowledge store does not answer now; ask again later"
+            ) from error
         candidates = [each for some in found for each in some]
         thoughts = [each for each in candidates if not each.table.is_graph]
         graph = [each for each in candidates if each.table.is_graph]
         snippets, floor_used = selected(request, thoughts, graph)
-        reason: Reason | None = None
+        reason: EmptyReason | None = None
         if not snippets:
             reason = "floor_excluded_all" if thoughts or graph else "no_candidates"
         diagnostics = Diagnostics(
@@ -240,14 +244,14 @@ class Retrieval:
             latency_ms=round((self._monotonic() - begun) * 1000),
             reason=reason,
         )
-        return Answer(snippets=tuple(snippets), diagnostics=diagnostics)
+        return RetrievalResult(snippets=tuple(snippets), diagnostics=diagnostics)
 
 
 _CLOSING_SECONDS: Final = 1.0
 _Answer = TypeVar("_Answer")
 
 
-class StoreAside(Store):
+class LazyVectorStore(VectorStore):
     """Opens the store at the first question, and keeps it open; what cannot be opened is tried again at the next."""
 
     def __init__(self, open_store: Callable[[], KnowledgePort], *, seconds: float) -> None:
@@ -257,7 +261,7 @@ class StoreAside(Store):
         self._worker: Worker | None = None
         self._store: KnowledgePort | None = None
 
-    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
+    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
         return await self._done(lambda: list(self._opened().nearest(table, asked, scope, most)))
 
     async def close(self) -> None:
@@ -274,7 +278,7 @@ class StoreAside(Store):
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self._worker.submit(job)), self._seconds)
         except TimeoutError:
-            raise AnalyticsUnavailable("the knowledge store does not answer in time") from None
+            raise AnalyticsUnavailableError("the knowledge store does not answer in time") from None
 
     def _opened(self) -> KnowledgePort:
         if self._store is None:
@@ -309,20 +313,20 @@ class QuestionEmbedder:
         self._embedders: Embedders | None = None
         self._closed = threading.Event()
 
-    async def __call__(self, text: str) -> Embedded:
+    async def __call__(self, text: str) -> EmbeddedQuery:
         """The vector of a question.
 
         Raises:
-            EmbedderUnavailable: the model does not answer, or not in time; nothing else answers in its place.
+            EmbedderUnavailableError: the model does not answer, or not in time; nothing else answers in its place.
         """
         asked = asyncio.wrap_future(self._worker.submit(lambda: self._embedded(text), Urgency.AWAITED))
         try:
             return await asyncio.wait_for(asked, self._seconds)
         except TimeoutError:
-            raise EmbedderUnavailable("the model does not answer in time") from None
+            raise EmbedderUnavailableError("the model does not answer in time") from None
         except asyncio.CancelledError:
             if asked.cancelled() and self._closed.is_set():  # it is the worker that gave it up, not the client
-                raise EmbedderUnavailable("riglm ends") from None
+                raise EmbedderUnavailableError("riglm ends") from None
             raise
 
     async def close(self) -> None:
@@ -334,23 +338,23 @@ class QuestionEmbedder:
                 async with asyncio.timeout(_EMBEDDING_CLOSING_SECONDS):
                     await asyncio.to_thread(always.__exit__, None, None, None)
 
-    def _embedded(self, text: str) -> Embedded:
+    def _embedded(self, text: str) -> EmbeddedQuery:
         chosen = self._opened()
         rows = chosen.embed([text])
         status = chosen.status()
         if rows.shape != (1, status.dimensions):
-            raise EmbedderUnavailable("another model was loaded meanwhile")
+            raise EmbedderUnavailableError("another model was loaded meanwhile")
         if self._expected not in (None, status.dimensions):
             _log.warning(
                 "knowledge.dimensions is not what the model has, which counts",
                 extra={"configured": self._expected, "dim": status.dimensions},
             )
             self._expected = None
-        return Embedded(provider=status.actual_provider, embedding=Embedding(model=chosen.model, vector=rows[0]))
+        return EmbeddedQuery(provider=status.actual_provider, embedding=Embedding(model=chosen.model, vector=rows[0]))
 
     def _opened(self) -> EmbedderPort:
         if self._closed.is_set():
-            raise EmbedderUnavailable("riglm ends")
+            raise EmbedderUnavailableError("riglm ends")
         if self._embedders is None:
             made = self._make()
             self._embedders = made

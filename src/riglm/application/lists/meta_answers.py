@@ -10,7 +10,7 @@ from riglm.domain.jsonrpc import Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetaAnswer:
+class MetaToolResult:
     """What became of a call of one of riglm's own tools.
 
     `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
@@ -25,7 +25,7 @@ class MetaAnswer:
     selection: ListSelection | None = None
 
 
-class Misused(Exception):
+class InvalidArgumentsError(Exception):
     """A call that cannot be understood; the text says what is expected."""
 
 
@@ -38,7 +38,7 @@ def members_given(tool: str, arguments: bytes) -> dict[str, Raw]:
     if not arguments.strip():
         return {}
     if not isinstance(jsonrpc.plain(arguments), dict):
-        raise Misused(f"{tool} expects an object of arguments.")
+        raise InvalidArgumentsError(f"{tool} expects an object of arguments.")
     return jsonrpc.members(arguments)
 
 
@@ -50,7 +50,7 @@ def text_given(tool: str, given: Mapping[str, Raw], key: str) -> str:
     """
     value = jsonrpc.text(given.get(key))
     if value is None or not value.strip():
-        raise Misused(f'{tool} expects {{"{key}": "some text"}}: `{key}` is {_fault(given.get(key))}.')
+        raise InvalidArgumentsError(f'{tool} expects {{"{key}": "some text"}}: `{key}` is {_fault(given.get(key))}.')
     return value
 
 
@@ -62,7 +62,7 @@ def flag_given(tool: str, given: Mapping[str, Raw], key: str) -> bool:
     """
     value = jsonrpc.plain(given[key]) if key in given else None
     if not isinstance(value, bool):
-        raise Misused(f"{tool} expects `{key}` to be true or false.")
+        raise InvalidArgumentsError(f"{tool} expects `{key}` to be true or false.")
     return value
 
 
@@ -82,7 +82,9 @@ def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
     if value is None and raw.strip() == b"null":
         return b"{}"
     if not isinstance(value, dict):
-        raise Misused(f"{tool} expects `{key}` to be an object, by the schema of the tool that is to be called.")
+        raise InvalidArgumentsError(
+            f"{tool} expects `{key}` to be an object, by the schema of the tool that is to be called."
+        )
     return raw
 
 
@@ -99,9 +101,9 @@ def structured_result(fields: Mapping[str, bytes]) -> bytes:
     return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, content)
 
 
-def refused(words: str) -> MetaAnswer:
+def refused(words: str) -> MetaToolResult:
     """An answer that says what went wrong."""
-    return MetaAnswer(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
+    return MetaToolResult(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
 
 
 def array(values: Iterable[bytes]) -> bytes:

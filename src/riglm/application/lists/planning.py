@@ -26,10 +26,10 @@ from riglm.domain.list_plan import (
     covering_list,
     filled,
 )
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Era, Session
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.session_state import SessionState
-from riglm.domain.tool import BYTES_PER_TOKEN, View, estimated_tokens, profile
+from riglm.domain.tool import BYTES_PER_TOKEN, PermittedTools, estimated_tokens, profile
 from riglm.domain.usage import Usage
 
 _MAX_CLIENTS: Final = 1_000
@@ -48,7 +48,7 @@ class ListPlanner:
 
     def __init__(
         self,
-        rules: Filtering,
+        rules: FilteringSettings,
         prices: Prices,
         usage: Callable[[Session], Usage | None] | None,
         owner: OwnerOf,
@@ -68,7 +68,7 @@ class ListPlanner:
         self._by_client = lru_cache(_MAX_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._base: OrderedDict[tuple[int, int, Surface], tuple[View, Usage | None, ListPlan]] = OrderedDict()
+        self._base: OrderedDict[tuple[int, int, Surface], tuple[PermittedTools, Usage | None, ListPlan]] = OrderedDict()
         self._definitions: OrderedDict[tuple[str, ...], Mapping[str, bytes]] = OrderedDict()
         self._reported: set[str] = set()
 
@@ -80,7 +80,7 @@ class ListPlanner:
             return Surface(self._rules.surface)
         return self._by_client(session.client.name, session.era)
 
-    def costs(self, view: View) -> ToolCosts:
+    def costs(self, view: PermittedTools) -> ToolCosts:
         """Return what each permitted tool costs."""
         return ToolCosts(
             tokens={name: size / BYTES_PER_TOKEN for name, size in view.sizes.items()}, prices=self._prices
@@ -91,12 +91,12 @@ class ListPlanner:
         found = self._usage(session) if self._usage is not None else None
         return COLD_USAGE if found is None else found
 
-    def plan(self, session: Session, state: SessionState, view: View) -> ListPlan:
+    def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
         """Return the plan of a session's next list, which the session keeps.
 
         In the modern era, where lists must not vary per connection, a new warm set counts for all sessions at once.
         """
-        if session.era is Era.MODERN and self.surface(session) is not Surface.DYNAMIC:
+        if session.era is ProtocolEra.MODERN and self.surface(session) is not Surface.DYNAMIC:
             return self.base_plan(session, view)
         plan = state.plan
         if plan is None:
@@ -107,7 +107,7 @@ class ListPlanner:
             state.plan = plan
         return plan
 
-    def base_plan(self, session: Session, view: View) -> ListPlan:
+    def base_plan(self, session: Session, view: PermittedTools) -> ListPlan:
         """Return the plan of a session of which nothing is known yet: the same for all sessions of its warm set."""
         surface = self.surface(session)
         if surface is Surface.FULL:
@@ -123,7 +123,12 @@ class ListPlanner:
         return kept[2]
 
     def replan(
-        self, session: Session, state: SessionState, view: View, needed: Mapping[str, float], confidence: float
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        needed: Mapping[str, float],
+        confidence: float,
     ) -> bool:
         """Plan for a new context; return True if the list differs from the one that the client has.
 
@@ -132,7 +137,13 @@ class ListPlanner:
         return self._adopt(session, state, view, self._for_context(session, state, view, needed, confidence), needed)
 
     def resize(
-        self, session: Session, state: SessionState, view: View, best: Sequence[str], size: int, confidence: float
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        best: Sequence[str],
+        size: int,
+        confidence: float,
     ) -> bool:
         """Plan a list of a given size, where `coverage` asks for one; return True if it differs from the client's.
 
@@ -151,7 +162,7 @@ class ListPlanner:
         )
         return self._adopt(session, state, view, target, {})
 
-    def add_used(self, session: Session, state: SessionState, view: View) -> None:
+    def add_used(self, session: Session, state: SessionState, view: PermittedTools) -> None:
         """Add the tools of the last turns to the plan of a session."""
         plan = self.plan(session, state, view)
         if plan.tools is not None:
@@ -159,7 +170,7 @@ class ListPlanner:
             state.plan = replace(plan, tools=plan.tools | used)
 
     def _adopt(
-        self, session: Session, state: SessionState, view: View, target: ListPlan, needed: Mapping[str, float]
+        self, session: Session, state: SessionState, view: PermittedTools, target: ListPlan, needed: Mapping[str, float]
     ) -> bool:
         """Take the target as the session's plan if that pays; return True if the list differs."""
         current = self.plan(session, state, view)
@@ -177,7 +188,7 @@ class ListPlanner:
         state.plan = target
         return True
 
-    def offered(self, session: Session, state: SessionState, view: View | None) -> tuple[str, ...]:
+    def offered(self, session: Session, state: SessionState, view: PermittedTools | None) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session can call: all if its list hides something.
 
         All of them are listed, but for set_context where it does not pay.
@@ -193,12 +204,12 @@ class ListPlanner:
             return ()
         return self._meta_tools
 
-    def names(self, session: Session, state: SessionState, view: View) -> tuple[str, ...]:
+    def names(self, session: Session, state: SessionState, view: PermittedTools) -> tuple[str, ...]:
         """Return the names that a list would have now, without changing the session."""
         plan = self.plan(session, replace(state), view)
         return self._shown(session, view, plan, self._offered(plan, view))
 
-    def compose(self, session: Session, state: SessionState, view: View) -> ListSelection:
+    def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
         """Return the list of a session."""
         surface = self.surface(session)
         plan = self.plan(session, state, view)
@@ -219,26 +230,28 @@ class ListPlanner:
         raw = self._writer.some(view.catalogue, listed, entries, search_first=plan.search_first)
         return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
 
-    def everything(self, session: Session, view: View, reason: str) -> ListSelection:
+    def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
         """Return a list of all permitted tools."""
         return self._unchanged(session, view, ListPlan(candidates=view.candidates, reason=reason), view.candidates)
 
     def _unchanged(
-        self, session: Session, view: View, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
+        self, session: Session, view: PermittedTools, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
     ) -> ListSelection:
         if view.is_whole:
             raw = self._writer.whole(view.catalogue)
         else:
             raw = self._writer.some(view.catalogue, view.candidate_set, {})
         may_change = (
-            session.era is Era.MODERN and self.surface(session) is Surface.STABLE and self._rules.mode != "shadow"
+            session.era is ProtocolEra.MODERN
+            and self.surface(session) is Surface.STABLE
+            and self._rules.mode != "shadow"
         )
         is_passthrough = view.is_whole and not may_change  # else the upstream's ttlMs and cacheScope would be wrong
         return self._selection(
             session, view, plan, shown, raw=raw, is_passthrough=is_passthrough, tokens_own=tokens_own
         )
 
-    def _listed(self, view: View, usage: Usage | None) -> ListPlan:
+    def _listed(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         rules, costs = self._rules, self.costs(view)
         everyday = everyday_weights(
             [(name, profile(view.catalogue.by_name[name]).description) for name in view.candidates]
@@ -272,14 +285,14 @@ class ListPlanner:
             reason=reason,
         )
 
-    def _hinted(self, view: View, usage: Usage | None) -> ListPlan:
+    def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         if usage is None:
             return ListPlan(candidates=view.candidates, reason=_COLD)
         paying = self.costs(view).paying(usage.probabilities, usage.requests)[: self._rules.max_tools]
         tools = view.kept.union(paying)
         return ListPlan(candidates=view.candidates, tools=tools, predictor=self._predictor, reason=_LEARNED)
 
-    def _cold_order(self, view: View, everyday: Mapping[str, float]) -> Sequence[str]:
+    def _cold_order(self, view: PermittedTools, everyday: Mapping[str, float]) -> Sequence[str]:
         """Return all candidates: everyday utilities first, then in turn from each server."""
         seen: dict[str, int] = {}
         turn: dict[str, int] = {}
@@ -289,7 +302,12 @@ class ListPlanner:
         return sorted(view.candidates, key=lambda name: (-everyday.get(name, 0.0), turn[name]))
 
     def _for_context(
-        self, session: Session, state: SessionState, view: View, needed: Mapping[str, float], confidence: float
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        needed: Mapping[str, float],
+        confidence: float,
     ) -> ListPlan:
         base = self.base_plan(session, view)
         if not confidence >= UNSURE:
@@ -315,7 +333,7 @@ class ListPlanner:
         self,
         session: Session,
         state: SessionState,
-        view: View,
+        view: PermittedTools,
         before: frozenset[str],
         after: frozenset[str],
         needed: Mapping[str, float],
@@ -333,7 +351,7 @@ class ListPlanner:
         missed = sum(needed.get(name, 0.0) for name in before - after) * detour
         return unsent > change + missed
 
-    def _carried_over(self, plan: ListPlan, session: Session, view: View) -> ListPlan:
+    def _carried_over(self, plan: ListPlan, session: Session, view: PermittedTools) -> ListPlan:
         """Return the plan for a catalog that has changed: a few new tools are listed, of many those that pay."""
         if plan.tools is None:
             return self.base_plan(session, view)
@@ -342,13 +360,13 @@ class ListPlanner:
             added &= self.base_plan(session, view).listed
         return replace(plan, candidates=view.candidates, tools=(plan.tools | added) & view.candidate_set)
 
-    def _offered(self, plan: ListPlan, view: View) -> tuple[str, ...]:
+    def _offered(self, plan: ListPlan, view: PermittedTools) -> tuple[str, ...]:
         if plan.tools is not None and plan.tools != view.candidate_set:
             return self._meta_tools
         missing = (SEARCH,) if view.catalogue.missing and SEARCH in self._meta_tools else ()
         return tuple(name for name in NAMES if name in self._pinned or name in missing)
 
-    def _shown(self, session: Session, view: View, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
+    def _shown(self, session: Session, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
         if plan.tools is None or self.surface(session) is Surface.HINTS:
             names = view.candidate_set
         else:
@@ -380,7 +398,7 @@ class ListPlanner:
     def _selection(
         self,
         session: Session,
-        view: View,
+        view: PermittedTools,
         plan: ListPlan,
         shown: tuple[str, ...],
         *,

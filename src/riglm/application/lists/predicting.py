@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from riglm.domain.invocation import Found
-from riglm.domain.prediction import Prediction, SearchOutcome
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.prediction import Prediction, ToolSearchResult
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import ToolCatalog
 from riglm.domain.usage import Usage
 
 
@@ -41,7 +41,7 @@ class NullPrediction:
     No method raises because of a model, a predictor or a store.
     """
 
-    def know(self, catalogue: Catalogue) -> None:
+    def know(self, catalogue: ToolCatalog) -> None:
         """Take note of the tools that a client can get."""
 
     def predict(
@@ -73,11 +73,15 @@ class NullPrediction:
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         """Set the context of a session in its state."""
 
-    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
+    async def search(
+        self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]
+    ) -> ToolSearchResult:
         """Return the tools that fit a query, among those that are allowed."""
-        return SearchOutcome(hits=(), near=(), abstained=True)
+        return ToolSearchResult(hits=(), near=(), abstained=True)
 
-    def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
+    def called(
+        self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod, names: tuple[str, ...]
+    ) -> None:
         """Learn from a call that `state` does not contain yet; its `queries` are those that found the tool."""
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import uuid7
 
 
@@ -30,13 +30,13 @@ class ListSelection:
     tokens_hidden: int = field(default=0, compare=False)
     tokens_own: int = field(default=0, compare=False)
 
-    def result(self, tool: str, found: Found) -> Found | None:
+    def result(self, tool: str, found: DiscoveryMethod) -> DiscoveryMethod | None:
         """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
         if not self.hidden:
             return None
         if self.mode != "shadow":
             return found
-        return Found.LISTED if tool in self.shown else Found.NAMED
+        return DiscoveryMethod.LISTED if tool in self.shown else DiscoveryMethod.NAMED
 
     def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
         """Return the record that a session was shown this, at a time in seconds since the epoch."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.tool import BYTES_PER_TOKEN, Catalogue
+from riglm.domain.tool import BYTES_PER_TOKEN, ToolCatalog
 
 SET_CONTEXT: Final = "set_context"
 SEARCH: Final = "search_available_tools"
@@ -64,22 +64,22 @@ def definitions(names: Collection[str], index: str = "") -> dict[str, bytes]:
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
 """Where a definition says that its schema is worth loading at once."""
 
-_MOST_KEPT: Final = 16
+_MAX_KEPT: Final = 16
 
 
 class ListWriter:
     """Writes lists; one that many clients are shown is written once for all of them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], tuple[Catalogue, bytes]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], tuple[ToolCatalog, bytes]] = OrderedDict()
 
-    def whole(self, catalogue: Catalogue) -> bytes:
+    def whole(self, catalogue: ToolCatalog) -> bytes:
         """All entries."""
         return self._written(catalogue, ("whole",), lambda: (bytes(tool.raw) for tool in catalogue.tools))
 
     def some(
         self,
-        catalogue: Catalogue,
+        catalogue: ToolCatalog,
         names: frozenset[str],
         meta_tools: Mapping[str, bytes],
         *,
@@ -99,7 +99,7 @@ class ListWriter:
 
         return self._written(catalogue, ("some", names, *meta_tools.values(), search_first), entries)
 
-    def marked(self, catalogue: Catalogue, names: frozenset[str], warm: frozenset[str]) -> bytes:
+    def marked(self, catalogue: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:
         """The entries of some tools and those without a name; of each warm name the first one has a mark."""
 
         def entries() -> Iterable[bytes]:
@@ -112,12 +112,14 @@ class ListWriter:
 
         return self._written(catalogue, ("marked", names, warm), entries)
 
-    def _written(self, catalogue: Catalogue, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]) -> bytes:
+    def _written(
+        self, catalogue: ToolCatalog, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]
+    ) -> bytes:
         key = (id(catalogue), *what)
         kept = self._kept.get(key)
         if kept is None or kept[0] is not catalogue:
             kept = self._kept[key] = (catalogue, b"[%b]" % b",".join(entries()))
-            if len(self._kept) > _MOST_KEPT:
+            if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         return kept[1]
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from riglm.application.prediction.service import PredictionService
-from riglm.application.sharing.sealing import News
+from riglm.application.sharing.sealing import Broadcast
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import Situation
-from riglm.domain.session_state import MOST_CALLS
+from riglm.domain.prediction import PredictionInput
+from riglm.domain.session_state import MAX_CALLS
 from riglm.ports.analytics import AnalyticsPort
 
 LESSONS: Final = "lesson"
@@ -27,11 +27,11 @@ _ATTEMPTS: Final = 3
 _log: Final = logging.getLogger("riglm.prediction")
 
 
-class _Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
+class _TrainingMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call as others learn from it; without `calls` only that some context has a new pair."""
 
     tool: str
-    found: Found
+    found: DiscoveryMethod
     calls: tuple[str, ...] | None = None
     principal: str = ""
     client: str = ""
@@ -39,13 +39,13 @@ class _Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     paired: bool = False
 
 
-class Converging:
+class SharedLearning:
     """Publishes the training examples of this process, and learns those of other processes."""
 
     def __init__(
         self,
         prediction: PredictionService,
-        news: News,
+        news: Broadcast,
         worker: Worker,
         open_store: Callable[[], AnalyticsPort],
         *,
@@ -62,11 +62,11 @@ class Converging:
         prediction.when_learned(self._learned)
         news.on(LESSONS, self._heard)
 
-    def _learned(self, situation: Situation | None, tool: str, found: Found) -> None:
+    def _learned(self, situation: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
         if situation is None:
-            lesson = _Lesson(tool, found, paired=True)
+            lesson = _TrainingMessage(tool, found, paired=True)
         else:
-            lesson = _Lesson(
+            lesson = _TrainingMessage(
                 tool,
                 found,
                 situation.calls,
@@ -79,14 +79,14 @@ class Converging:
 
     def _heard(self, _: str, what: str) -> None:
         try:
-            lesson = msgspec.json.decode(what, type=_Lesson)
+            lesson = msgspec.json.decode(what, type=_TrainingMessage)
         except msgspec.MsgspecError:
             _log.warning("ignored an invalid training example of another process")
             return
         if lesson.calls is not None:
-            situation = Situation(
+            situation = PredictionInput(
                 candidates=(),
-                calls=lesson.calls[-MOST_CALLS:],
+                calls=lesson.calls[-MAX_CALLS:],
                 principal=lesson.principal,
                 client=lesson.client,
                 time=lesson.time,

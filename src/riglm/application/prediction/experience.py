@@ -15,35 +15,35 @@ from riglm.application.worker import Urgency, Worker
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import SIGNALS
 from riglm.domain.naming import SEPARATOR
-from riglm.domain.prediction import Situation
-from riglm.domain.session_state import MOST_CALLS
-from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.domain.prediction import PredictionInput
+from riglm.domain.session_state import MAX_CALLS
+from riglm.ports.analytics import TrainingCall, TrainingSession
 from riglm.ports.predictor import PredictorPort
 
-MAX_CALLS: Final = 1_000
+MAX_REPLAYED_CALLS: Final = 1_000
 """Maximum number of calls to replay: `hybrid` takes nearly a millisecond for each, at every start."""
 
 MAX_CANDIDATES: Final = 500_000
 """Maximum number of candidates of all replayed calls together; older sessions are replayed without their catalogs."""
 
 
-class TrainingExample(NamedTuple):
+class SequenceExample(NamedTuple):
     """A call of `tool` in `situation`; `has_catalog` is True if the candidates are all tools that the session had."""
 
-    situation: Situation
+    situation: PredictionInput
     tool: str
     signal: float
     has_catalog: bool
 
 
 def latest(
-    history: Sequence[RecordedSession], most: int = MAX_CALLS, most_candidates: int = MAX_CANDIDATES
-) -> list[RecordedSession]:
+    history: Sequence[TrainingSession], most: int = MAX_REPLAYED_CALLS, most_candidates: int = MAX_CANDIDATES
+) -> list[TrainingSession]:
     """Return the latest sessions, oldest first, with their last successful calls, at most `most` together.
 
     Sessions whose calls have more than `most_candidates` candidates, counted from the latest on, lose their catalogs.
     """
-    found: list[RecordedSession] = []
+    found: list[TrainingSession] = []
     for session in reversed(history):
         if most <= 0:
             break
@@ -55,7 +55,7 @@ def latest(
     return found[::-1]
 
 
-def training_examples(history: Sequence[RecordedSession], owner: Callable[[str], str]) -> Iterator[TrainingExample]:
+def training_examples(history: Sequence[TrainingSession], owner: Callable[[str], str]) -> Iterator[SequenceExample]:
     """Yield the successful calls of recorded sessions in order, as they were when they were made.
 
     Where the tools of a session are not known, the candidates are the tools that were called in any session. `owner`
@@ -67,9 +67,9 @@ def training_examples(history: Sequence[RecordedSession], owner: Callable[[str],
         for tool in session.tools_available:
             if tool not in servers:
                 servers[tool] = owner(tool) or _prefix(tool)
-        before: deque[str] = deque(maxlen=MOST_CALLS)
+        before: deque[str] = deque(maxlen=MAX_CALLS)
         for call in session.successes:
-            situation = Situation(
+            situation = PredictionInput(
                 candidates=session.tools_available or called,
                 calls=tuple(before),
                 servers=servers,
@@ -77,7 +77,7 @@ def training_examples(history: Sequence[RecordedSession], owner: Callable[[str],
                 client=session.client,
                 time=call.timestamp,
             )
-            yield TrainingExample(situation, call.tool, SIGNALS[call.found], bool(session.tools_available))
+            yield SequenceExample(situation, call.tool, SIGNALS[call.found], bool(session.tools_available))
             before.append(call.tool)
 
 
@@ -87,10 +87,10 @@ def _prefix(tool: str) -> str:
     return server if separator else ""
 
 
-MOST_SCOPES: Final = 32
+MAX_SCOPES: Final = 32
 """Maximum number of scopes in memory, the latest used; others are replayed when they are needed."""
 
-_MOST_CHANGED: Final = 20_000
+_MAX_CHANGED: Final = 20_000
 _SLICE_SECONDS: Final = 0.05  # the longest that other work of the worker waits for a replay
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -99,7 +99,7 @@ OnLoop = Callable[[Callable[[], None]], object]
 
 
 @dataclass(slots=True, kw_only=True)
-class Experience:
+class ScopeModel:
     """What the calls of one scope taught; `used` are the tools that were called.
 
     Recorded calls were replayed up to the time `replayed_until`.
@@ -110,25 +110,25 @@ class Experience:
     used: set[str] = field(default_factory=set)
     replayed_until: float = -math.inf
 
-    def learn(self, situation: Situation, tool: str, signal: float) -> None:
+    def learn(self, situation: PredictionInput, tool: str, signal: float) -> None:
         """A call of `tool` was made in `situation`, with the weight of `signal`."""
         if tool in situation.candidates:
             expected = self.predictor.predict(situation)
             self.coverage.observe(expected, situation.candidates.index(tool))
         self.learn_along(situation, tool, signal)
 
-    def replay(self, example: TrainingExample) -> None:
+    def replay(self, example: SequenceExample) -> None:
         """Learn a recorded call; list sizes are learned from those whose catalog is known."""
         learn = self.learn if example.has_catalog else self.learn_along
         learn(example.situation, example.tool, example.signal)
 
-    def learn_along(self, situation: Situation, tool: str, signal: float) -> None:
+    def learn_along(self, situation: PredictionInput, tool: str, signal: float) -> None:
         """The client's list came from elsewhere: its size is not learned."""
         self.predictor.learn(situation, tool, signal)
         self.used.add(tool)
 
 
-class Experiences:
+class ScopeModels:
     """Experience by scope, made on the worker from the scope's recorded sessions when it is first asked for.
 
     Until it is made, it is that of a cold start. Everything is called on the event loop.
@@ -136,8 +136,8 @@ class Experiences:
 
     def __init__(
         self,
-        make: Callable[[], Experience],
-        recorded: Callable[[str], Sequence[RecordedSession]],
+        make: Callable[[], ScopeModel],
+        recorded: Callable[[str], Sequence[TrainingSession]],
         owner: Callable[[str], str],
         worker: Worker,
         on_loop: OnLoop,
@@ -154,18 +154,18 @@ class Experiences:
         self._on_loop = on_loop
         self._clock = clock
         self._cold = make()
-        self._held: OrderedDict[str, Experience] = OrderedDict()
+        self._held: OrderedDict[str, ScopeModel] = OrderedDict()
         self._loading: dict[str, asyncio.Event] = {}
-        self._meanwhile: dict[str, list[tuple[float, Callable[[Experience], None]]]] = {}
+        self._meanwhile: dict[str, list[tuple[float, Callable[[ScopeModel], None]]]] = {}
         self._outdated: set[str] = set()
         self._changed: dict[str, float] = {}
         self._on_anew: Callable[[], None] | None = None
 
-    def of(self, scope: str) -> Experience:
+    def of(self, scope: str) -> ScopeModel:
         """What was learned in a scope; that of a cold start, which is not to be taught, while it is replayed."""
         return self.held(scope) or self._cold
 
-    def held(self, scope: str) -> Experience | None:
+    def held(self, scope: str) -> ScopeModel | None:
         """What was learned in a scope; None, while it is replayed."""
         found = self._held.get(scope)
         if found is None:
@@ -174,7 +174,7 @@ class Experiences:
             self._held.move_to_end(scope)
         return found
 
-    def teach(self, scope: str, at: float, lesson: Callable[[Experience], None]) -> None:
+    def teach(self, scope: str, at: float, lesson: Callable[[ScopeModel], None]) -> None:
         """Have a call at a time learned, also by experience that is being replayed from a record without it."""
         held = self.held(scope)
         if held is not None and at >= held.replayed_until:
@@ -182,7 +182,7 @@ class Experiences:
         if scope in self._loading:
             self._meanwhile.setdefault(scope, []).append((at, lesson))
 
-    def known(self, scope: str) -> Experience | None:
+    def known(self, scope: str) -> ScopeModel | None:
         """Return the model of a scope that is in memory, None for another scope."""
         return self._held.get(scope)
 
@@ -197,7 +197,7 @@ class Experiences:
         """What was learned of a tool does not count any more, from its calls until now."""
         self._changed.pop(tool, None)
         self._changed[tool] = self._clock()
-        if len(self._changed) > _MOST_CHANGED:
+        if len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
         self._outdated.update(self._loading)
         for scope, experience in self._held.items():
@@ -240,7 +240,7 @@ class Experiences:
             cold = self._cold
         self._on_loop(lambda: self._take_cold(cold))
 
-    def _take_cold(self, cold: Experience) -> None:
+    def _take_cold(self, cold: ScopeModel) -> None:
         self._cold = cold
         self._tell_anew()
 
@@ -259,7 +259,7 @@ class Experiences:
         else:
             self._go_on(scope, made, examples)
 
-    def _go_on(self, scope: str, made: Experience, examples: Iterator[TrainingExample]) -> None:
+    def _go_on(self, scope: str, made: ScopeModel, examples: Iterator[SequenceExample]) -> None:
         """Replay for a short while, and come back for the rest."""
         until = time.perf_counter() + _SLICE_SECONDS
         try:
@@ -278,13 +278,13 @@ class Experiences:
         blank = self._make()
         self._on_loop(lambda: self._take(scope, blank if self._on_anew else self._held.get(scope, blank)))
 
-    def _take(self, scope: str, made: Experience) -> None:
+    def _take(self, scope: str, made: ScopeModel) -> None:
         is_new = made is not self._held.get(scope)
         for at, lesson in self._meanwhile.pop(scope, ()):
             if is_new and at >= made.replayed_until:
                 lesson(made)
         self._held[scope] = made
-        while len(self._held) > MOST_SCOPES:
+        while len(self._held) > MAX_SCOPES:
             self._held.popitem(last=False)
         done = self._loading.pop(scope)
         if scope in self._outdated:
@@ -293,7 +293,7 @@ class Experiences:
         done.set()
         self._tell_anew()
 
-    def _history(self, scope: str, changed: Mapping[str, float]) -> list[RecordedSession]:
+    def _history(self, scope: str, changed: Mapping[str, float]) -> list[TrainingSession]:
         """The sessions to replay, without the calls of tools that were something else by then."""
         sessions = self._recorded(scope)
         if changed:
@@ -301,5 +301,5 @@ class Experiences:
         return latest(sessions)
 
 
-def _of_today(calls: Sequence[RecordedCall], changed: Mapping[str, float]) -> Iterator[RecordedCall]:
+def _of_today(calls: Sequence[TrainingCall], changed: Mapping[str, float]) -> Iterator[TrainingCall]:
     return (call for call in calls if call.timestamp >= changed.get(call.tool, -math.inf))

@@ -10,15 +10,15 @@ from typing import Final
 import numpy as np
 
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.prediction import Prediction, Situation
+from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 
 _log: Final = logging.getLogger("riglm.prediction")
 _ROUNDED: Final = 1e-6  # the logarithm of a probability is never more than 0 but for rounding
-_MOST_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
+_MAX_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
 
 
-class GuardedPredictor(PredictorPort):
+class IsolatedPredictor(PredictorPort):
     """Runs a predictor on a separate thread, and a fallback in its place while it is late or wrong.
 
     `patience` is in seconds. A predictor that was late is not asked again before it has come back. It is asked before
@@ -33,18 +33,18 @@ class GuardedPredictor(PredictorPort):
         self._worker = Worker("riglm-predictor")
         self._worker.start()
         weakref.finalize(self, self._worker.stop)  # there is one for each scope, and scopes come and go
-        self._room = threading.BoundedSemaphore(_MOST_UNLEARNED)
+        self._room = threading.BoundedSemaphore(_MAX_UNLEARNED)
         self._late: Future[Prediction] | None = None
         self._told: set[str] = set()
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._instead.learn(situation, tool, weight)
         if not self._room.acquire(blocking=False):
             self._tell("it cannot keep up with what it is to learn")
             return
         self._worker.submit(lambda: self._guarded.learn(situation, tool, weight)).add_done_callback(self._learned)
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         if self._late is not None and not self._late.done():
             return self._instead.predict(situation, explain=explain)
         asked = self._worker.submit(lambda: self._guarded.predict(situation, explain=explain), Urgency.AWAITED)

@@ -10,16 +10,16 @@ from typing import Final
 from uuid import UUID
 
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.experience import Experience, Experiences, OnLoop
-from riglm.application.prediction.plan import Plan
+from riglm.application.prediction.experience import OnLoop, ScopeModel, ScopeModels
+from riglm.application.prediction.plan import PredictionSettings
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.learning import LearnedPair, Teacher
-from riglm.domain.prediction import Context, Situation
+from riglm.domain.learning import LearnedPair, PairSource
+from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import Session
-from riglm.ports.analytics import AnalyticsPort, PairsForgotten, RecordedSession
+from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
 
@@ -33,7 +33,7 @@ class Learner:
     def __init__(
         self,
         pairs: LearnedPairs,
-        put: Callable[[LearnedPair | PairsForgotten, int], None],
+        put: Callable[[LearnedPair | LearnedPairsDeleted, int], None],
         *,
         most_pairs: int,
         names: Callable[[str], str],
@@ -54,7 +54,7 @@ class Learner:
         pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
         if pair is None:
             return
-        teacher = Teacher(
+        teacher = PairSource(
             client_id=session.client_id, client_name=self._names(session.client.name), principal=session.principal
         )
         self._put(replace(pair, session_id=session.id, teacher=teacher), _BYTES_PER_PAIR)
@@ -66,7 +66,7 @@ class Learner:
 
     def _forget(self, ids: list[UUID]) -> None:
         if ids:
-            self._put(PairsForgotten(ids=tuple(ids)), 16 * len(ids))
+            self._put(LearnedPairsDeleted(ids=tuple(ids)), 16 * len(ids))
 
 
 _REPLAYED_SESSIONS: Final = 300
@@ -74,16 +74,16 @@ _log: Final = logging.getLogger("riglm.prediction")
 
 
 @dataclass(slots=True, kw_only=True)
-class Knowledge:
+class PredictionState:
     """What was learned, and what learns. Read and changed on the event loop once it is loaded."""
 
-    experiences: Experiences
+    experiences: ScopeModels
     pairs: LearnedPairs
     learner: Learner
     index: ToolIndex
     embedder: EmbedderPort
 
-    plan: Plan | None = None
+    plan: PredictionSettings | None = None
     """What it was made by, None while that is what riglm was started with."""
 
     is_closed: bool = False
@@ -142,7 +142,7 @@ class Knowledge:
         self.experiences.reread()
         self.recalled(pairs)
 
-    def follow(self, plan: Plan, on_anew: Callable[[], None] | None, *, forget: bool = False) -> None:
+    def follow(self, plan: PredictionSettings, on_anew: Callable[[], None] | None, *, forget: bool = False) -> None:
         """Follow a new plan; with `on_anew` all scope models are rebuilt by it, and it is called when they are.
 
         With `forget`, the shared model is not used meanwhile.
@@ -153,7 +153,7 @@ class Knowledge:
         if on_anew is not None:
             self.experiences.anew(on_anew, forget=forget)
 
-    def with_relevance(self, situation: Situation, scope: str) -> Situation:
+    def with_relevance(self, situation: PredictionInput, scope: str) -> PredictionInput:
         """The situation with how well each candidate fits its context, if it has one."""
         retriever = self.index.retriever
         if situation.context is None or retriever is None:
@@ -162,7 +162,7 @@ class Knowledge:
         return replace(situation, relevance=relevance)
 
 
-class Recollection:
+class PredictionStateLoader:
     """What earlier runs left to know, brought back on the worker: first what the predictor learned, then the pairs.
 
     An unavailable store means a cold start, and is logged.
@@ -175,7 +175,7 @@ class Recollection:
         make_predictor: Callable[[], PredictorPort],
         make_embedder: Callable[[], EmbedderPort],
         make_coverage: Callable[[], CoverageCalibrator],
-        put: Callable[[LearnedPair | PairsForgotten, int], None],
+        put: Callable[[LearnedPair | LearnedPairsDeleted, int], None],
         flush: Callable[[], object] = lambda: None,
         most_pairs: int,
         key: bytes = b"",
@@ -199,20 +199,20 @@ class Recollection:
         self._key = key
         self._names = names
         self._by_principal = by_principal
-        self._plan: Plan | None = None
+        self._plan: PredictionSettings | None = None
 
-    def follow(self, plan: Plan) -> None:
+    def follow(self, plan: PredictionSettings) -> None:
         """Make from now on what another plan asks for; on any thread."""
         self._plan = plan
         self._make_predictor = plan.make_predictor
         self._most_pairs = plan.most_pairs
         self._by_principal = plan.by_principal
 
-    def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, clock: Callable[[], float]) -> Knowledge:
+    def load(self, worker: Worker, owners: ToolOwners, on_loop: OnLoop, clock: Callable[[], float]) -> PredictionState:
         """Return what learns; no model is loaded, and neither past sessions nor pairs are known yet."""
         plan = self._plan
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
-        experiences = Experiences(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
+        experiences = ScopeModels(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
         learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 
         def described_anew(fingerprints: Mapping[str, str]) -> None:
@@ -223,7 +223,7 @@ class Recollection:
 
             on_loop(forget)
 
-        return Knowledge(
+        return PredictionState(
             experiences=experiences,
             pairs=pairs,
             learner=learner,
@@ -232,7 +232,7 @@ class Recollection:
             plan=plan,
         )
 
-    def recall(self, knowledge: Knowledge) -> LearnedPairs:
+    def recall(self, knowledge: PredictionState) -> LearnedPairs:
         """Return the pairs that were learned with the model, and have the stored vectors of tools count; blocks."""
         model = knowledge.opened_embedder().model
         knowledge.index.begin_embedding()
@@ -242,7 +242,7 @@ class Recollection:
             _log.warning("learned pairs could not be loaded: contexts start cold", exc_info=True)
             return LearnedPairs(self._key)
 
-    def again(self, knowledge: Knowledge) -> Callable[[], None]:
+    def again(self, knowledge: PredictionState) -> Callable[[], None]:
         """Learn again from what the store holds now; the result puts it into use and is for the event loop.
 
         If the store fails, what was learned before stays in use.
@@ -250,13 +250,13 @@ class Recollection:
         pairs = self._restored(knowledge.opened_embedder().model)
         return lambda: knowledge.relearned(pairs)
 
-    def _cold(self) -> Experience:
-        made = Experience(predictor=self._make_predictor(), coverage=self._make_coverage())
+    def _cold(self) -> ScopeModel:
+        made = ScopeModel(predictor=self._make_predictor(), coverage=self._make_coverage())
         if self._plan is not None:
             made.coverage.aim(self._plan.coverage, self._plan.least, self._plan.most)
         return made
 
-    def _recorded(self, scope: str) -> Sequence[RecordedSession]:
+    def _recorded(self, scope: str) -> Sequence[TrainingSession]:
         principal = scope if self._by_principal else None
         self._flush()
         with self._open_store() as store:

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-MOST_LESSONS: Final = 256
+MAX_UPDATES: Final = 256
 """Maximum number of waiting training examples; of further ones only the pair update is learned."""
 
-MOST_GISTS: Final = 2_000
+MAX_PAIR_UPDATES: Final = 2_000
 """Maximum number of waiting pair updates; further ones are learned at once if learning has begun."""
 
-Lesson = Callable[[], None]
+Update = Callable[[], None]
 
 _PAUSE_SECONDS: Final = 0.01
 _SHARE: Final = 0.1
@@ -23,7 +23,7 @@ _TELLING_SECONDS: Final = 60.0
 _log: Final = logging.getLogger("riglm.prediction")
 
 
-class Lessons:
+class TrainingQueue:
     """A queue that is worked off on the event loop one at a time, in at most a tenth of its time.
 
     While calls follow each other closely it takes a fiftieth, because a call during an update waits for its end.
@@ -36,8 +36,8 @@ class Lessons:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` measures the duration of an update, in seconds."""
         self._clock = clock
-        self._gists: deque[Lesson] = deque()
-        self._waiting: deque[tuple[Lesson, Lesson | None]] = deque()
+        self._gists: deque[Update] = deque()
+        self._waiting: deque[tuple[Update, Update | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._last_seconds = 0.0
@@ -49,9 +49,9 @@ class Lessons:
     def __len__(self) -> int:
         return len(self._gists) + len(self._waiting)
 
-    def add(self, whole: Lesson, gist: Lesson | None = None) -> None:
+    def add(self, whole: Update, gist: Update | None = None) -> None:
         """Queue an update, or at least its pair update, which is a part of it; neither may raise."""
-        if len(self._waiting) < MOST_LESSONS:
+        if len(self._waiting) < MAX_UPDATES:
             self._waiting.append((whole, gist))
             self._wait()
             return
@@ -59,9 +59,9 @@ class Lessons:
         if gist is not None:
             self.add_gist(gist)
 
-    def add_gist(self, gist: Lesson) -> None:
+    def add_gist(self, gist: Update) -> None:
         """Have something learned for sure; it must not raise."""
-        if len(self._gists) < MOST_GISTS:
+        if len(self._gists) < MAX_PAIR_UPDATES:
             self._gists.append(gist)
             self._wait()
         elif self._begun:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.plan import Plan
+from riglm.application.prediction.plan import PredictionSettings
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import ToolCatalog
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.experience import OnLoop
-    from riglm.application.prediction.knowledge import Knowledge, Recollection
+    from riglm.application.prediction.knowledge import PredictionState, PredictionStateLoader
     from riglm.domain.retrieval.pairs import LearnedPairs
 
-_MOST_WAITING: Final = 16
+_MAX_WAITING: Final = 16
 _LOADING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
@@ -32,7 +32,7 @@ class Loading:
     def __init__(
         self,
         worker: Worker,
-        make_recollection: Callable[[], "Recollection"],
+        make_recollection: Callable[[], "PredictionStateLoader"],
         owners: ToolOwners,
         *,
         clock: Callable[[], float],
@@ -42,20 +42,20 @@ class Loading:
 
         `on_recalled` is called on the event loop when everything is loaded, or as much of it as could be.
         """
-        self.knowledge: Knowledge | None = None
+        self.knowledge: PredictionState | None = None
         self._worker = worker
         self._make_recollection = make_recollection
         self._owners = owners
         self._clock = clock
         self._on_recalled = on_recalled
-        self._made: Knowledge | None = None
-        self._recollection: Recollection | None = None
-        self._plan: Plan | None = None
+        self._made: PredictionState | None = None
+        self._recollection: PredictionStateLoader | None = None
+        self._plan: PredictionSettings | None = None
         self._on_anew: Callable[[], None] = lambda: None
         self._until: float | None = None
         self._is_loaded = False
         self._recalled = asyncio.Event()
-        self._waiting: list[Catalogue] = []
+        self._waiting: list[ToolCatalog] = []
         self._closed = False
 
     @property
@@ -68,12 +68,12 @@ class Loading:
         """True from the first time that prediction is needed."""
         return self._until is not None
 
-    def know(self, catalogue: Catalogue) -> None:
+    def know(self, catalogue: ToolCatalog) -> None:
         """Note a list. It is indexed once prediction is loaded."""
         if self.knowledge is not None:
             self.knowledge.index.know(catalogue)
         elif not self._is_loaded and all(catalogue is not other for other in self._waiting):
-            self._waiting = [*self._waiting, catalogue][-_MOST_WAITING:]
+            self._waiting = [*self._waiting, catalogue][-_MAX_WAITING:]
 
     def begin(self) -> None:
         """Load, once."""
@@ -83,7 +83,7 @@ class Loading:
         self._until = loop.time() + _LOADING_SECONDS
         self._worker.submit(lambda: self._load(loop.call_soon_threadsafe))
 
-    async def recalled(self) -> "Knowledge | None":
+    async def recalled(self) -> "PredictionState | None":
         """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
         self.begin()
         if self._until is not None and not self._recalled.is_set():
@@ -111,8 +111,8 @@ class Loading:
         if not self._closed:
             self._worker.submit(lambda: self._learn_anew(call), Urgency.BACKGROUND)
 
-    def follow(self, plan: Plan, *, anew: bool, forget: bool) -> None:
-        """Follow a new plan; `anew` and `forget` as in `Knowledge.follow`."""
+    def follow(self, plan: PredictionSettings, *, anew: bool, forget: bool) -> None:
+        """Follow a new plan; `anew` and `forget` as in `PredictionState.follow`."""
         self._plan = plan
         if self._recollection is not None:
             self._recollection.follow(plan)
@@ -151,7 +151,7 @@ class Loading:
         on_loop(lambda: self._take(made))
         made.open(lambda: self._worker.submit(lambda: self._recall(recollection, made, on_loop)))
 
-    def _recall(self, recollection: "Recollection", made: "Knowledge", on_loop: "OnLoop") -> None:
+    def _recall(self, recollection: "PredictionStateLoader", made: "PredictionState", on_loop: "OnLoop") -> None:
         pairs = None
         try:
             pairs = recollection.recall(made)
@@ -169,7 +169,7 @@ class Loading:
         else:
             on_loop(swap)
 
-    def _take(self, knowledge: "Knowledge | None") -> None:
+    def _take(self, knowledge: "PredictionState | None") -> None:
         if self._closed:
             return
         self.knowledge = knowledge
@@ -191,7 +191,7 @@ class Loading:
         self._on_recalled()
 
 
-async def _closed(knowledge: "Knowledge") -> None:
+async def _closed(knowledge: "PredictionState") -> None:
     try:
         await asyncio.to_thread(knowledge.close)
     except RuntimeError:  # the interpreter ends, and no thread takes anything any more

@@ -11,7 +11,7 @@ LearningScope = Literal["principal", "tenant", "instance"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PredictionSettings:
     """How to predict, for whom together, and how much to show.
 
     `predictor` is the name of the strategy and `make_predictor` makes one, and may block. Lists are to hold the share

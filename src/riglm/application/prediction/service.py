@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.predicting import NullPrediction
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.lessons import Lessons
+from riglm.application.prediction.lessons import TrainingQueue
 from riglm.application.prediction.loading import Loading
-from riglm.application.prediction.plan import LearningScope, Plan
-from riglm.application.prediction.teaching import Listener, Taught, Teaching
+from riglm.application.prediction.plan import LearningScope, PredictionSettings
+from riglm.application.prediction.teaching import Trainer, TrainingCallback, TrainingExample
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import UNSURE
-from riglm.domain.prediction import Context, Prediction, SearchOutcome, Situation
+from riglm.domain.prediction import Context, Prediction, PredictionInput, ToolSearchResult
 from riglm.domain.retrieval.words import request_texts
 from riglm.domain.session import Session
-from riglm.domain.session_state import LONGEST_QUERY, SessionState
-from riglm.domain.tool import Catalogue
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+from riglm.domain.session_state import MAX_QUERY_LENGTH, SessionState
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 from riglm.ports.telemetry import MeterPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import Knowledge, Recollection
+    from riglm.application.prediction.knowledge import PredictionState, PredictionStateLoader
 
-LONGEST_CONTEXT: Final = 8_000
+MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds for which a client waits for its words, and the tools they are compared with, to be embedded."""
 
 MARKED_SIGNAL: Final = 1.5
@@ -46,7 +46,7 @@ _ADVICE: Final = {
 }
 _ADVICE_MEANWHILE: Final = "Ask in natural language: a search waits until the meaning of all tools is known."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
-_MOST_ASKED: Final = 256
+_MAX_ASKED: Final = 256
 _TOOLS_AHEAD: Final = 3
 _WORTH_NAMING: Final = 0.02
 _CLOSING_SECONDS: Final = 0.5
@@ -62,12 +62,12 @@ class PredictionService(NullPrediction):
     def __init__(
         self,
         worker: Worker,
-        make_recollection: Callable[[], "Recollection"],
+        make_recollection: Callable[[], "PredictionStateLoader"],
         owners: ToolOwners,
         configured: EmbedderStatus,
         *,
         scope: LearningScope = "principal",
-        patience: float = PATIENCE,
+        patience: float = TIMEOUT,
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -83,14 +83,14 @@ class PredictionService(NullPrediction):
         self._patience = patience
         self._clock = clock
         self._meter = meter
-        self._lessons = Lessons()
+        self._lessons = TrainingQueue()
         self._loading = Loading(worker, make_recollection, owners, clock=clock, on_recalled=self._lessons.begin)
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-        self._teaching = Teaching(self._lessons, lambda: self._loading.knowledge)
+        self._teaching = Trainer(self._lessons, lambda: self._loading.knowledge)
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
 
-    def know(self, catalogue: Catalogue) -> None:
+    def know(self, catalogue: ToolCatalog) -> None:
         self._loading.know(catalogue)
 
     def begin(self) -> None:
@@ -170,7 +170,7 @@ class PredictionService(NullPrediction):
         return knowledge.has_no_model or (knowledge.is_open and knowledge.index.is_complete)
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
-        said = state.context = Context(text=text[:LONGEST_CONTEXT])
+        said = state.context = Context(text=text[:MAX_CONTEXT_LENGTH])
 
         def take(embedded: Context) -> None:
             if state.context is said:
@@ -183,7 +183,9 @@ class PredictionService(NullPrediction):
             embedded, _ = await asyncio.gather(self._embedded(knowledge, said, take, until), replayed)
             take(embedded)
 
-    async def search(self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]) -> SearchOutcome:
+    async def search(
+        self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]
+    ) -> ToolSearchResult:
         """The tools that fit a query, among those that are allowed; the best by words while meanings are unknown.
 
         Only without a model may the search find nothing: it cannot see that other words mean the same.
@@ -191,7 +193,7 @@ class PredictionService(NullPrediction):
         until = asyncio.get_running_loop().time() + self._patience
         knowledge = await self._loading.recalled()
         if knowledge is not None:
-            context = await self._embedded(knowledge, Context(text=query[:LONGEST_CONTEXT]), self._remember, until)
+            context = await self._embedded(knowledge, Context(text=query[:MAX_CONTEXT_LENGTH]), self._remember, until)
             self._remember(context)
             retriever = knowledge.index.retriever
             if retriever is not None:
@@ -200,22 +202,24 @@ class PredictionService(NullPrediction):
                     return retriever.search(
                         context, limit, scope=self._scope_of(session), allowed=allowed, may_abstain=is_fallback
                     )
-        return SearchOutcome(hits=(), near=(), abstained=True)
+        return ToolSearchResult(hits=(), near=(), abstained=True)
 
-    def called(self, session: Session, state: SessionState, tool: str, found: Found, names: tuple[str, ...]) -> None:
+    def called(
+        self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod, names: tuple[str, ...]
+    ) -> None:
         """The session called a tool, and `state` does not know yet; it is learned once the call is out of the way.
 
         A tool that a search found is learned for the words of the search as well.
         """
         if not self._loading.has_begun:
             return  # recorded, and replayed when prediction is loaded
-        taught = Taught(
+        taught = TrainingExample(
             situation=self._situation(session, state, names),
             tool=tool,
             found=found,
             scope=self._scope_of(session),
             session=session,
-            query=self._asked.get(state.queries.get(tool, "")) if found is Found.SEARCHED else None,
+            query=self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None,
         )
         self._teaching.called(taught)
 
@@ -251,7 +255,7 @@ class PredictionService(NullPrediction):
         self._asked.clear()
         self._loading.relearn()
 
-    def follow(self, plan: Plan, *, anew: bool) -> None:
+    def follow(self, plan: PredictionSettings, *, anew: bool) -> None:
         """Follow a new plan; with `anew`, use a new predictor as soon as it has learned from the records."""
         parts = plan.by_principal != self._by_principal
         self._by_principal = plan.by_principal
@@ -262,18 +266,18 @@ class PredictionService(NullPrediction):
         self._loading.when_anew(listener)
 
     @property
-    def knowledge(self) -> "Knowledge | None":
+    def knowledge(self) -> "PredictionState | None":
         """What was learned, once it is loaded."""
         return self._loading.knowledge
 
-    def when_learned(self, listener: Listener) -> None:
+    def when_learned(self, listener: TrainingCallback) -> None:
         """Register a callback for the training example of each call."""
         self._teaching.when_learned(listener)
 
-    def learn_along(self, situation: Situation, tool: str, found: Found) -> None:
+    def learn_along(self, situation: PredictionInput, tool: str, found: DiscoveryMethod) -> None:
         """A call was made in another process, which keeps what it taught of contexts; candidates are filled in here."""
 
-        def here() -> Situation:
+        def here() -> PredictionInput:
             names, servers = self._candidates
             return replace(situation, candidates=names or tuple({*situation.calls, tool}), servers=servers)
 
@@ -286,7 +290,7 @@ class PredictionService(NullPrediction):
             await self._loading.close()
 
     async def _embedded(
-        self, knowledge: "Knowledge", context: Context, late: Callable[[Context], None], until: float
+        self, knowledge: "PredictionState", context: Context, late: Callable[[Context], None], until: float
     ) -> Context:
         """Return the context with its vector once all tools have theirs, or `until` then what there is."""
 
@@ -320,16 +324,16 @@ class PredictionService(NullPrediction):
     def _remember(self, asked: Context) -> None:
         """Keep the words of a search, so that they can be learned when a tool that it found is called."""
         whole = None if asked.vector is None else asked.vector[0]
-        self._asked[asked.text[:LONGEST_QUERY]] = replace(asked, vector=whole)
-        self._asked.move_to_end(asked.text[:LONGEST_QUERY])
-        if len(self._asked) > _MOST_ASKED:
+        self._asked[asked.text[:MAX_QUERY_LENGTH]] = replace(asked, vector=whole)
+        self._asked.move_to_end(asked.text[:MAX_QUERY_LENGTH])
+        if len(self._asked) > _MAX_ASKED:
             self._asked.popitem(last=False)
 
-    def _situation(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Situation:
+    def _situation(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:
         """What is known of the session now, but for how well tools fit its context."""
         if self._candidates[0] is not names:
             self._candidates = (names, {name: self._owners.of(name)[0] for name in names})
-        return Situation(
+        return PredictionInput(
             candidates=names,
             calls=tuple(state.calls),
             servers=self._candidates[1],
@@ -349,7 +353,7 @@ class PredictionService(NullPrediction):
 def _with_vector(embedder: EmbedderPort, context: Context) -> Context:
     try:
         vector = embedder.embed(request_texts(context.text))
-    except EmbedderUnavailable as error:
+    except EmbedderUnavailableError as error:
         _log.info("a context counts by its words alone: %s", error)
         return context
     return Context(text=context.text, vector=vector, model=embedder.model)

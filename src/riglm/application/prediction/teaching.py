@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.prediction.lessons import Lessons
-from riglm.domain.invocation import Found
+from riglm.application.prediction.lessons import TrainingQueue
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import Context, Situation
+from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.session import Session
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.experience import Experience
-    from riglm.application.prediction.knowledge import Knowledge
+    from riglm.application.prediction.experience import ScopeModel
+    from riglm.application.prediction.knowledge import PredictionState
 
 _log: Final = logging.getLogger("riglm.prediction")
 
-Listener = Callable[[Situation | None, str, Found], None]
+TrainingCallback = Callable[[PredictionInput | None, str, DiscoveryMethod], None]
 """Called with what was known before a call, its tool and its discovery; without a situation, the context counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Taught:
+class TrainingExample:
     """A call of `tool` in `situation`, whose session learns for `scope`; `query` is the search that found the tool."""
 
-    situation: Situation
+    situation: PredictionInput
     tool: str
-    found: Found
+    found: DiscoveryMethod
     scope: str
     session: Session
     query: Context | None = None
@@ -43,24 +43,24 @@ class Taught:
         return contexts
 
 
-class Teaching:
+class Trainer:
     """Queues updates: the pair update is cheap and exists nowhere else, the order of calls can be rebuilt.
 
     A call is learned whole before its pair is, or its pair would foretell it.
     """
 
-    def __init__(self, lessons: Lessons, knowledge: "Callable[[], Knowledge | None]") -> None:
+    def __init__(self, lessons: TrainingQueue, knowledge: "Callable[[], PredictionState | None]") -> None:
         """`knowledge` returns what is known, None before it is loaded and after it was closed."""
         self._lessons = lessons
         self._knowledge = knowledge
-        self._on_learned: Listener = lambda *_: None
+        self._on_learned: TrainingCallback = lambda *_: None
         self._guarded = FailingOpen(_log, "a training example failed and is left out;")
 
-    def when_learned(self, listener: Listener) -> None:
+    def when_learned(self, listener: TrainingCallback) -> None:
         """Register a callback for each training example."""
         self._on_learned = listener
 
-    def called(self, taught: Taught) -> None:
+    def called(self, taught: TrainingExample) -> None:
         """Have a call learned once it is out of the way."""
         gist = (lambda: self._learn_gist(taught)) if taught.contexts else None
         self._lessons.add(lambda: self._learn(taught), gist)
@@ -70,11 +70,13 @@ class Teaching:
 
         def learn() -> None:
             self._pair(context, tool, signal, scope, at, session)
-            self._tell(None, tool, Found.SEARCHED)
+            self._tell(None, tool, DiscoveryMethod.SEARCHED)
 
         self._lessons.add_gist(learn)
 
-    def called_elsewhere(self, situation: Callable[[], Situation], tool: str, found: Found, scope: str) -> None:
+    def called_elsewhere(
+        self, situation: Callable[[], PredictionInput], tool: str, found: DiscoveryMethod, scope: str
+    ) -> None:
         """Learn from a call that another process served; a scope that is not in memory is read later."""
 
         def learn() -> None:
@@ -86,25 +88,25 @@ class Teaching:
 
         self._lessons.add(learn)
 
-    def _learn(self, taught: Taught) -> None:
+    def _learn(self, taught: TrainingExample) -> None:
         knowledge = self._knowledge()
         if knowledge is None:
             return
         with self._guarded:
             situation = knowledge.with_relevance(taught.situation, taught.scope)
 
-            def learn(experience: "Experience") -> None:
+            def learn(experience: "ScopeModel") -> None:
                 experience.learn(situation, taught.tool, SIGNALS[taught.found])
 
             knowledge.experiences.teach(taught.scope, situation.time, learn)
         self._pair_all(taught)
         self._tell(taught.situation, taught.tool, taught.found)
 
-    def _learn_gist(self, taught: Taught) -> None:
+    def _learn_gist(self, taught: TrainingExample) -> None:
         self._pair_all(taught)
         self._tell(None, taught.tool, taught.found)
 
-    def _pair_all(self, taught: Taught) -> None:
+    def _pair_all(self, taught: TrainingExample) -> None:
         signal, at = SIGNALS[taught.found], taught.situation.time
         for context in taught.contexts:
             self._pair(context, taught.tool, signal, taught.scope, at, taught.session)
@@ -119,6 +121,6 @@ class Teaching:
                 context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session
             )
 
-    def _tell(self, situation: Situation | None, tool: str, found: Found) -> None:
+    def _tell(self, situation: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
         with self._guarded:
             self._on_learned(situation, tool, found)

@@ -15,20 +15,20 @@ from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever, passage
-from riglm.domain.retrieval.static_index import WORDS_ALONE, Weights
-from riglm.domain.tool import Catalogue, ToolProfile, profile
-from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
+from riglm.domain.retrieval.static_index import WORDS_ALONE, SignalWeights
+from riglm.domain.tool import ToolCatalog, ToolProfile, profile
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 
 MAX_AWAITED: Final = 1_000
 """Tools without a vector that a search waits for: embedding them takes twenty seconds."""
 
-MOST_TOOLS: Final = 20_000
+MAX_TOOLS: Final = 20_000
 """Maximum number of tools that are predicted; others are listed and routed as usual."""
 
 _READING_SECONDS: Final = 10.0
 _BATCH: Final = 8
 _GROWTH: Final = 4  # vectors are stacked again when there are a quarter more of them
-_MOST_LISTS: Final = 256
+_MAX_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -69,10 +69,10 @@ class ToolIndex:
         self._on_changed = on_changed
         self._can_embed = False
         self._reading: Future[None] | None = None
-        self._unread: deque[Catalogue] = deque()
+        self._unread: deque[ToolCatalog] = deque()
         self._lists: dict[bytes, int] = {}  # lists that were read, and the number of changed descriptions by then
         self._described_anew = 0
-        self._last: Catalogue | None = None
+        self._last: ToolCatalog | None = None
         self._profiles: dict[str, ToolProfile] = {}
         self._words = Retriever([], pairs=pairs)
         self._serving = _Vectors()
@@ -83,7 +83,7 @@ class ToolIndex:
         self._uncounted = 0
         self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
 
-    def know(self, catalogue: Catalogue) -> None:
+    def know(self, catalogue: ToolCatalog) -> None:
         """Take note of a list; it costs next to nothing when no tool says other than when it was read."""
         if catalogue is self._last:
             return
@@ -140,7 +140,7 @@ class ToolIndex:
         return self._serving.model
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> SignalWeights:
         """How much words and meaning count in what is asked now."""
         return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._coming.model)
 
@@ -179,13 +179,13 @@ class ToolIndex:
             else:
                 self._count_vectors()
 
-    def _read(self, catalogue: Catalogue, described: dict[str, str]) -> bool:
+    def _read(self, catalogue: ToolCatalog, described: dict[str, str]) -> bool:
         """Whether there are tools that were not known or, added to `described`, say other than they did."""
         if self._lists.get(catalogue.digest) == self._described_anew:
             return False
         new: list[str] = []
         anew: dict[str, str] = {}
-        for tool in islice(catalogue.tools, MOST_TOOLS):
+        for tool in islice(catalogue.tools, MAX_TOOLS):
             server, bare_name = self._owners.of(tool.name)
             said = profile(tool, server=server, bare_name=bare_name)
             known = self._profiles.pop(tool.name, None)
@@ -197,13 +197,13 @@ class ToolIndex:
         self._described_anew += len(anew)
         self._lists.pop(catalogue.digest, None)
         self._lists[catalogue.digest] = self._described_anew
-        if len(self._lists) > _MOST_LISTS:
+        if len(self._lists) > _MAX_LISTS:
             del self._lists[next(iter(self._lists))]
         described |= anew
         return bool(new or anew)
 
     def _forget_oldest(self) -> None:
-        for name in list(islice(self._profiles, max(0, len(self._profiles) - MOST_TOOLS))):
+        for name in list(islice(self._profiles, max(0, len(self._profiles) - MAX_TOOLS))):
             del self._profiles[name]
             self._serving.rows.pop(name, None)
             self._coming.rows.pop(name, None)
@@ -246,7 +246,7 @@ class ToolIndex:
         if some and model == coming.model:
             try:
                 vectors = self._embedder.embed_public([passage(said) for said in some])
-            except EmbedderUnavailable as error:
+            except EmbedderUnavailableError as error:
                 self._count_vectors()
                 _log.warning("tools are found by their words alone: %s", error)
                 return

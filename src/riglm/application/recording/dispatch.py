@@ -7,15 +7,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.recording.overflow import Overflow, RecordWriter
-from riglm.application.recording.pacing import Complaints, rest_after
+from riglm.application.recording.overflow import RecordWriter, SpoolBuffer
+from riglm.application.recording.pacing import RateLimitedLogger, rest_after
 from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import Record
 
 _log: Final = logging.getLogger("riglm.recorder")
-_SHORTEST_WAIT_SECONDS: Final = 0.005
+_MIN_WAIT_SECONDS: Final = 0.005
 _TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into the spool what then has to be replayed
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
@@ -48,8 +48,8 @@ class Dispatcher:
         self,
         queue: RecordQueue,
         writer: RecordWriter,
-        overflow: Overflow | None,
-        complaints: Complaints,
+        overflow: SpoolBuffer | None,
+        complaints: RateLimitedLogger,
         backoff: Backoff,
         patience: float,
     ) -> None:
@@ -316,7 +316,7 @@ class Dispatcher:
                 times.append(max(self._retry_at, self._replay_at) - now)
         elif self._overflow is not None and (self._is_storing() or not (self._is_slow or self._given.taken_away)):
             times.append(self._patience - self._writer.seconds)
-        known = [max(_SHORTEST_WAIT_SECONDS, each) for each in times if each is not None]
+        known = [max(_MIN_WAIT_SECONDS, each) for each in times if each is not None]
         return min(known, default=None)
 
     def _finish(self) -> None:

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.pacing import at_a_pace
-from riglm.domain.retention import Expiry, Forgotten, Removed
+from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
-MOST_LEARNED_PAIRS: Final = 20_000
+MAX_LEARNED_PAIRS: Final = 20_000
 """Maximum number of learned pairs in the store: several times what one process uses."""
 
 _MANY: Final = 10_000  # deleted rows from which on space is returned
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("riglm.maintenance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rhythm:
+class MaintenanceSchedule:
     """Intervals of maintenance, in seconds.
 
     `delay` leaves the start to the client; then co-occurrence is refreshed at every `interval` that stored new records,
@@ -54,8 +54,8 @@ class Maintenance:
         *,
         expiry: Callable[[float], Expiry] = lambda now: Expiry(now=now),
         on_forgotten: Callable[[], None] | None = None,
-        rhythm: Rhythm | None = None,
-        most_pairs: int = MOST_LEARNED_PAIRS,
+        rhythm: MaintenanceSchedule | None = None,
+        most_pairs: int = MAX_LEARNED_PAIRS,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -63,7 +63,7 @@ class Maintenance:
         self._stored = stored
         self._expiry = expiry
         self._on_forgotten = on_forgotten
-        self._rhythm = rhythm or Rhythm()
+        self._rhythm = rhythm or MaintenanceSchedule()
         self._most_pairs = most_pairs
         self._idle_gap = idle_gap
         self._clock = clock
@@ -73,7 +73,7 @@ class Maintenance:
         self._purged_at = float("-inf")
         self._since = clock() - _CLOCKS_APART
         self._heard = 0.0
-        self._let_go: list[Callable[[Sequence[Forgotten]], None]] = []
+        self._let_go: list[Callable[[Sequence[ErasureRequest]], None]] = []
 
     def keep(self, expiry: Callable[[float], Expiry]) -> None:
         """From the next purge on, remove what is too old by another measure; on any thread."""
@@ -84,7 +84,7 @@ class Maintenance:
         """From the next round on, take a session for ended after another silence; on any thread."""
         self._idle_gap = seconds
 
-    def when_forgotten(self, let_go: Callable[[Sequence[Forgotten]], None]) -> None:
+    def when_forgotten(self, let_go: Callable[[Sequence[ErasureRequest]], None]) -> None:
         """Register a callback for erased sessions, on this thread and before `on_forgotten`.
 
         It is called again when there are more.
@@ -177,8 +177,8 @@ class Maintenance:
             for _ in at_a_pace(store.compact(reserve=_RESERVE), self._ending.wait):
                 pass
 
-    def _removed(self, steps: Iterator[Removed]) -> Removed:
-        return sum(at_a_pace(steps, self._ending.wait), Removed())
+    def _removed(self, steps: Iterator[RemovedCounts]) -> RemovedCounts:
+        return sum(at_a_pace(steps, self._ending.wait), RemovedCounts())
 
     def _run(self) -> None:
         pause = self._rhythm.delay

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from riglm.application.recording.pacing import Complaints
+from riglm.application.recording.pacing import RateLimitedLogger
 from riglm.application.recording.record_queue import Batch, RecordQueue
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailable
+from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 
 _SYNC_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.5
 
 
-class Overflow:
+class SpoolBuffer:
     """Moves records between the queue's account and a spool. The recorder's thread alone uses it.
 
     Any error of the spool counts as unavailable, and goes no further: it is logged, and tried again later.
@@ -26,7 +26,7 @@ class Overflow:
     """
 
     def __init__(
-        self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, complaints: Complaints
+        self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, complaints: RateLimitedLogger
     ) -> None:
         """`most` is the maximum number of records that are stored at once."""
         self._open_spool = open_spool
@@ -179,7 +179,7 @@ class Overflow:
 
 
 def _is_unforeseen(error: Exception) -> bool:
-    return not isinstance(error, SpoolUnavailable)
+    return not isinstance(error, SpoolUnavailableError)
 
 
 _log: Final = logging.getLogger("riglm.recorder")
@@ -192,7 +192,9 @@ class RecordWriter:
     at the end of each batch.
     """
 
-    def __init__(self, open_store: Callable[[], AnalyticsPort], queue: RecordQueue, complaints: Complaints) -> None:
+    def __init__(
+        self, open_store: Callable[[], AnalyticsPort], queue: RecordQueue, complaints: RateLimitedLogger
+    ) -> None:
         self._open_store = open_store
         self._queue = queue
         self._complaints = complaints
@@ -201,7 +203,7 @@ class RecordWriter:
         self._store: AnalyticsPort | None = None
         self._batch: Batch | None = None
         self._since = self._took = 0.0
-        self._failure: AnalyticsUnavailable | None = None
+        self._failure: AnalyticsUnavailableError | None = None
         self._tried = threading.Event()
 
     def start(self) -> None:
@@ -221,7 +223,7 @@ class RecordWriter:
         return self._batch
 
     @property
-    def failure(self) -> AnalyticsUnavailable | None:
+    def failure(self) -> AnalyticsUnavailableError | None:
         """Why the store did not take the last batch, None if it did."""
         return self._failure
 
@@ -257,13 +259,13 @@ class RecordWriter:
                 self._queue.changed.notify_all()
         self._let_go()
 
-    def _stored(self, batch: Batch) -> AnalyticsUnavailable | None:
+    def _stored(self, batch: Batch) -> AnalyticsUnavailableError | None:
         """Store the rest of a batch, isolating refused records; return why the store is unavailable, or None."""
         try:
             store = self._opened()
             while batch.left and not batch.taken_away:
                 self._store_part(store, batch)
-        except AnalyticsUnavailable as error:
+        except AnalyticsUnavailableError as error:
             self._let_go()
             return error
         finally:
@@ -274,7 +276,7 @@ class RecordWriter:
         part = batch.rest[: batch.at_once]
         try:
             store.record_many(part)
-        except AnalyticsUnavailable:
+        except AnalyticsUnavailableError:
             raise
         except Exception:  # noqa: BLE001  # a store may raise anything, and the rest must still be stored
             batch.at_once = max(1, len(part) // 2)
@@ -288,10 +290,10 @@ class RecordWriter:
         if self._store is None:
             try:
                 self._store = self._open_store().__enter__()
-            except AnalyticsUnavailable:
+            except AnalyticsUnavailableError:
                 raise
             except Exception as error:
-                raise AnalyticsUnavailable(f"the analytics store cannot be opened: {error}") from error
+                raise AnalyticsUnavailableError(f"the analytics store cannot be opened: {error}") from error
         return self._store
 
     def _let_go(self) -> None:

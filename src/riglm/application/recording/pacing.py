@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-LEAST_PAUSE_SECONDS: Final = 0.02
+MIN_PAUSE_SECONDS: Final = 0.02
 _PAUSES: Final = 2.0  # times the duration of the step before: others have the store two thirds of the time
 
 _REST_SHARE: Final = 0.25
-_LONGEST_REST_SECONDS: Final = 0.12  # a waiting SQLite connection polls every 100 ms
+_MAX_REST_SECONDS: Final = 0.12  # a waiting SQLite connection polls every 100 ms
 
 _Step = TypeVar("_Step")
 
@@ -28,7 +28,7 @@ def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterat
             return
         took = time.monotonic() - began
         yield step
-        if wait(max(LEAST_PAUSE_SECONDS, took * _PAUSES)):
+        if wait(max(MIN_PAUSE_SECONDS, took * _PAUSES)):
             return
 
 
@@ -38,13 +38,13 @@ def rest_after(seconds: float) -> float:
     That is a quarter, but no more than others need to get in: a batch that took long mostly waited for a lock
     or a server that hung, and others lost nothing by that.
     """
-    return min(_REST_SHARE * seconds, _LONGEST_REST_SECONDS)
+    return min(_REST_SHARE * seconds, _MAX_REST_SECONDS)
 
 
 _QUIET_SECONDS: Final = 60.0
 
 
-class Complaints:
+class RateLimitedLogger:
     """Logs warnings of one logger. Any thread may complain."""
 
     def __init__(self, log: logging.Logger, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from riglm.ports.analytics import Record
 
 
-class Pending(Protocol):
+class DeferredRecord(Protocol):
     """What becomes a record later, on the recorder's thread, so that the call path need not make it."""
 
     def record(self) -> Record:
@@ -19,7 +19,7 @@ class Pending(Protocol):
         ...
 
 
-Item = Record | Pending
+QueueItem = Record | DeferredRecord
 
 _BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out
 
@@ -68,7 +68,7 @@ class Batch:
     `is_held_back` holds nothing but what must not pass the spool.
     """
 
-    items: list[Item] = field(default_factory=list)
+    items: list[QueueItem] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     left: int
     done: int = 0
@@ -97,7 +97,7 @@ class RecordQueue:
         self._high_bytes = int(limits.size_bytes * limits.high_water)
         self._lock = threading.Lock()
         self.changed: Final = threading.Condition(self._lock)
-        self._items: deque[tuple[Item, int]] = deque()
+        self._items: deque[tuple[QueueItem, int]] = deque()
         self._bytes = 0
         self._in_hand = 0
         self._accepted = 0
@@ -112,7 +112,7 @@ class RecordQueue:
         self._closed = False
         self._abandoned = False
 
-    def put(self, item: Item, size: int) -> None:
+    def put(self, item: QueueItem, size: int) -> None:
         """Queue a record of about `size` bytes; when the queue is full or closed, drop and count it."""
         with self._lock:  # the plain lock is entered faster than the condition around it
             self._accepted += 1

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.dispatch import Backoff, Dispatcher
-from riglm.application.recording.overflow import Overflow, RecordWriter
-from riglm.application.recording.pacing import Complaints
-from riglm.application.recording.record_queue import Item, QueueLimits, RecordCounts, RecordQueue
+from riglm.application.recording.overflow import RecordWriter, SpoolBuffer
+from riglm.application.recording.pacing import RateLimitedLogger
+from riglm.application.recording.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.spool import SpoolPort
 
@@ -51,11 +51,11 @@ class Recorder:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         limits = limits or QueueLimits()
-        complaints = Complaints(_log, monotonic)
+        complaints = RateLimitedLogger(_log, monotonic)
         self._queue = RecordQueue(limits)
         self._writer = RecordWriter(open_store, self._queue, complaints)
         self._overflow = (
-            None if open_spool is None else Overflow(open_spool, self._queue, limits.batch_records, complaints)
+            None if open_spool is None else SpoolBuffer(open_spool, self._queue, limits.batch_records, complaints)
         )
         self._dispatcher = Dispatcher(
             self._queue, self._writer, self._overflow, complaints, backoff or Backoff(), patience
@@ -81,7 +81,7 @@ class Recorder:
         """End the head start: the client has its first list."""
         self._queue.begin()
 
-    def put(self, item: Item, size: int = 512) -> None:
+    def put(self, item: QueueItem, size: int = 512) -> None:
         """Take a record of about `size` bytes. Does no I/O, never waits for the store, and never raises."""
         self._queue.put(item, size)
 

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.selection import NO_LIST, ListSelection
-from riglm.application.recording.record_queue import Item
+from riglm.application.recording.record_queue import QueueItem
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.telemetry import MeterPort
 
 _log: Final = logging.getLogger("riglm.tracking")
-_LARGEST_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
+_MAX_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
 _BYTES_PER_NOTE: Final = 600
 _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 
@@ -25,12 +25,12 @@ _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 class RecordSink(Protocol):
     """Where records go: the recorder."""
 
-    def put(self, item: Item, size: int) -> None:
+    def put(self, item: QueueItem, size: int) -> None:
         """Take a record of about `size` bytes."""
         ...
 
 
-class Privacy(Protocol):
+class ArgumentPrivacy(Protocol):
     """What of a call's arguments may be stored: a keyed hash, the arguments as well, or nothing."""
 
     @property
@@ -39,7 +39,7 @@ class Privacy(Protocol):
         ...
 
 
-class CalledNote(NamedTuple):
+class DeferredToolCall(NamedTuple):
     """What is known of an invocation at its end; identifier and hash are made when it becomes a record."""
 
     session_id: UUID
@@ -50,7 +50,7 @@ class CalledNote(NamedTuple):
     duration_ms: float
     error_kind: ErrorKind | None
     error_code: int | None
-    found: Found
+    found: DiscoveryMethod
     arguments: bytes | None
     keep_arguments: bool
     hasher: KeyedHasher
@@ -70,19 +70,19 @@ class CalledNote(NamedTuple):
             arguments_hash="" if raw is None else self.hasher.arguments(raw),
             arguments=raw.decode("utf-8", "replace") if raw is not None and self.keep_arguments else None,
             error_kind=self.error_kind,
-            error_code=code if code is not None and abs(code) <= _LARGEST_CODE else None,
+            error_code=code if code is not None and abs(code) <= _MAX_CODE else None,
             found=self.found,
         )
 
 
-class TrackingService:
+class CallRecordingService:
     """Turns what happens into records. May be called on the event loop: it does no I/O and never raises."""
 
     def __init__(
         self,
         recorder: RecordSink,
         hasher: KeyedHasher,
-        privacy: Privacy,
+        privacy: ArgumentPrivacy,
         *,
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
@@ -100,7 +100,7 @@ class TrackingService:
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
     def take_arguments(self, choice: Literal["hash", "raw", "none"]) -> None:
-        """Store of the arguments of calls that end from now on what `Privacy` says."""
+        """Store of the arguments of calls that end from now on what `ArgumentPrivacy` says."""
         self._hides_arguments = choice == "none"
         self._keeps_arguments = choice == "raw"
 
@@ -176,7 +176,7 @@ class TrackingService:
         duration_ms: float,
         error_kind: ErrorKind | None = None,
         error_code: int | None = None,
-        found: Found = Found.NAMED,
+        found: DiscoveryMethod = DiscoveryMethod.NAMED,
         is_confidential: bool = False,
         with_list: ListSelection = NO_LIST,
     ) -> None:
@@ -192,7 +192,7 @@ class TrackingService:
                 self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, result)
             if self._hides_arguments:
                 arguments = None
-            note = CalledNote(
+            note = DeferredToolCall(
                 session.id,
                 sequence_number,
                 tool,

@@ -5,18 +5,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-from riglm.application.evaluation.history import Step, figures
-from riglm.application.evaluation.record import Record, RecordedList, RecordedUse, cost_fields
-from riglm.application.reporting.verdict import Evidence, Interval, judge, ratio_by_session, share_by_session, wilson
+from riglm.application.evaluation.history import ReplayedCall, figures
+from riglm.application.evaluation.record import CallObservation, ListObservation, Observations, cost_fields
+from riglm.application.reporting.verdict import (
+    Interval,
+    VerdictInput,
+    judge,
+    ratio_by_session,
+    share_by_session,
+    wilson,
+)
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.schemas.settings import Settings
 
-Judged = Step | RecordedUse
+JudgedCall = ReplayedCall | CallObservation
 """A call of which it is known whether its tool was in the list."""
 
 
-def shares_of(calls: Iterable[Judged]) -> Interval | None:
+def shares_of(calls: Iterable[JudgedCall]) -> Interval | None:
     """Where the share of calls lies whose tool was in the list; None without calls."""
     hits: dict[object, int] = {}
     all_: dict[object, int] = {}
@@ -26,12 +33,12 @@ def shares_of(calls: Iterable[Judged]) -> Interval | None:
     return share_by_session(list(hits.values()), list(all_.values()))
 
 
-def percents(calls: Sequence[Judged]) -> float | None:
+def percents(calls: Sequence[JudgedCall]) -> float | None:
     """The share of calls whose tool was in the list, in percent; None without calls."""
     return round(100 * sum(call.in_list for call in calls) / len(calls), 2) if calls else None
 
 
-def lists_of(lists: Sequence[RecordedList]) -> dict[str, Any]:
+def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
     """How many lists there were, how many took the place of another one, and their tokens, each list sent once.
 
     What riglm's own tools answered counts as theirs, as in `riglm.domain.exposure.ExposureTotals`.
@@ -49,10 +56,12 @@ def lists_of(lists: Sequence[RecordedList]) -> dict[str, Any]:
     }
 
 
-_Timed = TypeVar("_Timed", Step, RecordedList, RecordedUse)
+_Timed = TypeVar("_Timed", ReplayedCall, ListObservation, CallObservation)
 
 
-def days_of(steps: Sequence[Step], record: Record, day_of: Callable[[float], str]) -> list[dict[str, Any]]:
+def days_of(
+    steps: Sequence[ReplayedCall], record: Observations, day_of: Callable[[float], str]
+) -> list[dict[str, Any]]:
     """Each day on which something was called or listed, the first one first.
 
     The replay's calls by the day of the call, what was recorded of lists beside it. The interval of a day takes calls
@@ -62,7 +71,9 @@ def days_of(steps: Sequence[Step], record: Record, day_of: Callable[[float], str
     return [_day(day, walked.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*walked, *lists})]
 
 
-def _day(day: str, steps: Sequence[Step], lists: Sequence[RecordedList], uses: Sequence[RecordedUse]) -> dict[str, Any]:
+def _day(
+    day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
+) -> dict[str, Any]:
     interval = wilson(sum(step.in_list for step in steps), len(steps))
     told = figures(steps)
     judged = [use for use in uses if use.hides]
@@ -87,7 +98,7 @@ def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str
     return found
 
 
-def missed_tools(steps: Sequence[Step], uses: Sequence[RecordedUse]) -> list[dict[str, Any]]:
+def missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
     """Each tool that a list lacked when it was called, the most often missed first, then by name.
 
     `missed` of `calls` by the replay, `place` the usual one that the tool had in the ranking then, counted from 1: a
@@ -108,8 +119,8 @@ def missed_tools(steps: Sequence[Step], uses: Sequence[RecordedUse]) -> list[dic
         row["recorded_calls"] += 1
         if not use.in_list:
             row["recorded_missed"] += 1
-            row["searched"] += use.found is Found.SEARCHED
-            row["named"] += use.found is Found.NAMED
+            row["searched"] += use.found is DiscoveryMethod.SEARCHED
+            row["named"] += use.found is DiscoveryMethod.NAMED
     for tool, its in places.items():
         found[tool]["place"] = int(statistics.median(its))
     rows = [row for row in found.values() if row["missed"] or row["recorded_missed"]]
@@ -137,7 +148,7 @@ _SHORTER: Final = frozenset({Surface.DYNAMIC, Surface.STABLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class ReportInput:
     """What a report is made of.
 
     `sessions` are all that used a tool, `walks` the steps of each strategy in those that were judged, `record` what was
@@ -148,14 +159,14 @@ class Findings:
 
     settings: Settings
     sessions: int
-    walks: Mapping[str, Sequence[Step]]
-    record: Record
+    walks: Mapping[str, Sequence[ReplayedCall]]
+    record: Observations
     unused: Sequence[str]
     since: float
     until: float
 
 
-def build_report(found: Findings, day_of: Callable[[float], str]) -> dict[str, Any]:
+def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str, Any]:
     """The report as plain values; shares are in percent, an interval is where 95 of 100 lie, or None.
 
     `day_of` names the day of a time. Days and tools go by the walk of the configured strategy, or else of the first
@@ -189,17 +200,17 @@ def build_report(found: Findings, day_of: Callable[[float], str]) -> dict[str, A
     }
 
 
-def _mode_now(found: Findings) -> str:
+def _mode_now(found: ReportInput) -> str:
     """The mode of the latest list: the configuration at hand may be another one than that of what runs."""
     latest = max((each for each in found.record.lists if each.mode in MODES), key=lambda each: each.at, default=None)
     return found.settings.filtering.mode if latest is None else latest.mode
 
 
-def _evidence(found: Findings, steps: Sequence[Step], at_work: Record, *, is_on: bool) -> Evidence:
+def _evidence(found: ReportInput, steps: Sequence[ReplayedCall], at_work: Observations, *, is_on: bool) -> VerdictInput:
     lists = [each for each in at_work.lists if each.surface in _SHORTER]
     sessions = len({step.session for step in steps})
     costs = [each.cost for each in at_work.costs]
-    return Evidence(
+    return VerdictInput(
         is_on=is_on,
         others=found.sessions - sessions,
         sessions=sessions,
@@ -210,7 +221,7 @@ def _evidence(found: Findings, steps: Sequence[Step], at_work: Record, *, is_on:
     )
 
 
-def _recorded(its: Record) -> dict[str, Any] | None:
+def _recorded(its: Observations) -> dict[str, Any] | None:
     """The figures of one mode; None when no list was recorded in it."""
     if not its.lists:
         return None
@@ -236,7 +247,7 @@ def _recorded(its: Record) -> dict[str, Any] | None:
     }
 
 
-def _strategy(name: str, steps: Sequence[Step]) -> dict[str, Any]:
+def _strategy(name: str, steps: Sequence[ReplayedCall]) -> dict[str, Any]:
     return {
         "predictor": name,
         **figures(steps),

@@ -14,7 +14,7 @@ _DRAWS: Final = 2_000
 _FEW_DRAWS: Final = 400
 _MANY: Final = 20_000
 """Of more sessions fewer draws do: their intervals are narrow."""
-_NUMBERS_AT_ONCE: Final = 2_000_000
+_NUMBER_BATCH_SIZE: Final = 2_000_000
 _ENDS: Final = (0.025, 0.975)
 _SEED: Final = 7
 """The same record gives the same report."""
@@ -62,7 +62,7 @@ def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[floa
     """Between what the sum of parts by that of wholes lies, over draws of as many sessions as there are."""
     count, random = len(parts), np.random.default_rng(_SEED)
     ratios = np.empty(_DRAWS if count <= _MANY else _FEW_DRAWS)
-    at_once = max(1, _NUMBERS_AT_ONCE // count)
+    at_once = max(1, _NUMBER_BATCH_SIZE // count)
     for start in range(0, len(ratios), at_once):
         drawn = random.integers(0, count, size=(min(at_once, len(ratios) - start), count))
         ratios[start : start + len(drawn)] = parts[drawn].sum(axis=1) / np.maximum(wholes[drawn].sum(axis=1), 1.0)
@@ -80,17 +80,17 @@ def _stretch(count: int) -> float:
     return math.sqrt(count / free) * (1 + (_Z * _Z + 1) / (4 * free))
 
 
-FEWEST_SESSIONS: Final = 20
+MIN_SESSIONS: Final = 20
 """With fewer sessions one odd day decides."""
 
-FEWEST_CALLS: Final = 100
+MIN_CALLS: Final = 100
 """With fewer calls, a few odd ones decide."""
 
-Code = Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
+VerdictCode = Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class VerdictInput:
     """The figures behind a verdict.
 
     `others` are sessions that do not count, since they started earlier or have no list. `recorded` are the sessions
@@ -109,7 +109,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class VerdictCheck:
     """One thing that must hold; `met` is None while that is not known."""
 
     name: str
@@ -121,12 +121,12 @@ class Reason:
 class Verdict:
     """What to do, and the reasons, in the order in which they were looked at."""
 
-    code: Code
+    code: VerdictCode
     text: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[VerdictCheck, ...]
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: VerdictInput) -> Verdict:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
         return Verdict(code="empty", text=_empty(evidence.others), reasons=())
@@ -135,7 +135,7 @@ def judge(evidence: Evidence) -> Verdict:
     return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
 
 
-_FAILING: Final[dict[str, Code]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
+_FAILING: Final[dict[str, VerdictCode]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
 
 
 def _empty(others: int) -> str:
@@ -148,14 +148,14 @@ def _empty(others: int) -> str:
     )
 
 
-def _code(reasons: tuple[Reason, ...]) -> Code:
+def _code(reasons: tuple[VerdictCheck, ...]) -> VerdictCode:
     for reason in reasons:
         if reason.met is False:
             return _FAILING[reason.name]
     return "worth_it" if all(reason.met for reason in reasons) else "unsure"
 
 
-def _text(code: Code, evidence: Evidence) -> str:
+def _text(code: VerdictCode, evidence: VerdictInput) -> str:
     if code == "worth_it":
         return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
     go_on = "go on" if evidence.is_on else "go on in shadow mode"
@@ -168,50 +168,52 @@ def _text(code: Code, evidence: Evidence) -> str:
     return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
 
 
-def _enough(evidence: Evidence) -> Reason:
+def _enough(evidence: VerdictInput) -> VerdictCheck:
     counted = f"{_number(evidence.sessions, 'session')} with {_number(evidence.calls, 'call')}"
-    text = f"{counted}; it takes {FEWEST_SESSIONS} and {FEWEST_CALLS}"
-    return Reason(name="sessions", met=_is_enough(evidence), text=text)
+    text = f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}"
+    return VerdictCheck(name="sessions", met=_is_enough(evidence), text=text)
 
 
-def _is_enough(evidence: Evidence) -> bool:
-    return evidence.sessions >= FEWEST_SESSIONS and evidence.calls >= FEWEST_CALLS
+def _is_enough(evidence: VerdictInput) -> bool:
+    return evidence.sessions >= MIN_SESSIONS and evidence.calls >= MIN_CALLS
 
 
-def _is_enough_recorded(evidence: Evidence) -> bool:
-    return _is_enough(evidence) and evidence.recorded >= FEWEST_SESSIONS
+def _is_enough_recorded(evidence: VerdictInput) -> bool:
+    return _is_enough(evidence) and evidence.recorded >= MIN_SESSIONS
 
 
-def _hidden(evidence: Evidence) -> Reason:
+def _hidden(evidence: VerdictInput) -> VerdictCheck:
     if evidence.hidden is None:
         text = "these clients are shown all tools, with marks on those to load: nothing is hidden from them"
-        return Reason(name="hidden", met=True, text=text)
+        return VerdictCheck(name="hidden", met=True, text=text)
     if evidence.hidden:
-        return Reason(name="hidden", met=True, text="lists would have been shorter than the whole catalogue")
+        return VerdictCheck(name="hidden", met=True, text="lists would have been shorter than the whole catalogue")
     if not evidence.recorded:
-        return Reason(name="hidden", met=None, text="no list of filtering was recorded yet, not even in shadow mode")
+        return VerdictCheck(
+            name="hidden", met=None, text="no list of filtering was recorded yet, not even in shadow mode"
+        )
     if not _is_enough_recorded(evidence):
         text = f"no list would have been shorter so far, in {_sessions(evidence.recorded)}"
-        return Reason(name="hidden", met=None, text=text)
+        return VerdictCheck(name="hidden", met=None, text=text)
     text = "no list would have been shorter: hiding tools would not have paid"
-    return Reason(name="hidden", met=False, text=text)
+    return VerdictCheck(name="hidden", met=False, text=text)
 
 
-def _price(evidence: Evidence) -> Reason:
+def _price(evidence: VerdictInput) -> VerdictCheck:
     if evidence.hidden is None:
-        return Reason(name="price", met=True, text="the list itself costs the same")
+        return VerdictCheck(name="price", met=True, text="the list itself costs the same")
     found = evidence.price
     if found is None:
-        return Reason(name="price", met=None, text="too few sessions were recorded to price them")
+        return VerdictCheck(name="price", met=None, text="too few sessions were recorded to price them")
     below = _above(Interval(-found.high, -found.low), -1.0)
     text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price without a proxy; it must be below 1"
     if not _is_enough_recorded(evidence):
         below, text = None, f"{text}, by the lists of {_sessions(evidence.recorded)}"
-    return Reason(name="price", met=below, text=text)
+    return VerdictCheck(name="price", met=below, text=text)
 
 
 def _sessions(count: int) -> str:
-    few = f"; it takes {FEWEST_SESSIONS} to tell" if count < FEWEST_SESSIONS else ""
+    few = f"; it takes {MIN_SESSIONS} to tell" if count < MIN_SESSIONS else ""
     return f"{_number(count, 'session')}{few}"
 
 

@@ -22,11 +22,11 @@ _CLOSED: Final = "this ToolSelector is closed — fix: use it inside its `with` 
 _FORKED: Final = "this ToolSelector was made before the process was forked — fix: make one in each process"
 
 
-class SelectorClosed(RiglmError):
+class SelectorClosedError(RiglmError):
     """The selector was closed, or belongs to another process; the message says what to do."""
 
 
-class Background(Generic[Opened]):
+class BackgroundLoop(Generic[Opened]):
     """Opens something on a loop of its own, works with it there, and closes it there. Usable from any thread.
 
     What is open when the process ends is closed then.
@@ -46,13 +46,13 @@ class Background(Generic[Opened]):
         """Have it opened, if it is not; the future has what is open, or why it could not be opened.
 
         Raises:
-            SelectorClosed: it was closed, or the process was forked.
+            SelectorClosedError: it was closed, or the process was forked.
         """
         with self._lock:
             if self._process != os.getpid():
-                raise SelectorClosed(_FORKED)
+                raise SelectorClosedError(_FORKED)
             if self._is_closed:
-                raise SelectorClosed(_CLOSED)
+                raise SelectorClosedError(_CLOSED)
             if self._thread.ident is None:
                 self._thread.start()
                 atexit.register(self.close)
@@ -69,7 +69,7 @@ class Background(Generic[Opened]):
         try:
             return asyncio.run_coroutine_threadsafe(work(opened), self._loop).result()
         except CancelledError:
-            raise SelectorClosed(_CLOSED) from None
+            raise SelectorClosedError(_CLOSED) from None
 
     async def ask_soon(self, work: Callable[[Opened], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine there; meanwhile the loop that this is awaited on does other things."""
@@ -79,7 +79,7 @@ class Background(Generic[Opened]):
             return await asyncio.wrap_future(asked)
         except asyncio.CancelledError:
             if asked.cancelled() and self._is_closed:
-                raise SelectorClosed(_CLOSED) from None
+                raise SelectorClosedError(_CLOSED) from None
             raise
 
     def post(self, work: Callable[[Opened], None]) -> None:

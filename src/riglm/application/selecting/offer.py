@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UnusableInput
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.naming import SEPARATOR
-from riglm.domain.tool import Catalogue, Tool
+from riglm.domain.tool import Tool, ToolCatalog
 
 
 def text(value: object, place: str) -> str:
     """The text that was given at `place`, such as `select(context=...)`.
 
     Raises:
-        UnusableInput: it is none.
+        UnusableInputError: it is none.
     """
     if not isinstance(value, str):
-        raise UnusableInput(f"{place}: {shortly(value)} is no text — fix: give a str")
+        raise UnusableInputError(f"{place}: {shortly(value)} is no text — fix: give a str")
     return value
 
 
@@ -29,10 +29,10 @@ def amount(value: object, place: str) -> float:
     """The number that was given at `place`, 0 where it is negative.
 
     Raises:
-        UnusableInput: it is none, or not finite.
+        UnusableInputError: it is none, or not finite.
     """
     if not isinstance(value, int | float) or not math.isfinite(value):
-        raise UnusableInput(f"{place}: {shortly(value)} is no number that can be counted — fix: give a finite one")
+        raise UnusableInputError(f"{place}: {shortly(value)} is no number that can be counted — fix: give a finite one")
     return max(0.0, float(value))
 
 
@@ -40,10 +40,10 @@ def count(value: object, place: str) -> int:
     """The whole number above 0 that was given at `place`.
 
     Raises:
-        UnusableInput: it is none.
+        UnusableInputError: it is none.
     """
     if not isinstance(value, int) or value < 1:
-        raise UnusableInput(f"{place}: {shortly(value)} is no whole number above 0 — fix: give one")
+        raise UnusableInputError(f"{place}: {shortly(value)} is no whole number above 0 — fix: give one")
     return value
 
 
@@ -70,7 +70,7 @@ _KNOWN: Final = (
 )
 
 
-class UnusableTool(UnusableInput):
+class UnusableToolError(UnusableInputError):
     """Something that was given as a tool is none that riglm can read, or has a name that another one has."""
 
 
@@ -78,11 +78,11 @@ def read_tool(given: object) -> Tool:
     """The name of a tool, and what it says of itself as an MCP definition.
 
     Raises:
-        UnusableTool: it has no name.
+        UnusableToolError: it has no name.
     """
     name, description, schema = _of_mapping(given) if isinstance(given, Mapping) else _of_object(given)
     if not isinstance(name, str) or not name:
-        raise UnusableTool(f"{shortly(given)} is no tool that riglm can read: it has no name — fix: give {_KNOWN}")
+        raise UnusableToolError(f"{shortly(given)} is no tool that riglm can read: it has no name — fix: give {_KNOWN}")
     said: dict[str, Any] = {"name": name}
     if isinstance(description, str) and description:
         said["description"] = description
@@ -151,11 +151,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer(Generic[T]):
+class OfferedTools(Generic[T]):
     """Tools in their order: the agent's own objects by name, and the catalogue that riglm makes of them."""
 
     objects: Mapping[str, T]
-    catalogue: Catalogue
+    catalogue: ToolCatalog
 
     @property
     def owners(self) -> dict[str, tuple[str, str]]:
@@ -166,42 +166,42 @@ class Offer(Generic[T]):
         """The name of a tool that is given by its name, or as one of the objects or its like.
 
         Raises:
-            UnusableTool: it is no tool.
+            UnusableToolError: it is no tool.
         """
         if isinstance(tool, str):
             return tool
         return next((name for name, known in self.objects.items() if known is tool), "") or read_tool(tool).name
 
 
-class Reader(Generic[T]):
+class ToolReader(Generic[T]):
     """Reads tools, and each object once: agents give the same ones again and again."""
 
     def __init__(self) -> None:
-        self._last: Offer[T] = Offer({}, Catalogue())
+        self._last: OfferedTools[T] = OfferedTools({}, ToolCatalog())
         self._read: dict[int, tuple[T, Tool]] = {}
 
-    def __call__(self, tools: Iterable[T]) -> Offer[T]:
+    def __call__(self, tools: Iterable[T]) -> OfferedTools[T]:
         """The offer that these tools make; the same one for the same tools.
 
         Raises:
-            UnusableTool: something is no tool, or two have the same name.
+            UnusableToolError: something is no tool, or two have the same name.
         """
         if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-            raise UnusableTool(f"{shortly(tools)} is no list of tools — fix: give a list, [tool] for a single one")
+            raise UnusableToolError(f"{shortly(tools)} is no list of tools — fix: give a list, [tool] for a single one")
         read: dict[int, tuple[T, Tool]] = {}
         objects: dict[str, T] = {}
         for given in tools:
             tool = self._tool(given)
             if tool.name in objects and objects[tool.name] is not given:
-                raise UnusableTool(f"two tools are called {tool.name!r} — fix: give one of them another name")
+                raise UnusableToolError(f"two tools are called {tool.name!r} — fix: give one of them another name")
             objects[tool.name] = given
             read[id(given)] = (given, tool)
         self._read = read
-        catalogue = Catalogue(tuple(tool for _, tool in read.values()))
+        catalogue = ToolCatalog(tuple(tool for _, tool in read.values()))
         if catalogue.names != self._last.catalogue.names or catalogue.digest != self._last.catalogue.digest:
-            self._last = Offer(objects, catalogue)
+            self._last = OfferedTools(objects, catalogue)
         elif any(self._last.objects[name] is not given for name, given in objects.items()):
-            self._last = Offer(objects, self._last.catalogue)
+            self._last = OfferedTools(objects, self._last.catalogue)
         return self._last
 
     def _tool(self, given: T) -> Tool:

@@ -8,24 +8,24 @@ from typing import Any, Final, Generic, TypeVar
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.service import FilteringService
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.lists.selection import ListSelection
 from riglm.application.prediction.service import PredictionService
-from riglm.application.selecting.offer import Offer
+from riglm.application.selecting.offer import OfferedTools
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.parameters import Parameters
+from riglm.domain.parameters import RequestParams
 from riglm.domain.schemas.control_api import SessionPrediction
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.session_state import LONGEST_QUERY
-from riglm.domain.tool import Catalogue
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session_state import MAX_QUERY_LENGTH
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import Caller
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class SelectionReason:
     """Why a tool was selected, or was not.
 
     `rank` is its place by prediction, 1 for the likeliest, and `score` what gave it that place, the sum of `signals`;
@@ -51,7 +51,7 @@ class Selection(Generic[T]):
     hidden: tuple[str, ...]
     reason: str
     confidence: float
-    reasons: Mapping[str, Reason]
+    reasons: Mapping[str, SelectionReason]
     tokens: int
     tokens_saved: int
 
@@ -93,7 +93,7 @@ class FoundTool(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings(Generic[T]):
+class SearchResult(Generic[T]):
     """What a search found, best first; `near` are the names of tools that come close, and there may be no other."""
 
     found: tuple[FoundTool[T], ...]
@@ -111,10 +111,12 @@ class Findings(Generic[T]):
         return iter(self.found)
 
 
-_NOTHING_GIVEN: Final = Parameters()
+_NOTHING_GIVEN: Final = RequestParams()
 _IMPATIENT_SECONDS: Final = 2.0
 _NOT_AT_HAND: Final = "not all that it goes by was at hand in time"
-_NOBODY: Final = Session(started_at=0.0, era=Era.HANDSHAKE, transport=Transport.LIBRARY, method=Method.CONNECTION)
+_NOBODY: Final = Session(
+    started_at=0.0, era=ProtocolEra.HANDSHAKE, transport=Transport.LIBRARY, method=IdentificationMethod.CONNECTION
+)
 _log: Final = logging.getLogger("riglm.selecting")
 
 
@@ -125,7 +127,7 @@ class SelectingService:
     """
 
     def __init__(
-        self, filtering: FilteringService, prediction: PredictionService, services: Services, *, patience: float
+        self, filtering: FilteringService, prediction: PredictionService, services: RequestServices, *, patience: float
     ) -> None:
         """It waits at most `patience` seconds, and not for long again after that was too little.
 
@@ -139,12 +141,12 @@ class SelectingService:
         self._seconds = patience
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
 
-    def begin(self, client: Client, key: str, user: str) -> Session:
+    def begin(self, client: ClientInfo, key: str, user: str) -> Session:
         """Begin a session, or with a key go on with the one that has it."""
         caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
         return self._services.sessions.of_connection(caller, client, "")
 
-    def expect(self, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]) -> None:
+    def expect(self, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]) -> None:
         """Begin to load what a choice among these tools needs, if there is a choice."""
         self._services.owners.note(owners)
         self._filtering.know(_NOBODY, catalogue)
@@ -155,7 +157,7 @@ class SelectingService:
         """Give a session back; one with a key can be gone on with for a while."""
         self._services.sessions.closed(session)
 
-    async def select(self, session: Session, offer: Offer[T], context: str) -> Selection[T]:
+    async def select(self, session: Session, offer: OfferedTools[T], context: str) -> Selection[T]:
         """Return the tools for a session now; an empty context leaves the last one in force."""
         is_choice, is_at_hand = await self._take(session, offer.catalogue, offer.owners)
         if is_choice and context:
@@ -181,22 +183,22 @@ class SelectingService:
             tokens_saved=shown.tokens_hidden,
         )
 
-    async def search(self, session: Session, offer: Offer[T], query: str, limit: int) -> Findings[T]:
+    async def search(self, session: Session, offer: OfferedTools[T], query: str, limit: int) -> SearchResult[T]:
         """Return the tools that fit a query, best first, and the names of those that come close."""
         await self._take(session, offer.catalogue, offer.owners)
         view = self._filtering.view(session)
         if view is None:
-            return Findings(found=(), near=())
+            return SearchResult(found=(), near=())
         allowed = view.candidate_set
         found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
         hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
         names = tuple(hit.name for hit in hits)
-        self._filtering.state(session).found(query[:LONGEST_QUERY], names)
+        self._filtering.state(session).found(query[:MAX_QUERY_LENGTH], names)
         tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
         self._services.tracking.exposed(
             session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
         )
-        return Findings(
+        return SearchResult(
             found=tuple(
                 FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in hits
             ),
@@ -232,7 +234,7 @@ class SelectingService:
         return self._filtering.predicting.status()
 
     async def _take(
-        self, session: Session, catalogue: Catalogue, owners: Mapping[str, tuple[str, str]]
+        self, session: Session, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]
     ) -> tuple[bool, bool]:
         """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
         self._services.owners.note(owners)
@@ -255,8 +257,8 @@ class SelectingService:
         return ""
 
 
-def _reasons(told: SessionPrediction) -> dict[str, Reason]:
+def _reasons(told: SessionPrediction) -> dict[str, SelectionReason]:
     return {
-        each.tool: Reason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
+        each.tool: SelectionReason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
         for each in told.tools
     }

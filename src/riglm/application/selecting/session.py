@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from riglm.application.selecting.background import Background
-from riglm.application.selecting.offer import Offer, Reader, amount, count, text
-from riglm.application.selecting.service import Findings, SelectingService, Selection
-from riglm.domain.session import Client, Session
+from riglm.application.selecting.background import BackgroundLoop
+from riglm.application.selecting.offer import OfferedTools, ToolReader, amount, count, text
+from riglm.application.selecting.service import SearchResult, SelectingService, Selection
+from riglm.domain.session import ClientInfo, Session
 
 T = TypeVar("T")
 
@@ -26,16 +26,16 @@ class ToolSession(Generic[T]):
 
     def __init__(
         self,
-        background: Background[SelectingService],
-        offered: Callable[[], Offer[T]],
-        client: Client,
+        background: BackgroundLoop[SelectingService],
+        offered: Callable[[], OfferedTools[T]],
+        client: ClientInfo,
         key: str,
         user: str,
     ) -> None:
         self._background = background
         self._offered = offered
-        self._read: Reader[T] = Reader()
-        self._own: Offer[T] | None = None
+        self._read: ToolReader[T] = ToolReader()
+        self._own: OfferedTools[T] | None = None
         self._begun = _Begun(client, key, user)
         weakref.finalize(self, _end, background, self._begun).atexit = False
 
@@ -48,9 +48,9 @@ class ToolSession(Generic[T]):
             tools: those that this session has from now on, in place of the selector's.
 
         Raises:
-            UnusableTool: one of the tools is none, or two have the same name.
-            UnusableInput: the context is no text.
-            SelectorClosed: the selector is closed.
+            UnusableToolError: one of the tools is none, or two have the same name.
+            UnusableInputError: the context is no text.
+            SelectorClosedError: the selector is closed.
         """
         offer, context = self._offer(tools), text(context, "select(context=...)")
         return self._background.ask(self._selecting(offer, context))
@@ -60,19 +60,19 @@ class ToolSession(Generic[T]):
         offer, context = self._offer(tools), text(context, "aselect(context=...)")
         return await self._background.ask_soon(self._selecting(offer, context))
 
-    def search(self, query: str, *, limit: int = 10) -> Findings[T]:
+    def search(self, query: str, *, limit: int = 10) -> SearchResult[T]:
         """Return the tools that match a query best, also those that were not selected; none if nothing matches.
 
         A tool that is used after a search found it counts more than one that was selected.
 
         Raises:
-            UnusableInput: the query is no text, or the limit no whole number above 0.
-            SelectorClosed: the selector is closed.
+            UnusableInputError: the query is no text, or the limit no whole number above 0.
+            SelectorClosedError: the selector is closed.
         """
         offer = self._offer(None)
         return self._background.ask(self._searching(offer, query, limit))
 
-    async def asearch(self, query: str, *, limit: int = 10) -> Findings[T]:
+    async def asearch(self, query: str, *, limit: int = 10) -> SearchResult[T]:
         """As `search`, without holding up the event loop."""
         offer = self._offer(None)
         return await self._background.ask_soon(self._searching(offer, query, limit))
@@ -88,9 +88,9 @@ class ToolSession(Generic[T]):
             seconds: how long it took, for the record.
 
         Raises:
-            UnusableTool: what was given is neither a tool nor a name.
-            UnusableInput: `seconds` is no finite number.
-            SelectorClosed: the selector is closed.
+            UnusableToolError: what was given is neither a tool nor a name.
+            UnusableInputError: `seconds` is no finite number.
+            SelectorClosedError: the selector is closed.
         """
         seconds = amount(seconds, "used(seconds=...)")
         self._told(tool, lambda service, session, name: service.used(session, name, failed=failed, seconds=seconds))
@@ -99,8 +99,8 @@ class ToolSession(Generic[T]):
         """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once.
 
         Raises:
-            UnusableTool: what was given is neither a tool nor a name.
-            SelectorClosed: the selector is closed.
+            UnusableToolError: what was given is neither a tool nor a name.
+            SelectorClosedError: the selector is closed.
         """
         self._told(tool, lambda service, session, name: service.mark(session, name, relevant=relevant))
 
@@ -116,13 +116,13 @@ class ToolSession(Generic[T]):
     ) -> None:
         self.close()
 
-    def _offer(self, tools: Iterable[T] | None) -> Offer[T]:
+    def _offer(self, tools: Iterable[T] | None) -> OfferedTools[T]:
         if tools is not None:
             self._own = self._read(tools)
         return self._offered() if self._own is None else self._own
 
     def _selecting(
-        self, offer: Offer[T], context: str
+        self, offer: OfferedTools[T], context: str
     ) -> Callable[[SelectingService], Coroutine[Any, Any, Selection[T]]]:
         begun = self._begun
 
@@ -132,11 +132,11 @@ class ToolSession(Generic[T]):
         return selecting
 
     def _searching(
-        self, offer: Offer[T], query: str, limit: int
-    ) -> Callable[[SelectingService], Coroutine[Any, Any, Findings[T]]]:
+        self, offer: OfferedTools[T], query: str, limit: int
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, SearchResult[T]]]:
         begun, query, limit = self._begun, text(query, "search(query=...)"), count(limit, "search(limit=...)")
 
-        async def searching(service: SelectingService) -> Findings[T]:
+        async def searching(service: SelectingService) -> SearchResult[T]:
             return await service.search(begun.on(service), offer, query, limit)
 
         return searching
@@ -159,7 +159,7 @@ class _Begun:
     Work that is under way holds this, and not the session that the agent has: that ends once the agent lets it go.
     """
 
-    client: Client
+    client: ClientInfo
     key: str
     user: str
     session: Session | None = None
@@ -171,7 +171,7 @@ class _Begun:
         return self.session
 
 
-def _end(background: Background[SelectingService], begun: _Begun) -> None:
+def _end(background: BackgroundLoop[SelectingService], begun: _Begun) -> None:
     """End what was begun, if anything was; it ended with its selector if that is closed."""
 
     def end(service: SelectingService) -> None:

@@ -4,38 +4,38 @@ from itertools import takewhile
 from typing import NamedTuple
 from uuid import UUID
 
-from riglm.domain.session import Method, Session
+from riglm.domain.session import IdentificationMethod, Session
 
 
-class Place(NamedTuple):
+class SessionLookupKey(NamedTuple):
     """Where a session is found: a key of one principal's, so that nobody finds what belongs to another."""
 
-    method: Method
+    method: IdentificationMethod
     principal: str
     name: str
     value: str
 
 
-class _Kept:
+class _IndexedSession:
     __slots__ = ("holders", "last_seen", "places", "session")
 
     def __init__(self, session: Session, now: float) -> None:
         self.session = session
         self.last_seen = now
         self.holders = 0
-        self.places: tuple[Place, ...] = ()
+        self.places: tuple[SessionLookupKey, ...] = ()
 
 
-class KeptSessions:
+class SessionIndex:
     """Sessions with their places. One that a connection holds stays; others are silent for a while and then over.
 
     All times are by one monotonic clock, in seconds.
     """
 
     def __init__(self) -> None:
-        self._by_place: dict[Place, _Kept] = {}
-        self._held: dict[UUID, _Kept] = {}
-        self._free: dict[UUID, _Kept] = {}
+        self._by_place: dict[SessionLookupKey, _IndexedSession] = {}
+        self._held: dict[UUID, _IndexedSession] = {}
+        self._free: dict[UUID, _IndexedSession] = {}
         """The longest silent first."""
 
     def __len__(self) -> int:
@@ -43,18 +43,18 @@ class KeptSessions:
 
     def add(self, session: Session, now: float, *, held: bool) -> None:
         """Keep a session, held by a connection or not."""
-        kept = _Kept(session, now)
+        kept = _IndexedSession(session, now)
         kept.holders = int(held)
         (self._held if held else self._free)[session.id] = kept
 
-    def put(self, place: Place, session: Session) -> None:
+    def put(self, place: SessionLookupKey, session: Session) -> None:
         """Let a session be found at one more place."""
         kept = self._find(session)
         if kept is not None:
             kept.places += (place,)
             self._by_place[place] = kept
 
-    def at(self, place: Place) -> Session | None:
+    def at(self, place: SessionLookupKey) -> Session | None:
         """The session found at a place."""
         kept = self._by_place.get(place)
         return kept.session if kept is not None else None
@@ -64,7 +64,7 @@ class KeptSessions:
         kept = self._held.get(session_id) or self._free.get(session_id)
         return kept.session if kept is not None else None
 
-    def move(self, place: Place, session: Session) -> None:
+    def move(self, place: SessionLookupKey, session: Session) -> None:
         """Let another kept session than before be found at a place."""
         before = self._by_place.pop(place)
         before.places = tuple(one for one in before.places if one != place)
@@ -119,5 +119,5 @@ class KeptSessions:
         """Every kept session."""
         return [kept.session for kept in (*self._held.values(), *self._free.values())]
 
-    def _find(self, session: Session) -> _Kept | None:
+    def _find(self, session: Session) -> _IndexedSession | None:
         return self._held.get(session.id) or self._free.get(session.id)

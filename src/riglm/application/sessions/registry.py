@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions.kept import KeptSessions, Place
+from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.sessions.kept import SessionIndex, SessionLookupKey
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.retention import Forgotten
-from riglm.domain.session import PROFILE, Client, Era, Method, Session, Transport, parsed_uuid
+from riglm.domain.retention import ErasureRequest
+from riglm.domain.session import PROFILE, ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, parsed_uuid
 from riglm.ports.downstream import Caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class IdentificationSettings:
     """Where to look for conversation keys, and how long a session that no connection holds is kept.
 
     `idle_gap` is the silence, in seconds, after which it is over; `most_kept` is how many such sessions there may be.
@@ -38,7 +38,7 @@ class Evidence:
     profile: str = ""
 
 
-_GUESSES: Final = frozenset({Method.PRINCIPAL, Method.ADDRESS})
+_GUESSES: Final = frozenset({IdentificationMethod.PRINCIPAL, IdentificationMethod.ADDRESS})
 _MAX_CONNECTIONS: Final = 64
 
 _NO_KEYS: Final[dict[str, str]] = {}
@@ -50,9 +50,9 @@ class SessionRegistry:
 
     def __init__(
         self,
-        tracking: TrackingService,
+        tracking: CallRecordingService,
         hasher: KeyedHasher,
-        evidence: Evidence,
+        evidence: IdentificationSettings,
         *,
         shared: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
@@ -63,7 +63,7 @@ class SessionRegistry:
         self._shared = shared
         self._hasher = hasher
         self.look_for(evidence)
-        self._kept = KeptSessions()
+        self._kept = SessionIndex()
         self._connections: dict[UUID, dict[str, Caller | None]] = {}
         """By session, the caller of the only request of each connection, None after a second request."""
         self._monotonic = monotonic
@@ -72,28 +72,30 @@ class SessionRegistry:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def look_for(self, evidence: Evidence) -> None:
+    def look_for(self, evidence: IdentificationSettings) -> None:
         """Go by other evidence from now on; the sessions that there are stay where they were found."""
         self._evidence = evidence
         self._metadata = {PROFILE: evidence.profile}
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
-    def of_connection(self, caller: Caller, client: Client, version: str) -> Session:
+    def of_connection(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""
         place = self._environment(caller)
         if caller.handle:
-            place = Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+            place = SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
         if place is not None:
-            session = self._keyed(place, caller, client, Era.HANDSHAKE, version)
+            session = self._keyed(place, caller, client, ProtocolEra.HANDSHAKE, version)
             self._kept.hold(session)
             return session
-        method = Method.PROCESS if caller.transport is Transport.STDIO else Method.CONNECTION
-        session = self._opened(method, caller, client, Era.HANDSHAKE, version)
+        method = (
+            IdentificationMethod.PROCESS if caller.transport is Transport.STDIO else IdentificationMethod.CONNECTION
+        )
+        session = self._opened(method, caller, client, ProtocolEra.HANDSHAKE, version)
         self._kept.add(session, self._monotonic(), held=True)
         return session
 
     def of_request(
-        self, caller: Caller, client: Client, version: str, meta: Raw | bytes, *, starts: bool = False
+        self, caller: Caller, client: ClientInfo, version: str, meta: Raw | bytes, *, starts: bool = False
     ) -> Session:
         """The session of a request of the modern era, by the best evidence that it carries.
 
@@ -106,11 +108,11 @@ class SessionRegistry:
         found = [] if caller.handle else self._conversation_keys(meta)
         place = _place(caller, client, found)
         if place.method not in _GUESSES or self._shared or not caller.connection:
-            return self._keyed(place, caller, client, Era.MODERN, version, found)
+            return self._keyed(place, caller, client, ProtocolEra.MODERN, version, found)
         known = self._kept.at(place)
         if starts and known is not None and None in self._connections.get(known.id, {}).values():
             self._end_if_elsewhere(known, caller)
-        session = self._keyed(place, caller, client, Era.MODERN, version, found)
+        session = self._keyed(place, caller, client, ProtocolEra.MODERN, version, found)
         connections = self._connections.setdefault(session.id, {})
         if connections.setdefault(caller.connection, caller) is not caller:
             connections[caller.connection] = None
@@ -118,7 +120,7 @@ class SessionRegistry:
             del connections[next(iter(connections))]
         return session
 
-    def discovered(self, caller: Caller, client: Client, meta: Raw | bytes) -> None:
+    def discovered(self, caller: Caller, client: ClientInfo, meta: Raw | bytes) -> None:
         """Note a `server/discover`: on a new connection it ends a session that only the caller identifies."""
         place = self.place_of_request(caller, client, meta)
         known = self._kept.at(place)
@@ -130,18 +132,18 @@ class SessionRegistry:
         if session.sequence and caller.connection not in self._connections.get(session.id, {}):
             self._end(session, self._clock())
 
-    def place_of_request(self, caller: Caller, client: Client, meta: Raw | bytes) -> Place:
+    def place_of_request(self, caller: Caller, client: ClientInfo, meta: Raw | bytes) -> SessionLookupKey:
         """Where the session of a request of the modern era over HTTP is found."""
         return _place(caller, client, [] if caller.handle else self._conversation_keys(meta))
 
-    def place_of_call(self, caller: Caller, meta: Raw | bytes) -> Place | None:
+    def place_of_call(self, caller: Caller, meta: Raw | bytes) -> SessionLookupKey | None:
         """Where the session of a call in the handshake era is found, if not by its connection."""
         if caller.handle:
-            return Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+            return SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
         found = self._conversation_keys(meta)
-        return Place(Method.META_KEY, caller.principal, *found[0]) if found else None
+        return SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0]) if found else None
 
-    def at(self, place: Place) -> Session | None:
+    def at(self, place: SessionLookupKey) -> Session | None:
         """The session found at a place."""
         return self._kept.at(place)
 
@@ -153,7 +155,7 @@ class SessionRegistry:
         """Every session that may still grow."""
         return self._kept.all()
 
-    def adopt(self, session: Session, place: Place | None = None) -> Session:
+    def adopt(self, session: Session, place: SessionLookupKey | None = None) -> Session:
         """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""
         known = self._kept.get(session.id)
         if known is None:
@@ -196,13 +198,13 @@ class SessionRegistry:
         found = self._conversation_keys(meta)
         if not found:
             return base
-        if base.method is Method.HANDLE:
+        if base.method is IdentificationMethod.HANDLE:
             self._note(base, found)
             return base
-        place = Place(Method.META_KEY, caller.principal, *found[0])
-        if base.method is Method.META_KEY or self._kept.at(place) is not None:
+        place = SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0])
+        if base.method is IdentificationMethod.META_KEY or self._kept.at(place) is not None:
             return self._keyed(place, caller, base.client, base.era, base.protocol_version, found)
-        base.method = Method.META_KEY
+        base.method = IdentificationMethod.META_KEY
         self._kept.put(place, base)
         self._note(base, found)
         return base
@@ -210,7 +212,7 @@ class SessionRegistry:
     def closed(self, session: Session) -> None:
         """A connection ended; its session ends with it unless better evidence than the connection keeps it open."""
         freed = self._kept.release(session, self._monotonic())
-        if freed and session.method in (Method.CONNECTION, Method.PROCESS):
+        if freed and session.method in (IdentificationMethod.CONNECTION, IdentificationMethod.PROCESS):
             self._end(session, self._clock())
 
     def sweep(self) -> None:
@@ -241,29 +243,31 @@ class SessionRegistry:
         found = ((name, jsonrpc.text(fields.get(name))) for name, _ in self._meta_keys)
         return [(name, value) for name, value in found if value]
 
-    def _environment(self, caller: Caller) -> Place | None:
+    def _environment(self, caller: Caller) -> SessionLookupKey | None:
         if caller.transport is Transport.STDIO:
             for key in self._evidence.environment_keys:
                 value = self._evidence.environment.get(key)
                 if value:
-                    return Place(Method.ENVIRONMENT, caller.principal, key, value)
+                    return SessionLookupKey(IdentificationMethod.ENVIRONMENT, caller.principal, key, value)
         return None
 
-    def _of_process(self, caller: Caller, client: Client, version: str) -> Session:
+    def _of_process(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """The session of this process, which lives as long as the process does."""
-        place = self._environment(caller) or Place(Method.PROCESS, caller.principal, "process", "")
+        place = self._environment(caller) or SessionLookupKey(
+            IdentificationMethod.PROCESS, caller.principal, "process", ""
+        )
         session = self._kept.at(place)
         if session is None:
-            session = self._keyed(place, caller, client, Era.MODERN, version)
+            session = self._keyed(place, caller, client, ProtocolEra.MODERN, version)
             self._kept.hold(session)
         return session
 
     def _keyed(
         self,
-        place: Place,
+        place: SessionLookupKey,
         caller: Caller,
-        client: Client,
-        era: Era,
+        client: ClientInfo,
+        era: ProtocolEra,
         version: str,
         keys: list[tuple[str, str]] | None = None,
     ) -> Session:
@@ -298,10 +302,10 @@ class SessionRegistry:
 
     def _opened(
         self,
-        method: Method,
+        method: IdentificationMethod,
         caller: Caller,
-        client: Client,
-        era: Era,
+        client: ClientInfo,
+        era: ProtocolEra,
         version: str,
         keys: list[tuple[str, str]] | None = None,
     ) -> Session:
@@ -332,18 +336,18 @@ class SessionRegistry:
         self._tracking.session_closed(session, at)
 
 
-def _place(caller: Caller, client: Client, found: Sequence[tuple[str, str]]) -> Place:
+def _place(caller: Caller, client: ClientInfo, found: Sequence[tuple[str, str]]) -> SessionLookupKey:
     """Where the session of a request is found, by the conversation keys `found` in it or by who sent it."""
     if caller.handle:
-        return Place(Method.HANDLE, caller.principal, "handle", caller.handle)
+        return SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
     if found:
-        return Place(Method.META_KEY, caller.principal, *found[0])
+        return SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0])
     if caller.principal:
-        return Place(Method.PRINCIPAL, caller.principal, "client", client.name)
-    return Place(Method.ADDRESS, "", "client", f"{caller.address} {client.name}")
+        return SessionLookupKey(IdentificationMethod.PRINCIPAL, caller.principal, "client", client.name)
+    return SessionLookupKey(IdentificationMethod.ADDRESS, "", "client", f"{caller.address} {client.name}")
 
 
-class Forgetting:
+class SessionReset:
     """Has sessions of this process begin anew: whoever is at work keeps the connection, and nothing else."""
 
     def __init__(self, sessions: SessionRegistry, let_go: Sequence[Callable[[Session], object]]) -> None:
@@ -351,7 +355,7 @@ class Forgetting:
         self._sessions = sessions
         self._let_go = let_go
 
-    def heard(self, forgotten: Iterable[Forgotten]) -> None:
+    def heard(self, forgotten: Iterable[ErasureRequest]) -> None:
         """These sessions were to be forgotten; those that are not known here are somebody else's, or over."""
         for each in forgotten:
             id_ = parsed_uuid(each.key)

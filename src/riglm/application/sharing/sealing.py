@@ -13,10 +13,10 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from riglm.domain.errors import StateUnavailable
+from riglm.domain.errors import StateUnavailableError
 from riglm.ports.session_state import SessionStatePort
 
-LONGEST: Final = 4 << 20
+MAX: Final = 4 << 20
 """A value of more bytes is none of riglm's."""
 
 _MARK: Final = b"r1"
@@ -25,7 +25,7 @@ _NAME_DIGITS: Final = 32
 _log: Final = logging.getLogger("riglm.state")
 
 
-class Sealer:
+class StateSigner:
     """Names and seals, both under one secret."""
 
     def __init__(self, secret: bytes) -> None:
@@ -56,7 +56,7 @@ class Sealer:
             return None
         reader = zlib.decompressobj()
         try:
-            plain = reader.decompress(packed, LONGEST)
+            plain = reader.decompress(packed, MAX)
         except zlib.error:
             plain = b""
         if not reader.eof:
@@ -74,32 +74,32 @@ class Sealer:
         return hmac.digest(self._sealing, name.encode() + b"\0" + packed, "sha256")[:_SEAL_BYTES]
 
 
-MOST_WRITERS: Final = 16
+MAX_WRITERS: Final = 16
 """So many processes are told of, the latest; whoever changes a value less often may count a lost change twice."""
 
-_LONGEST_NUMBER: Final = 16
+_MAX_NUMBER_LENGTH: Final = 16
 
-Writers = Mapping[str, int]
+WriteVersions = Mapping[str, int]
 """The number of the last change of each process, the latest process last."""
 
 
-def changed_by(writers: Writers, name: str, number: int) -> Writers:
+def changed_by(writers: WriteVersions, name: str, number: int) -> WriteVersions:
     """The writers after one more change, of the process that is called so."""
     others = [(other, known) for other, known in writers.items() if other != name]
-    return dict([*others, (name, number)][-MOST_WRITERS:])
+    return dict([*others, (name, number)][-MAX_WRITERS:])
 
 
-def head(revision: int, writers: Writers) -> bytes:
+def head(revision: int, writers: WriteVersions) -> bytes:
     """A line, without its end, that tells the revision of a value and who changed it."""
     return " ".join([str(revision), *(f"{name}={number}" for name, number in writers.items())]).encode("ascii")
 
 
-def read_head(line: bytes) -> tuple[int, Writers] | None:
+def read_head(line: bytes) -> tuple[int, WriteVersions] | None:
     """The revision and the writers of a line that `head` wrote; None for any other."""
     revision, *rest = line.split(b" ")
     pairs = [word.partition(b"=") for word in rest]
     numbers = [revision, *(number for _, _, number in pairs)]
-    if not all(number.isdigit() and len(number) < _LONGEST_NUMBER for number in numbers):
+    if not all(number.isdigit() and len(number) < _MAX_NUMBER_LENGTH for number in numbers):
         return None
     return int(revision), {name.decode("ascii", "replace"): int(number) for name, _, number in pairs}
 
@@ -108,7 +108,7 @@ _NAME: Final = "news"
 _OLDEST_SECONDS: Final = 600.0
 """Older news are an accident, or somebody who repeats what was said."""
 
-Hearing = Callable[[str, str], None]
+BroadcastHandler = Callable[[str, str], None]
 """Is told whom news are about, and what."""
 
 
@@ -120,19 +120,19 @@ class _Item(msgspec.Struct, frozen=True, array_like=True):
     what: str
 
 
-class News:
+class Broadcast:
     """Tells and hears, by kind."""
 
-    def __init__(self, state: SessionStatePort, sealer: Sealer, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, state: SessionStatePort, sealer: StateSigner, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since the epoch."""
         self._state = state
         self._sealer = sealer
         self._clock = clock
         self._own = uuid4().hex
-        self._hearing: dict[str, Hearing] = {}
+        self._hearing: dict[str, BroadcastHandler] = {}
         state.listen(self._heard)
 
-    def on(self, kind: str, hearing: Hearing) -> None:
+    def on(self, kind: str, hearing: BroadcastHandler) -> None:
         """Tell `hearing` what other processes say of this kind."""
         self._hearing[kind] = hearing
 
@@ -154,17 +154,17 @@ class News:
             self._hearing[item.kind](item.about, item.what)
 
 
-_AT_ONCE: Final = 100
+_BATCH_SIZE: Final = 100
 _ATTEMPTS: Final = 5
 _WAITING_SECONDS: Final = 2.0
 
 
-def session_name(sealer: Sealer, session_id: UUID) -> str:
+def session_name(sealer: StateSigner, session_id: UUID) -> str:
     """The key of a session, and of how far it has come."""
     return sealer.name("session", session_id.bytes)
 
 
-def count_name(sealer: Sealer, session_id: UUID) -> str:
+def count_name(sealer: StateSigner, session_id: UUID) -> str:
     """The key of the number of a session's calls."""
     return sealer.name("count", session_id.bytes)
 
@@ -173,16 +173,16 @@ async def drop_sessions(state: SessionStatePort, secret: bytes, sessions: Sequen
     """Remove all that is kept by session, and give the number of sessions of which something was.
 
     Raises:
-        StateUnavailable: that cannot be made sure.
+        StateUnavailableError: that cannot be made sure.
     """
-    sealer, there = Sealer(secret), 0
-    for start in range(0, len(sessions), _AT_ONCE):
-        some = sessions[start : start + _AT_ONCE]
+    sealer, there = StateSigner(secret), 0
+    for start in range(0, len(sessions), _BATCH_SIZE):
+        some = sessions[start : start + _BATCH_SIZE]
         names = [session_name(sealer, each) for each in some]
         there += sum(await _there(state, names))
         await state.drop([*names, *(count_name(sealer, each) for each in some)])
         if any(await _there(state, names)):
-            raise StateUnavailable("what is kept of sessions could not be removed")
+            raise StateUnavailableError("what is kept of sessions could not be removed")
     return there
 
 
@@ -190,6 +190,6 @@ async def _there(state: SessionStatePort, names: Sequence[str]) -> list[bool]:
     for _ in range(_ATTEMPTS):
         try:
             return await state.there(names)
-        except StateUnavailable:
+        except StateUnavailableError:
             await state.returned(_WAITING_SECONDS)
     return await state.there(names)

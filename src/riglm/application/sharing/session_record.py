@@ -7,11 +7,11 @@ import msgspec
 
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session_state import MAX_CALLS, MAX_USED, SessionState
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`SessionState`, without what each process makes for itself: vectors, the view, and the words of searches."""
 
     calls: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     id: UUID
     started_at: float
-    era: Era
+    era: ProtocolEra
     transport: Transport
-    method: Method
+    method: IdentificationMethod
     client_name: str = ""
     client_version: str = ""
     client_id: str = ""
@@ -49,7 +49,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     metadata: dict[str, str] = {}
     sequence: int = 0
     forgotten_at: float = 0.0
-    progress: Progress | None = None
+    progress: SessionProgress | None = None
 
     def session(self) -> Session:
         """The session, as a new object."""
@@ -59,7 +59,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             era=self.era,
             transport=self.transport,
             method=self.method,
-            client=Client(name=self.client_name, version=self.client_version),
+            client=ClientInfo(name=self.client_name, version=self.client_version),
             client_id=self.client_id,
             principal=self.principal,
             protocol_version=self.protocol_version,
@@ -112,8 +112,8 @@ def decoded(plain: bytes) -> SessionRecord | None:
         return None
 
 
-def _progress(state: SessionState) -> Progress:
-    return Progress(
+def _progress(state: SessionState) -> SessionProgress:
+    return SessionProgress(
         calls=tuple(state.calls),
         context=None if state.context is None else state.context.text,
         turn=state.turn,
@@ -130,11 +130,11 @@ def _progress(state: SessionState) -> Progress:
     )
 
 
-def _bring(progress: Progress, state: SessionState) -> bool:
+def _bring(progress: SessionProgress, state: SessionState) -> bool:
     before = None if state.context is None else state.context.text
-    state.calls = list(progress.calls[-MOST_CALLS:])
+    state.calls = list(progress.calls[-MAX_CALLS:])
     state.turn, state.turn_key = progress.turn, progress.turn_key
-    state.used_in_turn = dict(list(progress.used_in_turn.items())[-MOST_USED:])
+    state.used_in_turn = dict(list(progress.used_in_turn.items())[-MAX_USED:])
     state.searched, state.suggested = set(progress.searched), set(progress.suggested)
     state.sent = set(progress.sent)
     state.changes, state.made, state.last_at = progress.changes, progress.made, progress.last_at
@@ -171,17 +171,19 @@ def merged(base: SessionRecord | None, ours: SessionRecord, theirs: SessionRecor
     )
 
 
-def _merging_progress(base: Progress | None, ours: Progress | None, theirs: Progress | None) -> Progress | None:
+def _merging_progress(
+    base: SessionProgress | None, ours: SessionProgress | None, theirs: SessionProgress | None
+) -> SessionProgress | None:
     if ours is None or theirs is None:
         return ours or theirs
-    base = base or Progress()
+    base = base or SessionProgress()
     made_here = min(max(0, ours.made - base.made), len(ours.calls))
     calls = (*theirs.calls, *ours.calls[len(ours.calls) - made_here :])
     said_here = ours.context != base.context
     said_elsewhere = theirs.context != base.context
     listed = theirs if said_elsewhere and not said_here else ours
-    return Progress(
-        calls=calls[-MOST_CALLS:],
+    return SessionProgress(
+        calls=calls[-MAX_CALLS:],
         made=theirs.made + made_here,
         context=ours.context if said_here else theirs.context,
         turn=max(ours.turn, theirs.turn),
@@ -208,4 +210,4 @@ def _used(base: dict[str, int], ours: dict[str, int], theirs: dict[str, int]) ->
     for tool, turn in ours.items():
         if base.get(tool) != turn:
             used[tool] = max(turn, used.pop(tool, 0))
-    return dict(list(used.items())[-MOST_USED:])
+    return dict(list(used.items())[-MAX_USED:])

@@ -9,12 +9,20 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from riglm.application.sessions.kept import Place
+from riglm.application.sessions.kept import SessionLookupKey
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.application.sharing.sealing import Sealer, Writers, changed_by, count_name, head, read_head, session_name
+from riglm.application.sharing.sealing import (
+    StateSigner,
+    WriteVersions,
+    changed_by,
+    count_name,
+    head,
+    read_head,
+    session_name,
+)
 from riglm.application.sharing.session_record import SessionRecord, decoded, encoded, merged, recorded
-from riglm.domain.duration import Patience
-from riglm.domain.errors import StateUnavailable
+from riglm.domain.duration import TimeBudget
+from riglm.domain.errors import StateUnavailableError
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.session_state import SessionStatePort
@@ -24,7 +32,7 @@ _CHECKED_SECONDS: Final = 7 * 86_400.0
 _ATTEMPTS: Final = 4
 """So often a request tries to keep what it changed where other processes are faster; the rest is done after it."""
 
-_MOST_UNSURE: Final = 3
+_MAX_UNSURE: Final = 3
 
 
 class _Known(NamedTuple):
@@ -37,10 +45,10 @@ class _Known(NamedTuple):
     body: bytes
     value: bytes
     told: bool = True
-    writers: Writers = MappingProxyType({})
+    writers: WriteVersions = MappingProxyType({})
 
 
-class Fetched(NamedTuple):
+class FetchedSession(NamedTuple):
     """A session that another process opened, as it was just read."""
 
     known: _Known
@@ -56,7 +64,7 @@ class SharedSessions:
     def __init__(
         self,
         state: SessionStatePort,
-        sealer: Sealer,
+        sealer: StateSigner,
         registry: SessionRegistry,
         progress: Callable[[Session], SessionState | None],
         on_context: Callable[[Session, SessionState, str], Coroutine[Any, Any, None]],
@@ -88,7 +96,7 @@ class SharedSessions:
         """Say so if another process seals with another key, so that neither finds the sessions of the other."""
         try:
             value = await self._state.claim(_CHECK, self._sealer.seal(_CHECK, b""), _CHECKED_SECONDS)
-        except StateUnavailable:
+        except StateUnavailableError:
             return
         self._sealer.opened(_CHECK, value)
 
@@ -97,7 +105,7 @@ class SharedSessions:
         name = session_name(self._sealer, session.id)
         try:
             value, _ = await self._state.take([name, count_name(self._sealer, session.id)], self._seconds)
-        except StateUnavailable:
+        except StateUnavailableError:
             return False
         return self._bring(session, name, value)
 
@@ -108,12 +116,12 @@ class SharedSessions:
         """
         try:
             number = await self._state.number(count_name(self._sealer, session.id), session.sequence, self._seconds)
-        except StateUnavailable:
+        except StateUnavailableError:
             return None
         session.reserve(number)
         return number
 
-    async def arrive_at(self, place: Place) -> bool:
+    async def arrive_at(self, place: SessionLookupKey) -> bool:
         """Bring the session at a place up to date, wherever it was opened; False when no process has one there yet."""
         here, pointer = self._registry.at(place), self._place_name(place)
         names = (
@@ -128,18 +136,18 @@ class SharedSessions:
                 self._bring(here, names[1], values[1])
             elif owner is not None:
                 await self._adopt(place, owner)
-        except StateUnavailable:
+        except StateUnavailableError:
             return False
         return owner is not None
 
-    async def leave_at(self, place: Place, *, is_new: bool) -> None:
+    async def leave_at(self, place: SessionLookupKey, *, is_new: bool) -> None:
         """Let others find the session at a place, if it `is_new` there, and what a request changed in it."""
         session = self._registry.at(place)
         if session is None:
             return
         if is_new:
             pointer = self._place_name(place)
-            with contextlib.suppress(StateUnavailable):  # whoever comes first when it is back decides
+            with contextlib.suppress(StateUnavailableError):  # whoever comes first when it is back decides
                 await self._state.claim(pointer, self._sealer.seal(pointer, session.id.bytes), self._seconds)
         await self.leave(session)
 
@@ -154,18 +162,18 @@ class SharedSessions:
                     return
         self._owe(session)
 
-    async def fetch(self, session_id: UUID) -> Fetched | None:
+    async def fetch(self, session_id: UUID) -> FetchedSession | None:
         """A session that another process opened.
 
         Raises:
-            StateUnavailable: it cannot be read now.
+            StateUnavailableError: it cannot be read now.
         """
         name = session_name(self._sealer, session_id)
         value, _ = await self._state.take([name, count_name(self._sealer, session_id)], self._seconds)
         found = self._read(name, value)
         return found if found is not None and found.record.id == session_id else None
 
-    def adopted(self, fetched: Fetched, place: Place | None = None) -> Session:
+    def adopted(self, fetched: FetchedSession, place: SessionLookupKey | None = None) -> Session:
         """Go on with a session that another process opened."""
         opened = fetched.record.session()
         session = self._registry.adopt(opened, place)
@@ -181,7 +189,7 @@ class SharedSessions:
         silent = self._registry.silent()
         try:
             alive = await self._state.there([session_name(self._sealer, session.id) for session in silent])
-        except StateUnavailable:
+        except StateUnavailableError:
             return
         for session, is_alive in zip(silent, alive, strict=True):
             if is_alive:
@@ -195,7 +203,7 @@ class SharedSessions:
         self._unsure.pop(session.id, None)
         self._owed.pop(session.id, None)
 
-    async def _adopt(self, place: Place, owner: UUID) -> None:
+    async def _adopt(self, place: SessionLookupKey, owner: UUID) -> None:
         fetched = await self.fetch(owner)
         if fetched is not None:
             self.adopted(fetched, place)
@@ -210,8 +218,8 @@ class SharedSessions:
         name, kept = session_name(self._sealer, id_), self._changed(id_, known, body)
         try:
             found = await self._state.swap(name, known.value, kept.value, self._seconds)
-        except StateUnavailable:
-            self._unsure[id_] = [*self._unsure.get(id_, [])[-_MOST_UNSURE:], kept]
+        except StateUnavailableError:
+            self._unsure[id_] = [*self._unsure.get(id_, [])[-_MAX_UNSURE:], kept]
             self._owe(session)
             return True
         if found is None or found == kept.value:
@@ -241,7 +249,7 @@ class SharedSessions:
         try:
             while self._owed and await self._state.returned(self._seconds):
                 session = self._owed.pop(next(iter(self._owed)))
-                with Patience():
+                with TimeBudget():
                     await self.leave(session)
         finally:
             self._repaying = None
@@ -281,7 +289,7 @@ class SharedSessions:
             self._contexts.add(task)
             task.add_done_callback(self._contexts.discard)
 
-    def _read(self, name: str, value: bytes | None) -> Fetched | None:
+    def _read(self, name: str, value: bytes | None) -> FetchedSession | None:
         plain = self._sealer.opened(name, value)
         if plain is None or value is None:
             return None
@@ -291,11 +299,11 @@ class SharedSessions:
             self._sealer.reject("it is no session")
             return None
         revision, writers = told
-        return Fetched(_Known(revision, body, value, writers=writers), record)
+        return FetchedSession(_Known(revision, body, value, writers=writers), record)
 
     def _owner(self, pointer: str, value: bytes | None) -> UUID | None:
         plain = self._sealer.opened(pointer, value)
         return UUID(bytes=plain) if plain is not None and len(plain) == 16 else None
 
-    def _place_name(self, place: Place) -> str:
+    def _place_name(self, place: SessionLookupKey) -> str:
         return self._sealer.name("place", *place)

@@ -7,20 +7,28 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.lists.predicting import NullPrediction
-from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions.kept import Place
+from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.sessions.kept import SessionLookupKey
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.application.sharing.sealing import News, Sealer
-from riglm.application.sharing.shared_links import REPEATED, SharedLinks
+from riglm.application.sharing.sealing import Broadcast, StateSigner
+from riglm.application.sharing.shared_links import REPEATED, SharedConnections
 from riglm.application.sharing.shared_sessions import SharedSessions
 from riglm.domain import parameters
-from riglm.domain.duration import Patience
-from riglm.domain.errors import SessionEnded
+from riglm.domain.duration import TimeBudget
+from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope
+from riglm.domain.parameters import RequestEnvelope
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.ports.downstream import ENDED, Caller, Carried, Conversation, NewsListener, Parting, SessionSharing
+from riglm.ports.downstream import (
+    ENDED,
+    BeforeResponse,
+    Caller,
+    ConnectionHandoff,
+    HandshakeConnection,
+    NewsListener,
+    SessionSharing,
+)
 from riglm.ports.session_state import SessionStatePort
 
 LINKS: Final = "link"
@@ -39,7 +47,7 @@ _OF_LINKS: Final = REPEATED | {"resources/unsubscribe"}
 _log: Final = logging.getLogger("riglm.state")
 
 
-class ChangesShared(Protocol):
+class OverrideBroadcaster(Protocol):
     """Who knows which clients listen: the proxy."""
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -47,10 +55,12 @@ class ChangesShared(Protocol):
         ...
 
 
-class Sharing(SessionSharing):
+class SessionSharingService(SessionSharing):
     """Puts connections, sessions and news together."""
 
-    def __init__(self, links: SharedLinks, sessions: SharedSessions, registry: SessionRegistry, news: News) -> None:
+    def __init__(
+        self, links: SharedConnections, sessions: SharedSessions, registry: SessionRegistry, news: Broadcast
+    ) -> None:
         self._links = links
         self._sessions = sessions
         self._registry = registry
@@ -66,24 +76,31 @@ class Sharing(SessionSharing):
     async def opening(self, caller: Caller) -> None:
         place = self._registry.place_of_call(caller, b"")
         if place is not None:
-            with self._guarded, Patience():
+            with self._guarded, TimeBudget():
                 await self._sessions.arrive_at(place)
 
-    async def opened(self, session_id: bytes, caller: Caller, handshake: Message, conversation: Conversation) -> None:
+    async def opened(
+        self, session_id: bytes, caller: Caller, handshake: Message, conversation: HandshakeConnection
+    ) -> None:
         self._here[self._links.name(session_id)] = session_id
-        with self._guarded, Patience():
+        with self._guarded, TimeBudget():
             place = self._registry.place_of_call(caller, b"")
             if place is not None:
                 await self._sessions.leave_at(place, is_new=True)
             await self._links.open(session_id, caller, handshake, conversation)
 
-    async def find(self, session_id: bytes, caller: Caller) -> Carried | None:
+    async def find(self, session_id: bytes, caller: Caller) -> ConnectionHandoff | None:
         with self._guarded:
             return await self._links.find(session_id, caller)
         return None
 
     async def resume(
-        self, session_id: bytes, carried: Carried, conversation: Conversation, *, introduce: bool = True
+        self,
+        session_id: bytes,
+        carried: ConnectionHandoff,
+        conversation: HandshakeConnection,
+        *,
+        introduce: bool = True,
     ) -> bool:
         self._here[self._links.name(session_id)] = session_id
         with self._guarded:
@@ -91,11 +108,11 @@ class Sharing(SessionSharing):
         return False
 
     async def arrives(
-        self, session_id: bytes, message: Message, caller: Caller, conversation: Conversation
-    ) -> Parting | None:
+        self, session_id: bytes, message: Message, caller: Caller, conversation: HandshakeConnection
+    ) -> BeforeResponse | None:
         place, to_call = self._place(message, caller), message.method == _CALL
         ended, known, numbered = False, False, _Numbered()
-        patience = Patience()
+        patience = TimeBudget()
         with self._guarded, patience:
             refreshing = self._links.refresh(session_id, conversation)
             if message.method in _OF_SESSIONS:
@@ -109,7 +126,7 @@ class Sharing(SessionSharing):
             if place is not None and not ended:
                 known, numbered = await self._arrive_at(place, conversation.session, to_call=to_call)
         if ended:
-            raise SessionEnded
+            raise SessionEndedError
         if message.method not in _OF_SESSIONS and message.method not in _OF_LINKS:
             return None
 
@@ -124,12 +141,14 @@ class Sharing(SessionSharing):
 
         return part
 
-    async def modern_arrives(self, message: Message, envelope: Envelope, caller: Caller) -> Parting | None:
+    async def modern_arrives(
+        self, message: Message, envelope: RequestEnvelope, caller: Caller
+    ) -> BeforeResponse | None:
         if message.method not in _OF_SESSIONS:
             return None
         place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
         known, numbered = False, _Numbered()
-        patience = Patience()
+        patience = TimeBudget()
         with self._guarded, patience:
             known, numbered = await self._arrive_at(place, None, to_call=message.method == _CALL)
 
@@ -165,7 +184,7 @@ class Sharing(SessionSharing):
 
         self.news.on(LINKS, heard)
 
-    def share_changes(self, proxy: ChangesShared) -> None:
+    def share_changes(self, proxy: OverrideBroadcaster) -> None:
         """Let clients of the modern era hear of lists that changed at other processes."""
 
         def tell(client_id: str) -> None:
@@ -188,7 +207,9 @@ class Sharing(SessionSharing):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _arrive_at(self, place: Place, base: Session | None, *, to_call: bool) -> tuple[bool, "_Numbered"]:
+    async def _arrive_at(
+        self, place: SessionLookupKey, base: Session | None, *, to_call: bool
+    ) -> tuple[bool, "_Numbered"]:
         """Bring the session at a place up to date: whether it is known there, and the number of a call in it.
 
         It is asked for at once, of the session that was there before, or else of the one that is there then, or of
@@ -213,10 +234,10 @@ class Sharing(SessionSharing):
                 listener.heard(session_id, what)
 
     async def _leave(self, session: Session) -> None:
-        with self._guarded, Patience():
+        with self._guarded, TimeBudget():
             await self._sessions.leave(session)
 
-    def _place(self, message: Message, caller: Caller) -> Place | None:
+    def _place(self, message: Message, caller: Caller) -> SessionLookupKey | None:
         """Where the session of a request is found, if not by its connection."""
         if message.method not in _OF_SESSIONS:
             return None
@@ -235,7 +256,7 @@ class _Numbered(NamedTuple):
             self.session.give_back(self.number)
 
 
-class Filter(Protocol):
+class SessionStateSource(Protocol):
     """Who remembers how far sessions have come."""
 
     @property
@@ -252,17 +273,17 @@ def build_sharing(
     state: SessionStatePort,
     secret: bytes,
     registry: SessionRegistry,
-    tracking: TrackingService,
-    filtering: Filter | None,
+    tracking: CallRecordingService,
+    filtering: SessionStateSource | None,
     *,
     link_seconds: float,
     session_seconds: float,
-) -> Sharing:
+) -> SessionSharingService:
     """What the HTTP side asks; `filtering` is None when nothing is filtered.
 
     Connections of which nothing is heard are kept for `link_seconds`, sessions for `session_seconds`, which is no less.
     """
-    sealer = Sealer(secret)
+    sealer = StateSigner(secret)
     if filtering is None:
         sessions = SharedSessions(state, sealer, registry, _unfiltered, _unread, session_seconds)
     else:
@@ -272,7 +293,9 @@ def build_sharing(
 
         sessions = SharedSessions(state, sealer, registry, filtering.state, read, session_seconds)
     tracking.when_closed(sessions.forget)
-    return Sharing(SharedLinks(state, sealer, sessions, link_seconds), sessions, registry, News(state, sealer))
+    return SessionSharingService(
+        SharedConnections(state, sealer, sessions, link_seconds), sessions, registry, Broadcast(state, sealer)
+    )
 
 
 def _unfiltered(_: Session) -> None:

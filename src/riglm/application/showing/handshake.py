@@ -4,22 +4,35 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
-from riglm.application.forwarding.exchange import NOWHERE, Exchange
-from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.list_news import ListNews, OverheardChannel, announcing, has_announced, offering
-from riglm.application.showing.list_walk import ListWalk
-from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Completed, Relay, Resumed, Unstreamed
-from riglm.application.showing.showing import Showing
+from riglm.application.forwarding.exchange import NOWHERE, ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.showing.list_news import ListChangeNotifier, ObservedChannel, announcing, has_announced, offering
+from riglm.application.showing.list_walk import PagedListRequest
+from riglm.application.showing.meta_calls import MetaToolCall, MetaToolCalls
+from riglm.application.showing.relays import (
+    ErrorTransformingSink,
+    NonResumableSink,
+    TransformingSink,
+    TransformingStream,
+)
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import Client, Session
-from riglm.domain.tool import Catalogue
-from riglm.ports.downstream import NO_HEADERS, Caller, Carried, ClientChannel, Conversation, ReplySink, Underway
-from riglm.ports.upstream import Stream
+from riglm.domain.session import ClientInfo, Session
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.downstream import (
+    NO_HEADERS,
+    Caller,
+    ClientChannel,
+    ClientResponseSink,
+    ConnectionHandoff,
+    HandshakeConnection,
+    InFlightRequest,
+)
+from riglm.ports.upstream import ResumedStreamHandler
 
 
-class HandshakeConversation(Conversation):
+class FilteringConnection(HandshakeConnection):
     """One client connection of the handshake era, with the tool filter if there is one.
 
     Subclasses forward what the filter accepts to one or several upstream servers.
@@ -42,32 +55,39 @@ class HandshakeConversation(Conversation):
         "_showing",
     )
 
-    _showing: Showing
-    _news: ListNews
+    _showing: FilterMiddleware
+    _news: ListChangeNotifier
 
-    def __init__(self, services: Services, caller: Caller, channel: ClientChannel, showing: Showing | None) -> None:
+    def __init__(
+        self, services: RequestServices, caller: Caller, channel: ClientChannel, showing: FilterMiddleware | None
+    ) -> None:
         """Without `showing`, tools are not filtered."""
         self._caller = caller
-        self._client = Client()
+        self._client = ClientInfo()
         self._session: Session | None = None
         self._filters = showing is not None
         self._services = services if showing is None else showing.observed()
-        self._channel = channel if showing is None else OverheardChannel(channel, self._forget)
-        self._meta_calls: MetaCalls | None = None
-        self._own: dict[bytes, ListWalk | MetaCall] = {}
+        self._channel = channel if showing is None else ObservedChannel(channel, self._forget)
+        self._meta_calls: MetaToolCalls | None = None
+        self._own: dict[bytes, PagedListRequest | MetaToolCall] = {}
         self._changes = 0  # how often the upstream's tools changed
-        self._catalogue: Catalogue | None = None
+        self._catalogue: ToolCatalog | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
         if showing is not None:
             self._showing = showing
-            self._news = ListNews(channel)
+            self._news = ListChangeNotifier(channel)
             showing.follow(self._follow)
 
     @abstractmethod
     def accept(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Exchange | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> ProxiedRequest | None:
         """Process a message that the filter accepted."""
 
     @abstractmethod
@@ -79,11 +99,11 @@ class HandshakeConversation(Conversation):
         """Start or stop receiving server messages."""
 
     @abstractmethod
-    def resume_upstream(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume_upstream(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         """Request the rest of a stream from the upstream server."""
 
     @abstractmethod
-    def adopt_upstream(self, carried: Carried) -> bool:
+    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
         """Continue the upstream links of another process; False if servers must be sent all of it again."""
 
     @abstractmethod
@@ -101,8 +121,13 @@ class HandshakeConversation(Conversation):
         return self._session
 
     def received(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Underway | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> InFlightRequest | None:
         if not self._filters:
             return self.accept(message, sink, headers, resumable=resumable)
         refused = self._showing.misreading(message) or self._id_error(message)
@@ -116,12 +141,12 @@ class HandshakeConversation(Conversation):
             return None
         if message.method == "tools/list":
             if self._showing.adds:
-                sink = Completed(sink, self._showing.completed)
+                sink = ErrorTransformingSink(sink, self._showing.completed)
             return self._filter_list(message, sink, headers, resumable=resumable)
         if message.method == "tools/call":
             return self._filter_call(message, sink, headers, resumable=resumable)
         if message.method == "initialize":
-            sink = Relay(sink, self._greeting)
+            sink = TransformingSink(sink, self._greeting)
         return self.accept(message, sink, headers, resumable=resumable)
 
     def _id_error(self, message: Message) -> Message | None:
@@ -134,13 +159,13 @@ class HandshakeConversation(Conversation):
             self._news.listening()
         self.listen_upstream(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         if self._filters:  # a client that guesses an event id of a list must not get more than its list
             session = self.session
-            stream = Resumed(stream, lambda answer: self._showing.without_denied(session, answer))
+            stream = TransformingStream(stream, lambda answer: self._showing.without_denied(session, answer))
         self.resume_upstream(last_event_id, stream)
 
-    def adopt(self, carried: Carried) -> bool:
+    def adopt(self, carried: ConnectionHandoff) -> bool:
         self._client, _ = parameters.client_of(carried.handshake)
         if self._session is None:
             self._session = carried.session
@@ -163,20 +188,22 @@ class HandshakeConversation(Conversation):
         if self._meta_calls is not None:
             await self._meta_calls.close()
         for one in list(self._own.values()):
-            if isinstance(one, ListWalk):
+            if isinstance(one, PagedListRequest):
                 one.give_up()
             else:
                 one.cancelled()
         await self.close_upstream()
 
     def _filter_list(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
-    ) -> Underway | None:
+        self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> InFlightRequest | None:
         if not self._showing.filtering.is_on:
             return self._pass_list(message, sink, headers, resumable=resumable)
         session = self._session_of(self._shown_to, parameters.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
-            return self.accept(message, Unstreamed(sink, lambda page: self._showing.without_denied(session, page)))
+            return self.accept(
+                message, NonResumableSink(sink, lambda page: self._showing.without_denied(session, page))
+            )
         changes = self._changes
         walk = self._walk(
             message,
@@ -188,12 +215,12 @@ class HandshakeConversation(Conversation):
         return walk
 
     def _pass_list(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
-    ) -> Underway | None:
+        self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> InFlightRequest | None:
         """Let a list pass untouched; of the first page it is remembered what the client has."""
         if jsonrpc.members(message.params).get("cursor") is None:
             session = self._session_of(self._shown_to, parameters.read(message).meta)
-            sink = Relay(sink, lambda page: self._passed(session, page))
+            sink = TransformingSink(sink, lambda page: self._passed(session, page))
         return self.accept(message, sink, headers, resumable=resumable)
 
     def _passed(self, session: Session, page: Message) -> Message:
@@ -215,8 +242,10 @@ class HandshakeConversation(Conversation):
         """The session that a request names in its `_meta`, else `base`."""
         return self._showing.services.sessions.of_call(base, self._caller, meta) if meta else base
 
-    def _walk(self, message: Message, sink: ReplySink, whole: Callable[[ListWalk], None]) -> ListWalk:
-        return ListWalk(
+    def _walk(
+        self, message: Message, sink: ClientResponseSink, whole: Callable[[PagedListRequest], None]
+    ) -> PagedListRequest:
+        return PagedListRequest(
             message,
             sink,
             ask=self.accept,
@@ -225,14 +254,14 @@ class HandshakeConversation(Conversation):
             over=lambda walk: self._own_ended(walk.asked),
         )
 
-    def _list_sent(self, catalogue: Catalogue, changes: int) -> None:
+    def _list_sent(self, catalogue: ToolCatalog, changes: int) -> None:
         """The client gets a list that was asked for after so many changes; one that is torn counts no further."""
         self._catalogue = catalogue if changes == self._changes else None
         self._news.listed()
 
     def _filter_call(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes], *, resumable: bool
-    ) -> Underway | None:
+        self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool
+    ) -> InFlightRequest | None:
         given = parameters.read(message)
         name = tool_name(given)
         session = self._latest = self._session_of(self.session, given.meta)
@@ -244,15 +273,17 @@ class HandshakeConversation(Conversation):
             return None
         return self.accept(message, sink, headers, resumable=resumable)
 
-    def _call_own(self, message: Message, sink: ReplySink, session: Session, given: parameters.Parameters) -> Underway:
-        call = MetaCall(message, sink, on_done=self._meta_call_ended)
+    def _call_own(
+        self, message: Message, sink: ClientResponseSink, session: Session, given: parameters.RequestParams
+    ) -> InFlightRequest:
+        call = MetaToolCall(message, sink, on_done=self._meta_call_ended)
         self._own[jsonrpc.id_key(message.id or b"null")] = call
 
         async def ready() -> None:
             await self._know(session)
 
         if self._meta_calls is None:
-            self._meta_calls = MetaCalls(self._showing, self.spellings)
+            self._meta_calls = MetaToolCalls(self._showing, self.spellings)
         self._meta_calls.start(
             call,
             session,
@@ -270,10 +301,10 @@ class HandshakeConversation(Conversation):
         if catalogue is not None:
             self._showing.filtering.know(session, catalogue)
 
-    async def _learned(self) -> Catalogue | None:
+    async def _learned(self) -> ToolCatalog | None:
         """The whole list, asked for on riglm's own account; None when it cannot be had in time."""
         changes = self._changes
-        found: list[Catalogue] = []
+        found: list[ToolCatalog] = []
         await self._showing.fetch(
             jsonrpc.request(self._showing.new_id(), "tools/list"),
             ask=self.accept,
@@ -300,7 +331,7 @@ class HandshakeConversation(Conversation):
     def _cancel_own(self, notice: Message) -> bool:
         """Give up what riglm does for a request; whether it did anything for it."""
         one = self._own.get(parameters.cancelled_id(notice) or b"")
-        if isinstance(one, ListWalk):
+        if isinstance(one, PagedListRequest):
             self._withdraw(one, notice)
         elif one is not None and one.forwarded is None and self._meta_calls is not None:
             self._meta_calls.cancel(one)
@@ -309,7 +340,7 @@ class HandshakeConversation(Conversation):
             one.cancelled()
         return one is not None
 
-    def _withdraw(self, walk: ListWalk, notice: Message | None = None) -> None:
+    def _withdraw(self, walk: PagedListRequest, notice: Message | None = None) -> None:
         """Give up a list, under the id that its request has upstream."""
         if notice is None or walk.current is not walk.asked:
             params = b'{"requestId":%b,"reason":"nobody waits for it"}' % (walk.current.id or b"null")
@@ -317,7 +348,7 @@ class HandshakeConversation(Conversation):
         self.accept(notice, NOWHERE)
         walk.give_up()
 
-    def _meta_call_ended(self, call: Exchange) -> None:
+    def _meta_call_ended(self, call: ProxiedRequest) -> None:
         self._own_ended(call.message)
 
     def _own_ended(self, asked: Message) -> None:

@@ -3,27 +3,27 @@
 from collections.abc import Callable
 from typing import Final
 
-from riglm.application.forwarding.announcer import HeldBack
+from riglm.application.forwarding.announcer import HeldMessages
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.domain.session import Session
-from riglm.ports.downstream import ClientChannel, ReplySink, Underway
-from riglm.ports.upstream import EventMark
+from riglm.ports.downstream import ClientChannel, ClientResponseSink, InFlightRequest
+from riglm.ports.upstream import EventPosition
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 
 
-class ListNews:
+class ListChangeNotifier:
     """Says it once, until the client has listed again."""
 
     __slots__ = ("_held", "_told")
 
     def __init__(self, channel: ClientChannel) -> None:
-        self._held = HeldBack(channel)
+        self._held = HeldMessages(channel)
         self._told = False
 
-    def changed(self, sink: ReplySink | None = None) -> None:
+    def changed(self, sink: ClientResponseSink | None = None) -> None:
         """Tell the client, over the stream of a request if no other one is open, else when one opens."""
         if self._told:
             return
@@ -45,7 +45,7 @@ class ListNews:
         self._held.flush()
 
 
-class OverheardChannel(ClientChannel):
+class ObservedChannel(ClientChannel):
     """Passes on what a client is told, and notices when an upstream says that its tools changed."""
 
     __slots__ = ("_channel", "_on_change")
@@ -54,7 +54,7 @@ class OverheardChannel(ClientChannel):
         self._channel = channel
         self._on_change = on_change
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         if message.method == TOOLS_CHANGED:
             self._on_change()
         return self._channel.push(message, event)
@@ -63,13 +63,13 @@ class OverheardChannel(ClientChannel):
 _WANTED = ("notifications", "toolsListChanged")
 
 
-class Listener(ReplySink):
+class ToolListSubscription(ClientResponseSink):
     """One `subscriptions/listen`, to which riglm adds its own changes once the upstream took it up."""
 
-    def __init__(self, session: Session, asked: Message, sink: ReplySink) -> None:
+    def __init__(self, session: Session, asked: Message, sink: ClientResponseSink) -> None:
         """A listen that is about to be passed on."""
         self.session = session
-        self.underway: Underway | None = None
+        self.underway: InFlightRequest | None = None
         self._asked = asked
         self._sink = sink
         wanted = jsonrpc.members(jsonrpc.members(asked.params).get(_WANTED[0], b"{}"))
@@ -87,34 +87,34 @@ class Listener(ReplySink):
             stamp = jsonrpc.join_object({protocol.META_SUBSCRIPTION: self._asked.id or b"null"})
             self._sink.related(jsonrpc.notification(TOOLS_CHANGED, b'{"_meta":%b}' % stamp))
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if message.method == ACKNOWLEDGED and self._wants_tools:
             self._granted = True
             message = message.replace(params=jsonrpc.with_member(message.params, _WANTED, b"true"))
         self._sink.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._sink.primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._sink.replied(message, status, event)
 
     def interrupted(self) -> None:
         self._sink.interrupted()
 
 
-class Listeners:
+class ToolListSubscriptions:
     """All that listen now."""
 
     def __init__(self) -> None:
-        self._open: list[Listener] = []
+        self._open: list[ToolListSubscription] = []
         self.tell_others: Callable[[str], None] = lambda _: None
         """Is told the client whose list changed, for its listeners at other processes."""
 
-    def add(self, session: Session, asked: Message, sink: ReplySink) -> Listener:
+    def add(self, session: Session, asked: Message, sink: ClientResponseSink) -> ToolListSubscription:
         """A new one; those that are over are forgotten."""
         self._open = [listener for listener in self._open if not listener.over]
-        listener = Listener(session, asked, sink)
+        listener = ToolListSubscription(session, asked, sink)
         self._open.append(listener)
         return listener
 

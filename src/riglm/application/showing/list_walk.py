@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from riglm.application.forwarding.asking import LONGEST_SECONDS, MOST_BYTES, MOST_PAGES
+from riglm.application.forwarding.asking import MAX_BYTES, MAX_PAGES, MAX_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.tool import Catalogue, Tool, read_catalogue
-from riglm.ports.downstream import ReplySink, Underway
-from riglm.ports.upstream import EventMark
+from riglm.domain.tool import Tool, ToolCatalog, read_catalogue
+from riglm.ports.downstream import ClientResponseSink, InFlightRequest
+from riglm.ports.upstream import EventPosition
 
 _log: Final = logging.getLogger("riglm.proxy")
 
 
-class ListWalk(ReplySink, Underway):
+class PagedListRequest(ClientResponseSink, InFlightRequest):
     """Asks for the first page by the client's own request, and for the others by requests of riglm's own.
 
     What belongs to the request goes on to the client, and so does an error, under the client's id. A list that looks
@@ -27,12 +27,12 @@ class ListWalk(ReplySink, Underway):
     def __init__(
         self,
         asked: Message,
-        sink: ReplySink,
+        sink: ClientResponseSink,
         *,
-        ask: Callable[[Message, ReplySink], Underway | None],
+        ask: Callable[[Message, ClientResponseSink], InFlightRequest | None],
         new_id: Callable[[], bytes],
-        whole: Callable[["ListWalk"], None],
-        over: Callable[["ListWalk"], None] = lambda _: None,
+        whole: Callable[["PagedListRequest"], None],
+        over: Callable[["PagedListRequest"], None] = lambda _: None,
     ) -> None:
         """`ask` sends a request, `whole` is called once all pages are there, `over` at the end whatever it is."""
         self.asked = asked
@@ -43,31 +43,31 @@ class ListWalk(ReplySink, Underway):
         self.done = False
         self.current = asked
         """The request that is under way."""
-        self.underway: Underway | None = None
+        self.underway: InFlightRequest | None = None
         self._ask = ask
         self._new_id = new_id
         self._whole = whole
         self._over = over
         self._seen: set[bytes] = set()
         self._size = 0
-        self._deadline = asyncio.get_running_loop().time() + LONGEST_SECONDS
+        self._deadline = asyncio.get_running_loop().time() + MAX_SECONDS
 
     def start(self) -> None:
         """Ask for the first page."""
         self.underway = self._ask(self.current, self)
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if not self.done:
             self.sink.related(message)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         if not self.done and not self.pages:
-            self.sink.primed(EventMark(None, event.retry_ms))
+            self.sink.primed(EventPosition(None, event.retry_ms))
 
     def interrupted(self) -> None:
         """Only said to whoever can take streams up."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self.done:
             return
         fields = jsonrpc.members(message.result) if message.result else {}
@@ -99,7 +99,7 @@ class ListWalk(ReplySink, Underway):
 
     def _is_endless(self, cursor: bytes) -> bool:
         late = asyncio.get_running_loop().time() > self._deadline
-        if cursor in self._seen or len(self.pages) >= MOST_PAGES or self._size > MOST_BYTES or late:
+        if cursor in self._seen or len(self.pages) >= MAX_PAGES or self._size > MAX_BYTES or late:
             _log.warning("took a list for endless, and what came of it for all", extra={"pages": len(self.pages)})
             return True
         return False
@@ -110,7 +110,7 @@ _READ_OF_CALLS: Final = frozenset({"name"})
 
 
 def disguised_key(message: Message) -> str | None:
-    """A key that some servers take for one that riglm goes by, such as `Method` or `Name`; None when there is none."""
+    """Return a key that a server could mistake for one that riglm reads (such as `Method` or `Name`), or None."""
     keys = _mistakable(jsonrpc.members(message.line), _READ)
     if not keys and message.params:
         keys = _mistakable(jsonrpc.members(message.params), _READ_OF_CALLS)
@@ -123,7 +123,7 @@ def has_one_name(tool: Tool) -> bool:
         return False
     try:
         return jsonrpc.repeated(bytes(tool.raw), (b'"name"',)) is None
-    except jsonrpc.Malformed:
+    except jsonrpc.MalformedMessageError:
         return False
 
 
@@ -131,7 +131,7 @@ def _mistakable(keys: Iterable[str], read: frozenset[str]) -> list[str]:
     return [key for key in keys if key not in read and key.casefold() in read]
 
 
-MOST_KEPT: Final = 16
+MAX_KEPT: Final = 16
 """So many different lists are remembered."""
 
 
@@ -142,9 +142,9 @@ class ReadLists:
     """
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[bool, list[bytes], Catalogue]] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[tuple[bool, list[bytes], ToolCatalog]] = deque(maxlen=MAX_KEPT)
 
-    def read(self, pages: Sequence[Message], *, plainly: bool) -> Catalogue:
+    def read(self, pages: Sequence[Message], *, plainly: bool) -> ToolCatalog:
         """The tools of all pages; of tools with the same name on several pages the first one counts.
 
         With `plainly`, what has other names for other readers is left out.
@@ -159,7 +159,7 @@ class ReadLists:
         self._kept.appendleft((plainly, results, catalogue))
         return catalogue
 
-    def _steady(self, read: Catalogue, *, plainly: bool) -> Catalogue:
+    def _steady(self, read: ToolCatalog, *, plainly: bool) -> ToolCatalog:
         """A list in the order in which its tools were first seen, if its upstream changes the order of what stays."""
         known = [catalogue for kept_plainly, _, catalogue in self._kept if kept_plainly == plainly]
         for catalogue in known:
@@ -170,13 +170,13 @@ class ReadLists:
         return read if last is None else _in_order_of(last, read)
 
 
-def read_plainly(result: bytes) -> Catalogue:
+def read_plainly(result: bytes) -> ToolCatalog:
     """The tools in the raw result of a `tools/list`, less what has other names for other readers, or none for riglm."""
     read = read_catalogue(result)
-    return Catalogue(tuple(tool for tool in read.tools if has_one_name(tool)), result, missing=read.missing)
+    return ToolCatalog(tuple(tool for tool in read.tools if has_one_name(tool)), result, missing=read.missing)
 
 
-def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
+def _joined(parts: Sequence[ToolCatalog], raw: bytes) -> ToolCatalog:
     tools: dict[str, Tool] = {}
     others = []
     for part in parts:
@@ -186,10 +186,10 @@ def _joined(parts: Sequence[Catalogue], raw: bytes) -> Catalogue:
             else:
                 tools.setdefault(tool.name, tool)
     missing = dict.fromkeys(server for part in parts for server in part.missing)
-    return Catalogue(tuple(tools.values()), raw, tuple(others), missing=tuple(missing))
+    return ToolCatalog(tuple(tools.values()), raw, tuple(others), missing=tuple(missing))
 
 
-def _have_the_same(one: Catalogue, other: Catalogue) -> bool:
+def _have_the_same(one: ToolCatalog, other: ToolCatalog) -> bool:
     """Return True if two lists have the same entries, in any order, and lack the same servers."""
     if one.missing != other.missing or len(one.tools) != len(other.tools) or one.name_set != other.name_set:
         return False
@@ -197,7 +197,7 @@ def _have_the_same(one: Catalogue, other: Catalogue) -> bool:
     return first == second
 
 
-def _in_order_of(known: Catalogue, read: Catalogue) -> Catalogue:
+def _in_order_of(known: ToolCatalog, read: ToolCatalog) -> ToolCatalog:
     """A list as it is if it only adds to another or takes away, else in the order of that one, with new tools last."""
     places = {name: place for place, name in enumerate(dict.fromkeys(known.names))}
     found = [places[name] for name in read.names if name in places]

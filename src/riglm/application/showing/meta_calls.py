@@ -4,35 +4,37 @@ import time
 from collections.abc import Awaitable, Callable
 
 from riglm.application.forwarding.asking import Workers
-from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.exchange import ProxiedRequest
 from riglm.application.forwarding.services import tool_name
 from riglm.application.lists.writing import CALL_TOOL
-from riglm.application.showing.showing import Showing
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.parameters import Parameters
-from riglm.domain.session import Era, Session
-from riglm.ports.downstream import ReplySink, Underway
+from riglm.domain.parameters import RequestParams
+from riglm.domain.session import ProtocolEra, Session
+from riglm.ports.downstream import ClientResponseSink, InFlightRequest
 
-Forward = Callable[[Message, ReplySink], Underway | None]
+Forward = Callable[[Message, ClientResponseSink], InFlightRequest | None]
 """Sends a request to the servers, and its answer to the sink."""
 
 
-class MetaCall(Exchange):
+class MetaToolCall(ProxiedRequest):
     """A call of one of riglm's own tools; `forwarded` is the call that it became."""
 
     __slots__ = ("forwarded",)
 
-    def __init__(self, message: Message, sink: ReplySink, *, on_done: Callable[[Exchange], None] | None = None) -> None:
+    def __init__(
+        self, message: Message, sink: ClientResponseSink, *, on_done: Callable[[ProxiedRequest], None] | None = None
+    ) -> None:
         super().__init__(message, sink, on_done=on_done)
-        self.forwarded: Underway | None = None
+        self.forwarded: InFlightRequest | None = None
 
 
-class MetaCalls:
+class MetaToolCalls:
     """Runs riglm's own tools, each in a task of its own, or sends what they stand for on its way."""
 
-    def __init__(self, showing: Showing, spellings: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, showing: FilterMiddleware, spellings: Callable[[str], tuple[str, ...]]) -> None:
         """`spellings` gives all names under which clients may know a tool."""
         self._showing = showing
         self._spellings = spellings
@@ -40,19 +42,19 @@ class MetaCalls:
 
     def start(
         self,
-        call: MetaCall,
+        call: MetaToolCall,
         session: Session,
         name: str,
-        given: Parameters,
+        given: RequestParams,
         *,
         ready: Callable[[], Awaitable[None]],
         forward: Forward,
-        changed: Callable[[ReplySink], None],
+        changed: Callable[[ClientResponseSink], None],
     ) -> None:
         """Run a tool once `ready`; `changed` says to the client, before it has its answer, that its list changed."""
         self._workers.start(call, self._run, call, session, name, given, ready, forward, changed)
 
-    def cancel(self, call: MetaCall) -> None:
+    def cancel(self, call: MetaToolCall) -> None:
         """The client gave up a call that was not forwarded."""
         self._workers.cancel(call)
         call.cancelled()
@@ -63,13 +65,13 @@ class MetaCalls:
 
     async def _run(
         self,
-        call: MetaCall,
+        call: MetaToolCall,
         session: Session,
         name: str,
-        given: Parameters,
+        given: RequestParams,
         ready: Callable[[], Awaitable[None]],
         forward: Forward,
-        changed: Callable[[ReplySink], None],
+        changed: Callable[[ClientResponseSink], None],
     ) -> None:
         started, clock = time.time(), time.perf_counter()
         if self._showing.meta_tools.is_about_lists(name) and (
@@ -93,7 +95,7 @@ class MetaCalls:
         call.call.is_confidential = self._showing.meta_tools.is_confidential(name)
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
 
-    def _forward(self, call: MetaCall, asked: Message, session: Session, forward: Forward) -> None:
+    def _forward(self, call: MetaToolCall, asked: Message, session: Session, forward: Forward) -> None:
         """Send a call on its way, unless its tool is denied."""
         given = parameters.read(asked)
         name = tool_name(given)
@@ -116,6 +118,6 @@ def _standing_for(asked: Message, name: bytes, arguments: bytes) -> Message:
 
 def _complete(session: Session, result: bytes) -> bytes:
     """A result as the era of the session wants it."""
-    if session.era is Era.HANDSHAKE or "resultType" in jsonrpc.members(result):
+    if session.era is ProtocolEra.HANDSHAKE or "resultType" in jsonrpc.members(result):
         return result
     return jsonrpc.join_object({"resultType": b'"complete"', **jsonrpc.members(result)})

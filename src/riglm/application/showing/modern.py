@@ -6,58 +6,60 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from riglm.application.forwarding.exchange import Exchange
-from riglm.application.forwarding.services import Services, tool_name
-from riglm.application.showing.list_news import Listeners, announcing, offering
-from riglm.application.showing.list_walk import ListWalk
-from riglm.application.showing.meta_calls import MetaCall, MetaCalls
-from riglm.application.showing.relays import Completed, Overheard, Relay
-from riglm.application.showing.showing import Showing
+from riglm.application.forwarding.exchange import ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.showing.list_news import ToolListSubscriptions, announcing, offering
+from riglm.application.showing.list_walk import PagedListRequest
+from riglm.application.showing.meta_calls import MetaToolCall, MetaToolCalls
+from riglm.application.showing.relays import ErrorTransformingSink, ListChangedSink, TransformingSink
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc, parameters
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope
-from riglm.domain.session import Era, Method, Session, Transport
-from riglm.domain.tool import Catalogue
-from riglm.ports.downstream import NO_HEADERS, Caller, ModernService, ReplySink, Underway
+from riglm.domain.parameters import RequestEnvelope
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink, InFlightRequest, ModernRequestHandler
 
 KNOWN_SECONDS: Final = 60.0
 """For so long riglm's own tools search a list without asking for it again."""
 
 
-_ANYBODY: Final = Session(started_at=0.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
+_ANYBODY: Final = Session(
+    started_at=0.0, era=ProtocolEra.MODERN, transport=Transport.HTTP, method=IdentificationMethod.ADDRESS
+)
 
 
-class ModernRequests(ModernService):
+class FilteringModernHandler(ModernRequestHandler):
     """Requests of the modern era, with the tool filter if there is one.
 
     Subclasses forward what the filter accepts to one or several upstream servers.
     """
 
-    _showing: Showing
-    _meta_calls: MetaCalls
+    _showing: FilterMiddleware
+    _meta_calls: MetaToolCalls
 
-    def __init__(self, services: Services, showing: Showing | None) -> None:
+    def __init__(self, services: RequestServices, showing: FilterMiddleware | None) -> None:
         """Without `showing`, tools are not filtered."""
-        self.listeners = Listeners()
+        self.listeners = ToolListSubscriptions()
         self._filters = showing is not None
         self._services = services if showing is None else showing.observed()
-        self._catalogue: Catalogue | None = None
+        self._catalogue: ToolCatalog | None = None
         self._known_until = 0.0
         self._changes = 0
         if showing is not None:
             self._showing = showing
-            self._meta_calls = MetaCalls(showing, self.spellings)
+            self._meta_calls = MetaToolCalls(showing, self.spellings)
             showing.follow(self.listeners.follow)
 
     @abstractmethod
     def accept(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Underway:
+    ) -> InFlightRequest:
         """Process a request that the filter accepted."""
 
     @abstractmethod
@@ -69,7 +71,7 @@ class ModernRequests(ModernService):
         """Forward a notification."""
 
     @abstractmethod
-    def cancel_upstream(self, exchange: Exchange, notice: Message | None) -> None:
+    def cancel_upstream(self, exchange: ProxiedRequest, notice: Message | None) -> None:
         """Cancel a request in flight."""
 
     @abstractmethod
@@ -82,11 +84,11 @@ class ModernRequests(ModernService):
     def received(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Underway:
+    ) -> InFlightRequest:
         if not self._filters:
             return self.accept(message, envelope, sink, caller, headers)
         refused = self._showing.misreading(message)
@@ -96,14 +98,14 @@ class ModernRequests(ModernService):
         match message.method:
             case "tools/list":
                 return self._filter_list(
-                    asked, Completed(sink, self._showing.completed) if self._showing.adds else sink
+                    asked, ErrorTransformingSink(sink, self._showing.completed) if self._showing.adds else sink
                 )
             case "tools/call":
                 return self._filter_call(asked, sink)
             case "server/discover":
                 self._services.sessions.discovered(caller, envelope.client, envelope.meta)
                 if self._announces(asked) or self._showing.adds:
-                    sink = Relay(sink, partial(self._described, asked))
+                    sink = TransformingSink(sink, partial(self._described, asked))
             case "subscriptions/listen":
                 return self._filter_listen(asked, sink)
         return self.accept(message, envelope, sink, caller, headers)
@@ -112,18 +114,18 @@ class ModernRequests(ModernService):
         if not self._filters or self._showing.misreading(message) is None:
             self.notify_upstream(message)
 
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
-        if isinstance(underway, ListWalk):
-            if not underway.done and isinstance(underway.underway, Exchange):
+    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
+        if isinstance(underway, PagedListRequest):
+            if not underway.done and isinstance(underway.underway, ProxiedRequest):
                 self.cancel(underway.underway, notice)
             underway.give_up()
-        elif isinstance(underway, MetaCall):
+        elif isinstance(underway, MetaToolCall):
             if underway.forwarded is None:
                 self._meta_calls.cancel(underway)
             else:
                 self.cancel(underway.forwarded, notice)
                 underway.cancelled()
-        elif isinstance(underway, Exchange) and not underway.done:
+        elif isinstance(underway, ProxiedRequest) and not underway.done:
             self.cancel_upstream(underway, notice)
             underway.cancelled()
 
@@ -138,17 +140,21 @@ class ModernRequests(ModernService):
             await self._meta_calls.close()
         await self.close_upstream()
 
-    def _filter_list(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_list(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
         if self._showing.adds:
-            sink = Completed(sink, self._showing.completed)
+            sink = ErrorTransformingSink(sink, self._showing.completed)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
         session = self._session_of(asked, starts=not has_cursor)
         if not self._showing.filtering.is_on:
-            return asked.forward(asked.message, sink if has_cursor else Relay(sink, partial(self._passed, session)))
+            return asked.forward(
+                asked.message, sink if has_cursor else TransformingSink(sink, partial(self._passed, session))
+            )
         if has_cursor:
-            return asked.forward(asked.message, Relay(sink, lambda page: self._showing.without_denied(session, page)))
+            return asked.forward(
+                asked.message, TransformingSink(sink, lambda page: self._showing.without_denied(session, page))
+            )
         taken = self._taking()
-        walk = ListWalk(
+        walk = PagedListRequest(
             asked.message,
             sink,
             ask=asked.forward,
@@ -164,13 +170,13 @@ class ModernRequests(ModernService):
             self.listeners.changed(session)
         return page
 
-    def _filter_call(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_call(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
         message = asked.message
         given = parameters.read(message)
         name = tool_name(given)
         session = self._session_of(asked)
         if name and self._showing.meta_tools.owns(session, name):
-            call = MetaCall(message, sink)
+            call = MetaToolCall(message, sink)
 
             async def ready() -> None:
                 await self._know(asked, session)
@@ -188,11 +194,11 @@ class ModernRequests(ModernService):
         refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
         return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
-    def _filter_listen(self, asked: "_Asked", sink: ReplySink) -> Underway:
+    def _filter_listen(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
         if not self._announces(asked):
-            return asked.forward(asked.message, Overheard(sink, self._forget))
+            return asked.forward(asked.message, ListChangedSink(sink, self._forget))
         listener = self.listeners.add(self._session_of(asked), asked.message, sink)
-        listener.underway = asked.forward(asked.message, Overheard(listener, self._forget))
+        listener.underway = asked.forward(asked.message, ListChangedSink(listener, self._forget))
         return listener.underway
 
     async def _know(self, asked: "_Asked", session: Session) -> None:
@@ -214,11 +220,11 @@ class ModernRequests(ModernService):
             withdraw=self.cancel,
         )
 
-    def _taking(self) -> Callable[[Catalogue], None]:
+    def _taking(self) -> Callable[[ToolCatalog], None]:
         """Takes a list that is asked for now; what changes until it is there lets it count once and no longer."""
         changes = self._changes
 
-        def take(catalogue: Catalogue) -> None:
+        def take(catalogue: ToolCatalog) -> None:
             self._catalogue = catalogue
             self._known_until = time.monotonic() + KNOWN_SECONDS if changes == self._changes else 0.0
 
@@ -239,7 +245,13 @@ class ModernRequests(ModernService):
         """Whether lists change for this client, found out without opening a session for it."""
         client, transport = asked.envelope.client, asked.caller.transport
         return self._showing.announces(
-            Session(started_at=0.0, era=Era.MODERN, transport=transport, method=Method.ADDRESS, client=client)
+            Session(
+                started_at=0.0,
+                era=ProtocolEra.MODERN,
+                transport=transport,
+                method=IdentificationMethod.ADDRESS,
+                client=client,
+            )
         )
 
     def _session_of(self, asked: "_Asked", *, starts: bool = False) -> Session:
@@ -248,8 +260,8 @@ class ModernRequests(ModernService):
         return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta, starts=starts)
 
 
-def _answered(message: Message, sink: ReplySink, answer: Message, status: int = 200) -> Underway:
-    exchange = Exchange(message, sink)
+def _answered(message: Message, sink: ClientResponseSink, answer: Message, status: int = 200) -> InFlightRequest:
+    exchange = ProxiedRequest(message, sink)
     exchange.replied(answer, status)
     return exchange
 
@@ -261,9 +273,9 @@ class _Asked:
 
     def __init__(
         self,
-        requests: ModernRequests,
+        requests: FilteringModernHandler,
         message: Message,
-        envelope: Envelope,
+        envelope: RequestEnvelope,
         caller: Caller,
         headers: Mapping[bytes, bytes],
     ) -> None:
@@ -273,10 +285,10 @@ class _Asked:
         self._requests = requests
         self._headers = headers
 
-    def forward(self, message: Message, sink: ReplySink) -> Underway:
+    def forward(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
         """Send the request itself, or another page of it, with the client's headers."""
         return self._requests.accept(message, self.envelope, sink, self.caller, self._headers)
 
-    def forward_anew(self, message: Message, sink: ReplySink) -> Underway:
+    def forward_anew(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
         """Send another request, whose headers are made from what it says."""
         return self._requests.accept(message, self.envelope, sink, self.caller)

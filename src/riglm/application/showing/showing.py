@@ -13,18 +13,18 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.exchange import NOWHERE
-from riglm.application.forwarding.services import Services
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.lists.selection import ListSelection
-from riglm.application.showing.list_walk import ListWalk, ReadLists, disguised_key, read_plainly
+from riglm.application.showing.list_walk import PagedListRequest, ReadLists, disguised_key, read_plainly
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.parameters import Parameters
-from riglm.domain.session import Era, Session
-from riglm.domain.tool import Catalogue, estimated_tokens
-from riglm.ports.downstream import ReplySink, Underway
+from riglm.domain.parameters import RequestParams
+from riglm.domain.session import ProtocolEra, Session
+from riglm.domain.tool import ToolCatalog, estimated_tokens
+from riglm.ports.downstream import ClientResponseSink, InFlightRequest
 
-_MOST_KEPT: Final = 16
+_MAX_KEPT: Final = 16
 _OF_ONE_PAGE: Final = b'"resultType":"complete","ttlMs":0,"cacheScope":"private"'  # the modern era asks for these
 _log: Final = logging.getLogger("riglm.filtering")
 
@@ -65,7 +65,7 @@ class AlwaysListed:
         if kept is None:
             others = [bytes(each) for each in jsonrpc.elements(tools) if not self._is_namesake(each)]
             kept = self._kept[key] = b"[%b]" % b",".join([*others, self._entry] if is_last else others)
-            if len(self._kept) > _MOST_KEPT:
+            if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         return kept
 
@@ -88,15 +88,19 @@ PREPARING_SECONDS: Final = 1.5
 LISTING_SECONDS: Final = 5.0
 """So long one of riglm's own tools waits for the list that it is about."""
 
-Follower = Callable[[Callable[[Session], bool]], None]
+ListChangeCallback = Callable[[Callable[[Session], bool]], None]
 """Tells the clients of some sessions that their lists are others now; it is given what finds that out of a session."""
 
 
-class Showing:
+class FilterMiddleware:
     """Composes lists, and refuses calls of denied tools. A filter that fails shows everything that is not denied."""
 
     def __init__(
-        self, services: Services, filtering: FilteringService, meta_tools: MetaTools, always: AlwaysListed | None = None
+        self,
+        services: RequestServices,
+        filtering: FilteringService,
+        meta_tools: MetaTools,
+        always: AlwaysListed | None = None,
     ) -> None:
         """Sessions that end are forgotten by the filter from now on; `always` is in all lists."""
         services.tracking.when_closed(filtering.forget)
@@ -109,7 +113,7 @@ class Showing:
         self._guarded = FailingOpen(_log, "filtering failed; everything is shown, and")
         self._at_pages = FailingOpen(_log, "filtering failed; an error is the answer, since some tools are denied, and")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followers: set[Follower] = set()
+        self._followers: set[ListChangeCallback] = set()
         self._is_told_soon = False
         self._is_closed = False
         self._prefix = f"riglm-{secrets.token_hex(8)}".encode()
@@ -119,7 +123,7 @@ class Showing:
         """The raw id of a request of riglm's own, which no client thinks of."""
         return b'"%b-%d"' % (self._prefix, next(self._numbers))
 
-    def observed(self) -> Services:
+    def observed(self) -> RequestServices:
         """Return the services, with the filter notified of every call."""
         return replace(
             self.services,
@@ -142,7 +146,7 @@ class Showing:
         words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
         return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
 
-    def refusal(self, session: Session, asked: Message, names: Sequence[str], given: Parameters) -> Message | None:
+    def refusal(self, session: Session, asked: Message, names: Sequence[str], given: RequestParams) -> Message | None:
         """The answer to a call of a denied tool, which is recorded; None when it may run.
 
         `names` are all that the tool may be known by, first the client's own; none when the call names none by a
@@ -160,9 +164,9 @@ class Showing:
         call.ended(ErrorKind.PROTOCOL, jsonrpc.INVALID_PARAMS)
         return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
 
-    def listed(self, session: Session, walk: ListWalk, done: Callable[[Catalogue], None]) -> None:
+    def listed(self, session: Session, walk: PagedListRequest, done: Callable[[ToolCatalog], None]) -> None:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
-        catalogue = Catalogue()
+        catalogue = ToolCatalog()
         with self._guarded:
             catalogue = self.read(walk)
             if self.filtering.needs_usage(session):
@@ -170,7 +174,7 @@ class Showing:
                 return
         self._answer(session, walk, catalogue, done)
 
-    def read(self, walk: ListWalk) -> Catalogue:
+    def read(self, walk: PagedListRequest) -> ToolCatalog:
         """The whole catalogue of a list whose pages are all there."""
         return self._lists.read(walk.pages, plainly=self.filtering.guards)
 
@@ -178,18 +182,18 @@ class Showing:
         self,
         asked: Message,
         *,
-        ask: Callable[[Message, ReplySink], Underway | None],
-        take: Callable[[Catalogue], None],
-        withdraw: Callable[[ListWalk], None],
+        ask: Callable[[Message, ClientResponseSink], InFlightRequest | None],
+        take: Callable[[ToolCatalog], None],
+        withdraw: Callable[[PagedListRequest], None],
     ) -> None:
         """Ask for the whole list on riglm's own account, and have it taken; what is late is withdrawn."""
         heard = asyncio.Event()
 
-        def whole(walk: ListWalk) -> None:
+        def whole(walk: PagedListRequest) -> None:
             take(self.read(walk))
             walk.give_up()
 
-        walk = ListWalk(asked, NOWHERE, ask=ask, new_id=self.new_id, whole=whole, over=lambda _: heard.set())
+        walk = PagedListRequest(asked, NOWHERE, ask=ask, new_id=self.new_id, whole=whole, over=lambda _: heard.set())
         walk.start()
         try:
             async with asyncio.timeout(LISTING_SECONDS):
@@ -214,7 +218,7 @@ class Showing:
             tools = read_plainly(bytes(page.result)).tools
             kept = [bytes(tool.raw) for tool in tools if self.filtering.denial(session, tool.name) is None]
             raw = jsonrpc.with_member(page.result, ("tools",), b"[%b]" % b",".join(kept))
-            return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is Era.MODERN else raw)
+            return page.replace(result=_private(jsonrpc.members(raw), 0) if session.era is ProtocolEra.MODERN else raw)
         return jsonrpc.error(page.id, jsonrpc.INTERNAL_ERROR, "the list cannot be looked through for denied tools")
 
     def expose(self, session: Session, selection: ListSelection) -> None:
@@ -234,11 +238,11 @@ class Showing:
                 return self.filtering.is_on and self.filtering.reconfigured(session)
         return False
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: ListChangeCallback) -> None:
         """Have somebody called whenever lists may have become others, until `unfollow`."""
         self._followers.add(follower)
 
-    def unfollow(self, follower: Follower) -> None:
+    def unfollow(self, follower: ListChangeCallback) -> None:
         """Call somebody no more."""
         self._followers.discard(follower)
 
@@ -283,13 +287,13 @@ class Showing:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _answer(
-        self, session: Session, walk: ListWalk, catalogue: Catalogue, done: Callable[[Catalogue], None]
+        self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog, done: Callable[[ToolCatalog], None]
     ) -> None:
         done(catalogue)
         answer = self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0])
         walk.answer(answer)
 
-    def _composed(self, session: Session, walk: ListWalk, catalogue: Catalogue) -> Message | None:
+    def _composed(self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog) -> Message | None:
         """The list as the session sees it; None when the filter failed."""
         with self._guarded:
             selection = self.filtering.compose(session, catalogue)
@@ -310,13 +314,13 @@ class Showing:
             selection, tokens_shown=selection.tokens_shown + tokens, tokens_own=selection.tokens_own + tokens
         )
 
-    def _result(self, session: Session, walk: ListWalk, entries: bytes) -> bytes:
+    def _result(self, session: Session, walk: PagedListRequest, entries: bytes) -> bytes:
         """The result of the first page with other entries, and no further pages."""
         pages = walk.fields
         fields = {**pages[0]}
         fields.pop("nextCursor", None)
         fields["tools"] = Raw(entries)
-        if session.era is not Era.MODERN:
+        if session.era is not ProtocolEra.MODERN:
             return jsonrpc.join_object(fields)
         ttls = [jsonrpc.plain(page.get("ttlMs", b"0")) for page in pages]
         theirs = min((ttl if isinstance(ttl, int | float) and ttl > 0 else 0) for ttl in ttls)
@@ -329,7 +333,7 @@ class Showing:
         task.add_done_callback(self._tasks.discard)
 
     async def _listed_later(
-        self, session: Session, walk: ListWalk, catalogue: Catalogue, done: Callable[[Catalogue], None]
+        self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog, done: Callable[[ToolCatalog], None]
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):

@@ -7,15 +7,23 @@ from typing import Final
 
 from riglm.domain import jsonrpc, parameters, trace_context
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope
+from riglm.domain.parameters import RequestEnvelope
 from riglm.domain.session import Session, Transport
-from riglm.ports.downstream import NO_HEADERS, Caller, Carried, Conversation, ModernService, ReplySink, Underway
+from riglm.ports.downstream import (
+    NO_HEADERS,
+    Caller,
+    ClientResponseSink,
+    ConnectionHandoff,
+    HandshakeConnection,
+    InFlightRequest,
+    ModernRequestHandler,
+)
 from riglm.ports.telemetry import Span, TracerPort
-from riglm.ports.upstream import EventMark, Stream
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 CANCELLED: Final = "cancelled"
 TOOL_ERROR: Final = "tool_error"
-_LONGEST_NAME: Final = 128
+_MAX_NAME_LENGTH: Final = 128
 _TARGETS: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 _WIRES: Final = {Transport.STDIO: "pipe", Transport.HTTP: "tcp", Transport.SSE: "tcp"}
 
@@ -26,13 +34,13 @@ current: "Final[ContextVar[TracedRequest | None]]" = ContextVar("riglm_traced_re
 def attributes_of(message: Message, wire: str) -> dict[str, str]:
     """What a span says of a request: its method, and the name of the tool or prompt. Nothing else that is in it."""
     method = message.method or ""
-    found = {"mcp.method.name": method[:_LONGEST_NAME], "network.transport": wire}
+    found = {"mcp.method.name": method[:_MAX_NAME_LENGTH], "network.transport": wire}
     if method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     target = _TARGETS.get(method)
     name = jsonrpc.text(parameters.read(message).name) if target else None
     if target and name:
-        found[target] = name[:_LONGEST_NAME]
+        found[target] = name[:_MAX_NAME_LENGTH]
     return found
 
 
@@ -46,7 +54,7 @@ def end(span: Span, asked: Message, answer: Message) -> None:
         span.ended(TOOL_ERROR if failed else None)
 
 
-class TracedRequest(ReplySink):
+class TracedRequest(ClientResponseSink):
     """Passes on what comes back for a request, and ends its span."""
 
     __slots__ = ("_on_end", "_sink", "asked", "is_over", "span", "underway")
@@ -55,7 +63,7 @@ class TracedRequest(ReplySink):
         self,
         tracer: TracerPort,
         asked: Message,
-        sink: ReplySink,
+        sink: ClientResponseSink,
         transport: Transport,
         on_end: "Callable[[TracedRequest], None]",
         version: str | None = None,
@@ -63,21 +71,21 @@ class TracedRequest(ReplySink):
         """A request that came over `transport`; `version` is the protocol revision, where that is known."""
         attributes = attributes_of(asked, _WIRES[transport])
         if version:
-            attributes["mcp.protocol.version"] = version[:_LONGEST_NAME]
+            attributes["mcp.protocol.version"] = version[:_MAX_NAME_LENGTH]
         self.asked = asked
         self.span = tracer.served(attributes["mcp.method.name"], attributes, trace_context.read(asked))
-        self.underway: Underway | None = None
+        self.underway: InFlightRequest | None = None
         self.is_over = False
         self._sink = sink
         self._on_end = on_end
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._sink.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._sink.primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._sink.replied(message, status, event)
         if self._is_first_end():
             end(self.span, self.asked, message)
@@ -98,12 +106,12 @@ class TracedRequest(ReplySink):
         return is_first
 
 
-class TracedConversation(Conversation):
+class TracedConversation(HandshakeConnection):
     """A conversation each of whose requests is a span."""
 
     __slots__ = ("_caller", "_conversation", "_open", "_tracer")
 
-    def __init__(self, conversation: Conversation, caller: Caller, tracer: TracerPort) -> None:
+    def __init__(self, conversation: HandshakeConnection, caller: Caller, tracer: TracerPort) -> None:
         self._conversation = conversation
         self._caller = caller
         self._tracer = tracer
@@ -122,8 +130,13 @@ class TracedConversation(Conversation):
         return self._conversation.tickets
 
     def received(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Underway | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> InFlightRequest | None:
         receive = partial(self._conversation.received, headers=headers, resumable=resumable)
         if not message.is_request:
             receive(message, sink)
@@ -142,10 +155,10 @@ class TracedConversation(Conversation):
     def listen(self, *, listening: bool) -> None:
         self._conversation.listen(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         self._conversation.resume(last_event_id, stream)
 
-    def adopt(self, carried: Carried) -> bool:
+    def adopt(self, carried: ConnectionHandoff) -> bool:
         return self._conversation.adopt(carried)
 
     def heard(self, notice: Message) -> None:
@@ -170,10 +183,10 @@ class TracedConversation(Conversation):
                 request.given_up()
 
 
-class TracedModern(ModernService):
+class TracedModern(ModernRequestHandler):
     """A service of the modern era each of whose requests is a span."""
 
-    def __init__(self, service: ModernService, tracer: TracerPort) -> None:
+    def __init__(self, service: ModernRequestHandler, tracer: TracerPort) -> None:
         self._service = service
         self._tracer = tracer
         self._open: dict[int, TracedRequest] = {}
@@ -181,11 +194,11 @@ class TracedModern(ModernService):
     def received(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Underway:
+    ) -> InFlightRequest:
         request = TracedRequest(self._tracer, message, sink, caller.transport, self._ended, envelope.version)
         before = current.set(request)
         try:
@@ -200,7 +213,7 @@ class TracedModern(ModernService):
     def told(self, message: Message) -> None:
         self._service.told(message)
 
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
+    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
         self._service.cancel(underway, notice)
         request = self._open.get(id(underway))
         if request is not None:

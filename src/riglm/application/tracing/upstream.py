@@ -14,12 +14,19 @@ from riglm.application.tracing.downstream import (
 )
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.trace_context import with_context
 from riglm.domain.upstream import UpstreamHealth
-from riglm.ports.downstream import Caller, Conversation, ModernService
+from riglm.ports.downstream import Caller, HandshakeConnection, ModernRequestHandler
 from riglm.ports.telemetry import Span, TracerPort
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+    UpstreamPort,
+)
 
 _WIRES: Final = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 _HANDSHAKE: Final = "initialize"
@@ -35,21 +42,21 @@ class TracedUpstream(UpstreamPort):
         self._tracer = tracer
         self._stateless: UpstreamLink | None = None
 
-    def connect(self, outlet: Outlet) -> UpstreamLink:
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
         overheard = _Outlet(outlet)
         return overheard.belongs_to(TracedLink(self._upstream.connect(overheard), self._tracer))
 
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
             overheard = _Outlet(outlet)
             link = TracedLink(self._upstream.stateless(overheard), self._tracer)
             self._stateless = overheard.belongs_to(link)
         return self._stateless
 
-    def supports(self, era: Era) -> bool | None:
+    def supports(self, era: ProtocolEra) -> bool | None:
         return self._upstream.supports(era)
 
-    def learned(self, era: Era, *, supported: bool) -> None:
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         self._upstream.learned(era, supported=supported)
 
     def health(self) -> UpstreamHealth:
@@ -79,7 +86,7 @@ class TracedLink(UpstreamLink):
     def ticket(self) -> bytes:
         return self._link.ticket
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         client = current.get()
         within = client.span if client is not None and not client.is_over else None
         attributes = {**attributes_of(message, _WIRES[self.spec.kind]), "riglm.upstream": self.spec.name}
@@ -91,7 +98,7 @@ class TracedLink(UpstreamLink):
     def send(self, message: Message) -> None:
         self._link.send(message)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         leg = self._legs.pop(id(reply), None)
         self._link.cancel(reply if leg is None else leg, notice)
         if leg is not None:
@@ -100,7 +107,7 @@ class TracedLink(UpstreamLink):
     def listen(self, *, listening: bool) -> None:
         self._link.listen(listening=listening)
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         self._link.resume(last_event_id, stream)
 
     def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
@@ -113,13 +120,13 @@ class TracedLink(UpstreamLink):
         await self._link.close()
 
 
-class _Leg(Reply):
+class _Leg(OutboundRequest):
     """One request on its way to a server and back: what its answer sets off belongs to the same client's request."""
 
     __slots__ = ("_client", "_legs", "_reply", "headers", "message", "resumable", "span")
 
     def __init__(
-        self, legs: "dict[int, _Leg]", sent: Message, reply: Reply, span: Span, client: TracedRequest | None
+        self, legs: "dict[int, _Leg]", sent: Message, reply: OutboundRequest, span: Span, client: TracedRequest | None
     ) -> None:
         self.message = sent
         self.headers: Mapping[bytes, bytes] = reply.headers
@@ -129,13 +136,13 @@ class _Leg(Reply):
         self._reply = reply
         self._client = client
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._reply.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._reply.primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._over()
         end(self.span, self.message, message)
         before = current.set(self._client)
@@ -163,10 +170,10 @@ class _Leg(Reply):
             del self._legs[id(self._reply)]
 
 
-class _Outlet(Outlet):
+class _Outlet(ServerMessageHandler):
     """Passes on what a server says of its own accord, as said over the link that the inside knows."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: ServerMessageHandler) -> None:
         self._outlet = outlet
         self._link: UpstreamLink | None = None
 
@@ -174,7 +181,7 @@ class _Outlet(Outlet):
         self._link = link
         return link
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         self._outlet.unsolicited(self._link or link, message, event)
 
 
@@ -189,10 +196,10 @@ class Traces:
         """A server whose requests are spans."""
         return TracedUpstream(upstream, self._tracer)
 
-    def conversation(self, conversation: Conversation, caller: Caller) -> Conversation:
+    def conversation(self, conversation: HandshakeConnection, caller: Caller) -> HandshakeConnection:
         """A conversation whose requests are spans."""
         return TracedConversation(conversation, caller, self._tracer)
 
-    def modern(self, service: ModernService) -> ModernService:
+    def modern(self, service: ModernRequestHandler) -> ModernRequestHandler:
         """A service of the modern era whose requests are spans."""
         return TracedModern(service, self._tracer)

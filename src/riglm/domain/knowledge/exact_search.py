@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from riglm.domain.prediction import Vector
 
-_LARGEST_CODE: Final = 127
-_ROWS_AT_ONCE: Final = 256  # as numbers of single precision they stay in the processor's cache
+_MAX_CODE: Final = 127
+_ROW_BATCH_SIZE: Final = 256  # as numbers of single precision they stay in the processor's cache
 _ROUNDING: Final = 1e-5  # the error of such sums of products in single precision, generously
 _GROWTH: Final = 1.5
 _Number = TypeVar("_Number", bound=np.generic)
@@ -47,7 +47,7 @@ class Codes:
         end = self._count + len(vectors)
         if end > len(self._codes):
             self._make_room(max(end, int(self._count * _GROWTH)))
-        scales = np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST_CODE
+        scales = np.abs(vectors).max(axis=1, initial=0.0) / _MAX_CODE
         scales[scales == 0] = 1.0
         codes = np.rint(vectors / scales[:, None]).astype(np.int8)
         self._codes[self._count : end] = codes
@@ -93,9 +93,9 @@ class Codes:
     ) -> "tuple[NDArray[np.float32], NDArray[np.float32]]":
         """Products with the codes, and by how much each may be off at most."""
         scores = np.empty(len(positions), np.float32)
-        numbers = np.empty((_ROWS_AT_ONCE, self.dimensions), np.float32)
-        for start in range(0, len(positions), _ROWS_AT_ONCE):
-            stop = min(start + _ROWS_AT_ONCE, len(positions))
+        numbers = np.empty((_ROW_BATCH_SIZE, self.dimensions), np.float32)
+        for start in range(0, len(positions), _ROW_BATCH_SIZE):
+            stop = min(start + _ROW_BATCH_SIZE, len(positions))
             rows = numbers[: stop - start]
             rows[...] = self._codes[start:stop] if whole else self._codes[positions[start:stop]]
             np.dot(rows, asked, out=scores[start:stop])
@@ -109,7 +109,7 @@ class Codes:
 
 
 def _parts(positions: "NDArray[np.intp]") -> "list[NDArray[np.intp]]":
-    return [positions[start : start + _ROWS_AT_ONCE] for start in range(0, len(positions), _ROWS_AT_ONCE)]
+    return [positions[start : start + _ROW_BATCH_SIZE] for start in range(0, len(positions), _ROW_BATCH_SIZE)]
 
 
 def _grown(array: "NDArray[_Number]", rows: int) -> "NDArray[_Number]":

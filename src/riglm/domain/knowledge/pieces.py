@@ -9,7 +9,7 @@ from uuid import UUID
 
 from blake3 import blake3
 
-from riglm.domain.knowledge.provenance import LONGEST, Origin, Table, less_trusted
+from riglm.domain.knowledge.provenance import MAX, Origin, Table, less_trusted
 from riglm.domain.prediction import Vector
 
 _SPACES: Final = re.compile(r"\s+")
@@ -124,7 +124,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class SnippetCandidate:
     """A piece that may answer a question, with its cosine similarity to it, between -1 and 1.
 
     A long `text` may be the beginning alone, from which a snippet is cut as from the whole.
@@ -179,7 +179,7 @@ def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:
     text = f"{name} ({kind})." if kind else f"{name}."
     told = sorted((normalised(each.source) != normalised(name), sentence(each)) for each in relations)
     for words in dict.fromkeys(words for _, words in told):
-        if len(text) + 1 + len(words) <= LONGEST:
+        if len(text) + 1 + len(words) <= MAX:
             text = f"{text} {words}"
     return text
 

@@ -65,14 +65,14 @@ def trust_tier(table: Table, origin: Origin) -> TrustTier:
     return TrustTier.GREEN if table.is_graph else _TIERS[origin]
 
 
-LONGEST: Final = 800
+MAX: Final = 800
 """Characters that a snippet has at most."""
 
-_LEAST_SHARE: Final = 0.75  # 600 of 800 characters
+_MIN_SHARE: Final = 0.75  # 600 of 800 characters
 _END: Final = re.compile(r"[.!?](?=\s)")
 
 
-class Capped(NamedTuple):
+class TruncatedText(NamedTuple):
     """A piece of a text, and its position in it, in characters; `end` is behind its last one."""
 
     text: str
@@ -80,14 +80,14 @@ class Capped(NamedTuple):
     end: int
 
 
-def capped(text: str, longest: int = LONGEST) -> Capped:
+def capped(text: str, longest: int = MAX) -> TruncatedText:
     """The beginning of a text: whole sentences of it, as many as fit.
 
     A sentence ends with `.`, `!` or `?` before white space. Where whole sentences would be less than three quarters of
     what fits, as behind an abbreviation at the beginning, the text is cut hard.
     """
     if len(text) <= longest:
-        return Capped(text, 0, len(text))
+        return TruncatedText(text, 0, len(text))
     ends = [found.end() for found in _END.finditer(text, 0, longest + 1)]
-    end = ends[-1] if ends and ends[-1] >= longest * _LEAST_SHARE else longest
-    return Capped(text[:end], 0, end)
+    end = ends[-1] if ends and ends[-1] >= longest * _MIN_SHARE else longest
+    return TruncatedText(text[:end], 0, end)

@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from riglm.domain.knowledge.pieces import Candidate, content_hash
-from riglm.domain.knowledge.provenance import Capped, TrustTier, capped, trust_tier
+from riglm.domain.knowledge.pieces import SnippetCandidate, content_hash
+from riglm.domain.knowledge.provenance import TruncatedText, TrustTier, capped, trust_tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
     """A candidate as it is given: its text is the piece of it that fits, its hash is of that piece."""
 
-    candidate: Candidate
-    capped: Capped
+    candidate: SnippetCandidate
+    capped: TruncatedText
     content_hash: str
 
     @property
@@ -23,7 +23,7 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SnippetQuery:
     """How many snippets are wanted, how similar they must be, and what share of them should be of the graph.
 
     `floor` may give way to `min_floor`, where a source that has candidates and a place would otherwise give none.
@@ -46,7 +46,7 @@ class Request:
 
 
 def selected(
-    request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]
+    request: SnippetQuery, thoughts: Sequence[SnippetCandidate], graph: Sequence[SnippetCandidate]
 ) -> tuple[list[Snippet], float]:
     """The snippets to give, the most similar first, and the floor that was used.
 
@@ -64,7 +64,7 @@ def selected(
     return sorted(picked, key=lambda each: _rank(each.candidate)), floor
 
 
-def floor_for(request: Request, thoughts: Sequence[Candidate], graph: Sequence[Candidate]) -> float:
+def floor_for(request: SnippetQuery, thoughts: Sequence[SnippetCandidate], graph: Sequence[SnippetCandidate]) -> float:
     """The floor, lowered just so far that each wanted source with candidates gives one, and never below the least.
 
     Of one place there is nothing to share: then it is lowered only where no source gives one, and for the best of all.
@@ -96,7 +96,7 @@ def allocated(top_k: int, mix: float, graph: int, thoughts: int) -> tuple[int, i
     return min(graph, graph_slots), min(thoughts, thought_slots)
 
 
-def _unique(ranked: Iterable[Candidate]) -> list[Snippet]:
+def _unique(ranked: Iterable[SnippetCandidate]) -> list[Snippet]:
     """Return one snippet for each piece, and for each equal text of any source; the best one stays."""
     pieces, hashes, unique = set(), set(), []
     for candidate in ranked:
@@ -110,6 +110,6 @@ def _unique(ranked: Iterable[Candidate]) -> list[Snippet]:
     return unique
 
 
-def _rank(candidate: Candidate) -> tuple[float, bool, str]:
+def _rank(candidate: SnippetCandidate) -> tuple[float, bool, str]:
     """The most similar first; of equals the graph, then by key, so that the same question has the same answer."""
     return (-candidate.score, not candidate.table.is_graph, candidate.key)

@@ -52,7 +52,7 @@ _DROPPED: Final = -2  # the number of no scope, not even of an unknown one
 _WORTH_COMPACTING: Final = 128
 
 
-class Likeness(NamedTuple):
+class ContextSimilarity(NamedTuple):
     """How similar each context is, between 0 and 1, and -1 where it does not count for the scope.
 
     `meaning` is the cosine of the vectors, `overall` weighs shared words with it; where vectors cannot be compared,
@@ -155,7 +155,7 @@ class LearnedContexts:
         self._found = self._found.chosen(is_left)
         self._term = GrowingRows.of(at[self._term.rows])
 
-    def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> Likeness:
+    def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> ContextSimilarity:
         """How similar each context is that was learned in the scope."""
         shared = self._shared_words(terms)
         overall, meaning = shared.copy(), shared.copy()
@@ -166,7 +166,7 @@ class LearnedContexts:
             overall[compared] = (meaning[compared] + WORDS_WEIGHT * shared[compared]) / (1 + WORDS_WEIGHT)
         elsewhere = ~self._counts_for(scope)
         overall[elsewhere] = meaning[elsewhere] = -1.0
-        return Likeness(overall, meaning)
+        return ContextSimilarity(overall, meaning)
 
     def _counts_for(self, scope: str) -> NDArray[np.bool_]:
         return np.asarray(self._scope.rows == self._scopes.get(scope, -1))

@@ -19,7 +19,7 @@ _MEMORY: Final = 200
 _DOUBT: Final = 5.0
 
 
-class Reliability:
+class PairReliability:
     """The share of lessons that earlier ones predicted, over about the last two hundred, low at first."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Reliability:
         return (self._right / (self._seen + _DOUBT)) ** 2
 
 
-MOST_TERMS: Final = 64
+MAX_TERMS: Final = 64
 """Different words of a context that are remembered."""
 
-MOST_SIMILAR: Final = 10
+MAX_SIMILAR: Final = 10
 """Learned contexts that are asked about another, the most similar ones."""
 
 _UNRELATED: Final = 0.1  # a context that is no more similar than this does not vote
@@ -55,7 +55,7 @@ _CHECKED: Final = 200
 _KEPT_WHEN_PRUNED: Final = 0.98
 
 
-class Votes(NamedTuple):
+class PairScores(NamedTuple):
     """What similar contexts say of each tool, how far to trust them, and the context confidence; all from 0 to 1."""
 
     by_tool: Mapping[str, float]
@@ -63,7 +63,7 @@ class Votes(NamedTuple):
     confidence: float
 
 
-_NO_VOTES: Final = Votes({}, 0.0, 0.0)
+_NO_VOTES: Final = PairScores({}, 0.0, 0.0)
 
 
 class LearnedPairs:
@@ -80,7 +80,7 @@ class LearnedPairs:
         self._lessons: list[dict[str, LearnedPair]] = []
         self._taught: defaultdict[str, set[int]] = defaultdict(set)  # the contexts of each tool, by number
         self._size = 0
-        self._reliability = Reliability()
+        self._reliability = PairReliability()
 
     def __len__(self) -> int:
         return self._size
@@ -166,7 +166,7 @@ class LearnedPairs:
         """
         return self.votes(context, scope, fingerprints).confidence
 
-    def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> Votes:
+    def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
         if not self._lessons:
             return _NO_VOTES
@@ -186,28 +186,28 @@ class LearnedPairs:
         nearest = float(likeness.meaning[best].max())
         relation = (nearest - _UNRELATED) / (_RELATED - _UNRELATED)
         sameness = (nearest - _SAME) / (1 - _SAME)
-        return Votes(
+        return PairScores(
             by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
             trust=max(self._reliability.trust * min(1.0, max(0.0, relation)), min(1.0, sameness)),
             confidence=self._confidence(likeness.meaning, fingerprints),
         )
 
     def _terms(self, text: str) -> tuple[int, ...]:
-        return tuple(sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MOST_TERMS]))
+        return tuple(sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MAX_TERMS]))
 
     def _identity(self, scope: str, context: Context, tool: str) -> UUID:
         said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
         return UUID(bytes=blake2b(said, digest_size=16, key=self._key).digest(), version=5)
 
     def _confidence(self, meaning: Scores, fingerprints: Mapping[str, str]) -> float:
-        left, total = MOST_SIMILAR, 0.0
+        left, total = MAX_SIMILAR, 0.0
         for number in _best(meaning):
             lessons = self._lessons[number].values()
             counted = (pair.uses for pair in lessons if pair.confidence > 0 and _still_counts(pair, fingerprints))
             uses = min(left, sum(counted))
             total += float(meaning[number]) * uses
             left -= uses
-        return min(1.0, total / MOST_SIMILAR)
+        return min(1.0, total / MAX_SIMILAR)
 
     def _check(self, pair: LearnedPair, number: int | None) -> None:
         """Note whether the contexts most like that of a pair, but itself, would have named its tool."""
@@ -257,7 +257,7 @@ class LearnedPairs:
 
 def _best(similar: Scores) -> NDArray[np.intp]:
     """The numbers of the most similar contexts, best first; none that shares nothing."""
-    most = min(MOST_SIMILAR, len(similar))
+    most = min(MAX_SIMILAR, len(similar))
     best = np.argpartition(-similar, most - 1)[:most]
     best = best[np.argsort(-similar[best], kind="stable")]
     return best[similar[best] > 0]

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.domain.prediction import Context, Hit, Relevance, Scores, SearchOutcome, Vector
+from riglm.domain.prediction import Context, Relevance, Scores, ToolMatch, ToolSearchResult, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.scoring import relative
-from riglm.domain.retrieval.static_index import StaticIndex, Weights
-from riglm.domain.retrieval.words import LONGEST_REQUEST, spelt, tool_text
+from riglm.domain.retrieval.static_index import SignalWeights, StaticIndex
+from riglm.domain.retrieval.words import MAX_REQUEST_LENGTH, spelt, tool_text
 from riglm.domain.tool import ToolProfile
 
 # fitted by `python -m benchmarks.retrieval probability`
@@ -53,7 +53,7 @@ NEAR_MISSES: Final = 5
 
 _TELLING: Final = 0.3
 _LEARNED_EVIDENCE: Final = 10.0  # what fully trusted votes weigh in deviations
-_MOST_WORDS_NAMED: Final = 4
+_MAX_WORDS_NAMED: Final = 4
 
 passage = tool_text
 """What is embedded of a tool."""
@@ -101,7 +101,7 @@ class Retriever:
         other._pairs = pairs
         return other
 
-    def weights(self, model: str) -> Weights:
+    def weights(self, model: str) -> SignalWeights:
         """How much words and meaning count in a question that was embedded with a model."""
         return self._static.weights(model)
 
@@ -121,7 +121,7 @@ class Retriever:
         scope: str = "",
         allowed: Callable[[str], bool] | None = None,
         may_abstain: bool = True,
-    ) -> SearchOutcome:
+    ) -> ToolSearchResult:
         """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits.
 
         Unless it `may_abstain`, the best matches are returned however poor they are.
@@ -131,13 +131,13 @@ class Retriever:
         order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
         found = [int(at) for at in order if relevance.combined[at] > 0]
         if not found or (may_abstain and taught < _TELLING and self._static.suitability(query) < 0):
-            return SearchOutcome(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
+            return ToolSearchResult(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, likeness = self._static.likeness(query)
         rows = np.array([self._rows[name] for name in names], np.int64)
         chances = probabilities(strength * relevance.combined, likeness[rows], self._static.coverage(query)[rows])
-        spoken = {stem: word for word, stem in spelt(query.text[:LONGEST_REQUEST])}
+        spoken = {stem: word for word, stem in spelt(query.text[:MAX_REQUEST_LENGTH])}
         hits = tuple(
-            Hit(
+            ToolMatch(
                 name=names[at],
                 score=float(relevance.combined[at]),
                 probability=float(chance),
@@ -145,7 +145,7 @@ class Retriever:
             )
             for at, chance in zip(found[:limit], np.minimum.accumulate(chances[found[:limit]]), strict=True)
         )
-        return SearchOutcome(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
+        return ToolSearchResult(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
 
     def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float, float]:
         """Return the relevance of tools, how distinct the best one is, and how strongly use supports one."""
@@ -179,7 +179,7 @@ class Retriever:
         shared = [word for stem, word in spoken.items() if self._static.lexical.has(row, stem)]
         reasons = []
         if shared:
-            reasons.append("words: " + ", ".join(shared[:_MOST_WORDS_NAMED]))
+            reasons.append("words: " + ", ".join(shared[:_MAX_WORDS_NAMED]))
         if likeness[row] > 0:
             reasons.append(f"meaning: {likeness[row]:.2f}")
         if learned > 0:

@@ -213,8 +213,8 @@ class DenseIndex:
 
 _WORDS_SHARE: Final = 0.5
 _SIZE_SHARE: Final = 0.08
-_SMALLEST: Final = 50
-_MIN: Final = -0.14
+_MIN_TOOLS: Final = 50
+_BIAS: Final = -0.14
 _MIN_COVERAGE: Final = 0.03
 
 
@@ -227,5 +227,5 @@ def suitability(likeness: float | None, coverage: float, tools: int) -> float:
     """
     if likeness is None:
         return coverage - _MIN_COVERAGE
-    chance = _SIZE_SHARE * math.log(max(tools, _SMALLEST))
-    return likeness + _WORDS_SHARE * coverage - chance - _MIN
+    chance = _SIZE_SHARE * math.log(max(tools, _MIN_TOOLS))
+    return likeness + _WORDS_SHARE * coverage - chance - _BIAS

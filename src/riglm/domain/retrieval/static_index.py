@@ -19,7 +19,7 @@ WORDS_WITHOUT_MEANING: Final = "riglm/hash-"
 SENTENCES_WEIGHT: Final = 0.7
 """Weight of the sentence that fits a tool best relative to the whole request."""
 
-_MOST_STEMS: Final = 512
+_MAX_STEMS: Final = 512
 _MENTIONED: Final = 10
 _STEP: Final = 1e-6
 _ENOUGH_COVERAGE: Final = 0.3
@@ -27,16 +27,16 @@ _ENOUGH_WORDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class SignalWeights:
     """How much standardised scores count."""
 
     lexical: float
     semantic: float
 
 
-REAL_MODEL: Final = Weights(lexical=0.35, semantic=0.65)
-FALLBACK_MODEL: Final = Weights(lexical=0.65, semantic=0.35)
-WORDS_ALONE: Final = Weights(lexical=1.0, semantic=0.0)
+REAL_MODEL: Final = SignalWeights(lexical=0.35, semantic=0.65)
+FALLBACK_MODEL: Final = SignalWeights(lexical=0.65, semantic=0.35)
+WORDS_ALONE: Final = SignalWeights(lexical=1.0, semantic=0.0)
 
 
 class StaticIndex:
@@ -56,7 +56,7 @@ class StaticIndex:
         other._dense = {**self._dense, model: dense}  # noqa: SLF001  # a copy
         return other
 
-    def weights(self, model: str) -> Weights:
+    def weights(self, model: str) -> SignalWeights:
         """How much words and meaning count for what was embedded with a model."""
         if model not in self._dense:
             return WORDS_ALONE
@@ -116,7 +116,7 @@ class StaticIndex:
 
     def coverage(self, context: Context) -> Scores:
         """Return the share of the context's words, by rarity, that each tool has; between 0 and 1."""
-        return self.lexical.coverage(words(context.text)[:_MOST_STEMS])
+        return self.lexical.coverage(words(context.text)[:_MAX_STEMS])
 
     def suitability(self, context: Context) -> float:
         """Return how well the best tool suits a context; under 0, nothing fits."""
@@ -140,7 +140,7 @@ class StaticIndex:
 
 
 def _stems(text: str) -> list[list[str]]:
-    return [words(part)[:_MOST_STEMS] for part in request_texts(text)]
+    return [words(part)[:_MAX_STEMS] for part in request_texts(text)]
 
 
 def _with_sentences(whole: Scores, sentences: Scores) -> Scores:

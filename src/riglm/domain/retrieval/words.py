@@ -8,11 +8,11 @@ from typing import Final
 
 from riglm.domain.tool import ToolProfile
 
-MOST_CHARACTERS: Final = 20_000
+MAX_CHARACTERS: Final = 20_000
 """Of one text no more is read: it bounds the time that a text of megabytes takes."""
 
-_LONGEST_WORD: Final = 64
-_SHORTEST_STEM: Final = 3
+_MAX_WORD_LENGTH: Final = 64
+_MIN_STEM: Final = 3
 _ENDINGS: Final = (("ing", ""), ("ies", "y"), ("es", ""), ("ed", ""), ("s", ""))
 _HUMP: Final = re.compile(r"([a-z0-9])([A-Z])")
 _ACRONYM: Final = re.compile(r"([A-Z]+)([A-Z][a-z])")
@@ -34,14 +34,14 @@ def words(text: str) -> list[str]:
 
 def spelt(text: str) -> Iterator[tuple[str, str]]:
     """Each word that counts as it is spelt, in lower case, and its stem."""
-    for word in _WORD.findall(_HUMP.sub(r"\1 \2", text[:MOST_CHARACTERS]).lower()):
+    for word in _WORD.findall(_HUMP.sub(r"\1 \2", text[:MAX_CHARACTERS]).lower()):
         if word not in _STOP_WORDS:
-            yield word, _stem(word[:_LONGEST_WORD])
+            yield word, _stem(word[:_MAX_WORD_LENGTH])
 
 
 def split_name(name: str) -> str:
     """A name as one would say it: `getUserByID`, `get_user-by.id` become words with spaces between."""
-    humps = _ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", name[:MOST_CHARACTERS]))
+    humps = _ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", name[:MAX_CHARACTERS]))
     return _JOINT.sub(" ", humps).strip()
 
 
@@ -58,19 +58,19 @@ def hashed(stem: str, key: bytes = b"") -> int:
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
     for ending, instead in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM:
             return word[: -len(ending)] + instead
     return word
 
 
-LONGEST_REQUEST: Final = 8_000
+MAX_REQUEST_LENGTH: Final = 8_000
 """Characters of a context that count."""
 
-MOST_SENTENCES: Final = 16
+MAX_SENTENCES: Final = 16
 """Sentences of a context that count each for itself."""
 
-_LONGEST_DESCRIPTION: Final = 1_000
-_FEWEST_WORDS: Final = 3
+_MAX_DESCRIPTION_LENGTH: Final = 1_000
+_MIN_WORDS: Final = 3
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
@@ -78,7 +78,7 @@ def tool_text(tool: ToolProfile) -> str:
     """What is embedded of a tool: its server, its name in words, and its description."""
     server = split_name(tool.server)
     name = split_name(tool.bare_name or tool.name)
-    return f"{server} {name}: {tool.description[:_LONGEST_DESCRIPTION]}".strip()
+    return f"{server} {name}: {tool.description[:_MAX_DESCRIPTION_LENGTH]}".strip()
 
 
 def request_texts(text: str) -> tuple[str, ...]:
@@ -86,6 +86,6 @@ def request_texts(text: str) -> tuple[str, ...]:
 
     A long request names several needs, and each is found better by the sentence that names it.
     """
-    whole = text[:LONGEST_REQUEST]
-    sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _FEWEST_WORDS]
-    return (whole, *sentences[:MOST_SENTENCES]) if len(sentences) > 1 else (whole,)
+    whole = text[:MAX_REQUEST_LENGTH]
+    sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _MIN_WORDS]
+    return (whole, *sentences[:MAX_SENTENCES]) if len(sentences) > 1 else (whole,)

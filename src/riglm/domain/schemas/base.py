@@ -15,7 +15,7 @@ SecretMap = dict[str, SecretStr]
 """Names with values that are never shown."""
 
 
-class Section(BaseModel):
+class SettingsModel(BaseModel):
     """A part of the configuration: read once, never changed, nothing in it unknown."""
 
     model_config = ConfigDict(
@@ -52,7 +52,7 @@ _PLACEHOLDER = re.compile(
     r"(?i)(your|my|the|change|replace|insert|example|placeholder|secret|token|password|api|key|admin|test|default|here"
     r"|me|this|x|0|1|-|_)+"
 )
-_SHORTEST_TOKEN = 16
+_MIN_TOKEN = 16
 
 
 def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr | None:
@@ -63,10 +63,10 @@ def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr
     if token is None:
         return None
     which = "the token" if of is None else f"the token of {of}"
-    fix = f"use {_SHORTEST_TOKEN} or more letters and digits"
+    fix = f"use {_MIN_TOKEN} or more letters and digits"
     if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
         raise problem(f"{which} is empty or has spaces or unusual characters", fix)
-    if len(token.get_secret_value()) < _SHORTEST_TOKEN:
+    if len(token.get_secret_value()) < _MIN_TOKEN:
         raise problem(f"{which} is too short and easy to guess", fix)
     return token
 

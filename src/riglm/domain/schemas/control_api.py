@@ -11,18 +11,18 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema, computed_field
 
 from riglm.domain.exposure import Mode
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.policy import OverrideKind, OverrideScope
-from riglm.domain.session import Confidence, Era, Method, Transport
-from riglm.domain.upstream import Kind, LinkState
+from riglm.domain.session import IdentificationConfidence, IdentificationMethod, ProtocolEra, Transport
+from riglm.domain.upstream import LinkState, TransportKind
 
 LATEST: Final = 253_402_300_799
 """The last second that RFC 3339 can represent, since the epoch."""
 
-MAX_CALLS: Final = 200
+MAX_CALLS_PER_SESSION_DETAIL: Final = 200
 """Maximum number of calls returned of one session, the latest."""
 
-MAX_LISTS: Final = 50
+MAX_LISTS_PER_SESSION_DETAIL: Final = 50
 """Maximum number of lists returned of one session, the latest."""
 
 MAX_BUCKETS: Final = 1_000
@@ -65,10 +65,10 @@ class SessionEntry(_Model):
 
     id: UUID
     client: SessionClient
-    era: Era
+    era: ProtocolEra
     transport: Transport
-    method: Method = Field(description="How it was recognized.")
-    confidence: Confidence
+    method: IdentificationMethod = Field(description="How it was recognized.")
+    confidence: IdentificationConfidence
     principal: str = Field(description="A keyed hash of the caller; empty for callers without a name.")
     started_at: Time
     ended_at: Time | None
@@ -91,7 +91,7 @@ class SessionCall(_Model):
     duration_ms: float
     success: bool
     error_kind: ErrorKind | None
-    found: Found = Field(description="How the client found the tool.")
+    found: DiscoveryMethod = Field(description="How the client found the tool.")
 
 
 class ExposedList(_Model):
@@ -112,8 +112,8 @@ class ExposedList(_Model):
 class SessionDetail(SessionEntry):
     """A session with its latest calls and lists, each oldest first."""
 
-    calls: tuple[SessionCall, ...] = Field(description=f"The latest {MAX_CALLS}.")
-    shown: tuple[ExposedList, ...] = Field(description=f"The latest {MAX_LISTS}.")
+    calls: tuple[SessionCall, ...] = Field(description=f"The latest {MAX_CALLS_PER_SESSION_DETAIL}.")
+    shown: tuple[ExposedList, ...] = Field(description=f"The latest {MAX_LISTS_PER_SESSION_DETAIL}.")
 
 
 class PredictedTool(_Model):
@@ -338,7 +338,7 @@ class UpstreamEntry(_Model):
     """One upstream server."""
 
     name: str
-    transport: Kind
+    transport: TransportKind
     state: LinkState
     since: Time | None = None
     last_error: str | None = None

@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.access import is_loopback
-from riglm.domain.schemas.base import Seconds, SecretMap, Section, problem, refuse_placeholder, usable_token
+from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem, refuse_placeholder, usable_token
 
 BEARER: Final = "bearer"
 """The principal of callers that send `downstream.token`."""
@@ -15,7 +15,7 @@ BEARER: Final = "bearer"
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
-class Downstream(Section):
+class DownstreamSettings(SettingsModel):
     """The client side of `riglm serve`."""
 
     host: str = Field(
@@ -83,7 +83,7 @@ class Downstream(Section):
         yield from self.tokens.items()
 
 
-class Control(Section):
+class ControlSettings(SettingsModel):
     """The control API, its metrics and its page, on a separate port."""
 
     enabled: bool = Field(default=False, description="Serve them; `riglm serve --control` does it as well.")

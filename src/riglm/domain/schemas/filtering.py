@@ -5,12 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from riglm.domain.policy import fault
-from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.schemas.base import Seconds, SettingsModel, problem
 
 SurfaceName = Literal["dynamic", "stable", "hints", "full"]
 
 
-class MetaToolSwitches(Section):
+class MetaToolSwitches(SettingsModel):
     """Which meta-tools riglm adds to a list that hides tools."""
 
     set_context: bool = Field(default=True, description="Describes the task and returns the tools for it.")
@@ -20,7 +20,7 @@ class MetaToolSwitches(Section):
     mark_tool: bool = Field(default=False, description="Reports whether a tool was useful.")
 
 
-class Filtering(Section):
+class FilteringSettings(SettingsModel):
     """What a client is shown, and what it may use."""
 
     enabled: bool = Field(default=True, description="`false` shows all tools, regardless of the rest of this section.")
@@ -136,17 +136,17 @@ class Filtering(Section):
 Similarity = Annotated[float, Field(ge=0, le=1)]
 """A cosine similarity that counts for something."""
 
-USUAL_MIN_FLOOR = 0.15
+DEFAULT_MIN_FLOOR = 0.15
 """Default of how far the floor gives way."""
 
-USUAL_CANDIDATES = 150
+DEFAULT_CANDIDATES = 150
 """Default number of candidates of each source."""
 
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 """More candidates of a source are never looked at."""
 
 
-class Knowledge(Section):
+class KnowledgeSettings(SettingsModel):
     """The knowledge store, and the tool that asks it."""
 
     enabled: bool = Field(
@@ -163,13 +163,13 @@ class Knowledge(Section):
     top_k: int = Field(default=10, ge=1, le=50, description="Default number of snippets.")
     floor: Similarity = Field(default=0.25, description="Snippets are at least so similar to the question.")
     min_floor: float = Field(
-        default=USUAL_MIN_FLOOR,
+        default=DEFAULT_MIN_FLOOR,
         gt=0,
         lt=1,
         description="The floor gives way down to here rather than leave a source out.",
     )
     max_candidates_per_source: int = Field(
-        default=USUAL_CANDIDATES, ge=1, le=MOST_CANDIDATES, description="Maximum number of candidates of each source."
+        default=DEFAULT_CANDIDATES, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates of each source."
     )
     deadline: Seconds = Field(default=20, description="Seconds to wait for the embedder, and for the store.")
     dimensions: int | None = Field(

@@ -6,13 +6,13 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.list_plan import Prices
 from riglm.domain.retention import DAY_SECONDS, Expiry
-from riglm.domain.schemas.base import Seconds, Section, problem
+from riglm.domain.schemas.base import Seconds, SettingsModel, problem
 
 _MIB = 1024 * 1024
-_SHORTEST_KEY = 32
+_MIN_KEY = 32
 
 
-class Timeouts(Section):
+class TimeoutSettings(SettingsModel):
     """How long riglm waits for an upstream, in seconds."""
 
     connect: Seconds = Field(default=10, description="To open a connection to a URL.")
@@ -40,7 +40,7 @@ class Timeouts(Section):
         return self
 
 
-class Limits(Section):
+class LimitSettings(SettingsModel):
     """How much riglm takes."""
 
     message_bytes: int = Field(
@@ -51,7 +51,7 @@ class Limits(Section):
     )
 
 
-class Sessions(Section):
+class SessionSettings(SettingsModel):
     """How calls are assigned to sessions: the first kind of evidence found counts."""
 
     meta_keys: tuple[str, ...] = Field(
@@ -78,7 +78,7 @@ class Sessions(Section):
     )
 
 
-class Logging(Section):
+class LoggingSettings(SettingsModel):
     """What riglm says on stderr, and whether arguments leave a trace in the store."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -97,7 +97,7 @@ class Logging(Section):
         return include_results
 
 
-class Privacy(Section):
+class PrivacySettings(SettingsModel):
     """What of a call is stored."""
 
     arguments: Literal["hash", "raw", "none"] = Field(
@@ -112,7 +112,7 @@ class Privacy(Section):
     @field_validator("key")
     @classmethod
     def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and len(key.get_secret_value()) < _SHORTEST_KEY:
+        if key is not None and len(key.get_secret_value()) < _MIN_KEY:
             fix = "use random characters, for example of `openssl rand -hex 32`"
             raise problem("the key is too short and easy to guess", fix)
         return key
@@ -126,7 +126,7 @@ _PRESETS: Final = {
 }
 
 
-class PriceSettings(Section):
+class PriceSettings(SettingsModel):
     """What tokens cost relative to uncached input. Lists hold the tools whose listing pays at these prices."""
 
     preset: Literal["anthropic", "openai", "google", "uncached"] = Field(
@@ -160,7 +160,7 @@ Days = Annotated[float, Field(ge=0, le=36_500)]
 """A number of days; 0 for no limit."""
 
 
-class Retention(Section):
+class RetentionSettings(SettingsModel):
     """Number of days that records are kept; 0 keeps them permanently."""
 
     session_days: Days = Field(
@@ -185,7 +185,7 @@ class Retention(Section):
         )
 
 
-class Tracing(Section):
+class TracingSettings(SettingsModel):
     """Traces of requests by OpenTelemetry, sent over OTLP to where the standard's `OTEL_...` variables say."""
 
     enabled: bool | None = Field(
@@ -199,7 +199,7 @@ OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "serve
 """The predictors that come with riglm."""
 
 
-class Predictor(Section):
+class PredictorSettings(SettingsModel):
     """The strategy that says which tools come next."""
 
     kind: str = Field(
@@ -210,7 +210,7 @@ class Predictor(Section):
     options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
 
 
-class Learning(Section):
+class LearningSettings(SettingsModel):
     """What is learned from recorded use."""
 
     scope: Literal["principal", "tenant", "instance"] = Field(
@@ -229,7 +229,7 @@ OWN_PROVIDERS: Final = ("fastembed", "static")
 """The embedders that come with riglm."""
 
 
-class Embedder(Section):
+class EmbedderSettings(SettingsModel):
     """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
 
     provider: str = Field(

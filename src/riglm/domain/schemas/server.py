@@ -7,8 +7,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from riglm.domain.schemas.base import SecretMap, Section, problem
-from riglm.domain.upstream import Kind, Sharing, UpstreamSpec
+from riglm.domain.schemas.base import SecretMap, SettingsModel, problem
+from riglm.domain.upstream import ProcessSharing, TransportKind, UpstreamSpec
 
 _ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
 _KINDS = {
@@ -29,7 +29,7 @@ def _as_words(value: object) -> object:
     return value
 
 
-class Auth(Section):
+class AuthSettings(SettingsModel):
     """How riglm proves itself to an upstream."""
 
     type: Literal["bearer"] = Field(
@@ -47,10 +47,10 @@ class Auth(Section):
         return token
 
 
-class Server(Section):
+class ServerSettings(SettingsModel):
     """One upstream: a command to start, or a URL to reach."""
 
-    type: Kind | None = Field(
+    type: TransportKind | None = Field(
         default=None, description="Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."
     )
     command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
@@ -62,10 +62,10 @@ class Server(Section):
     env: SecretMap = Field(default={}, description="Variables added to the inherited environment of the program.")
     cwd: str | None = Field(default=None, description="The directory in which the program starts.")
     url: str = Field(default="", description="Where the server listens: http:// or https://.")
-    auth: Auth | None = Field(default=None, description="How to authorise towards the URL.")
+    auth: AuthSettings | None = Field(default=None, description="How to authorise towards the URL.")
     headers: SecretMap = Field(default={}, description="Headers sent with every request to the URL.")
     disabled: bool = Field(default=False, description="Keep the entry, do not use it.")
-    sharing: Sharing = Field(
+    sharing: ProcessSharing = Field(
         default="auto", description="`shared`: one process or link for all clients; `session`: one each."
     )
     max_processes: int = Field(
@@ -160,7 +160,7 @@ class Server(Section):
         return self
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TransportKind:
         """The transport of the server."""
         if self.type is not None:
             return self.type

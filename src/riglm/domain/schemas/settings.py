@@ -8,24 +8,24 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from riglm.domain.naming import SEPARATOR, Naming
-from riglm.domain.schemas.base import Section, problem
-from riglm.domain.schemas.downstream import Control, Downstream
-from riglm.domain.schemas.filtering import Filtering, Knowledge
+from riglm.domain.schemas.base import SettingsModel, problem
+from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
+from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings
 from riglm.domain.schemas.section import (
-    Embedder,
-    Learning,
-    Limits,
-    Logging,
-    Predictor,
+    EmbedderSettings,
+    LearningSettings,
+    LimitSettings,
+    LoggingSettings,
+    PredictorSettings,
     PriceSettings,
-    Privacy,
-    Retention,
-    Sessions,
-    Timeouts,
-    Tracing,
+    PrivacySettings,
+    RetentionSettings,
+    SessionSettings,
+    TimeoutSettings,
+    TracingSettings,
 )
-from riglm.domain.schemas.server import Server
-from riglm.domain.schemas.storage import State, Storage
+from riglm.domain.schemas.server import ServerSettings
+from riglm.domain.schemas.storage import StateSettings, StorageSettings
 from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
@@ -35,39 +35,41 @@ RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool"
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
 
-class Settings(Section):
+class Settings(SettingsModel):
     """All that can be configured, with its defaults; validated whole."""
 
-    upstream: Server | None = Field(default=None, description="The one server behind riglm. Or use `mcpServers`.")
-    mcp_servers: dict[str, Server] = Field(
+    upstream: ServerSettings | None = Field(
+        default=None, description="The one server behind riglm. Or use `mcpServers`."
+    )
+    mcp_servers: dict[str, ServerSettings] = Field(
         default={}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
     )
     naming: Naming = Field(
         default="prefix",
         description="With several servers: tools are called SERVER__TOOL always, when two share a name, or never.",
     )
-    downstream: Downstream = Downstream()
-    timeouts: Timeouts = Timeouts()
-    limits: Limits = Limits()
-    sessions: Sessions = Sessions()
-    filtering: Filtering = Filtering()
+    downstream: DownstreamSettings = DownstreamSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    limits: LimitSettings = LimitSettings()
+    sessions: SessionSettings = SessionSettings()
+    filtering: FilteringSettings = FilteringSettings()
     prices: PriceSettings = PriceSettings()
-    embedder: Embedder = Embedder()
-    predictor: Predictor = Predictor()
-    learning: Learning = Learning()
-    logging: Logging = Logging()
-    storage: Storage = Storage()
-    state: State = State()
-    privacy: Privacy = Privacy()
-    retention: Retention = Retention()
-    knowledge: Knowledge = Knowledge()
-    control: Control = Control()
-    tracing: Tracing = Tracing()
+    embedder: EmbedderSettings = EmbedderSettings()
+    predictor: PredictorSettings = PredictorSettings()
+    learning: LearningSettings = LearningSettings()
+    logging: LoggingSettings = LoggingSettings()
+    storage: StorageSettings = StorageSettings()
+    state: StateSettings = StateSettings()
+    privacy: PrivacySettings = PrivacySettings()
+    retention: RetentionSettings = RetentionSettings()
+    knowledge: KnowledgeSettings = KnowledgeSettings()
+    control: ControlSettings = ControlSettings()
+    tracing: TracingSettings = TracingSettings()
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
 
     @field_validator("mcp_servers")
     @classmethod
-    def _good_names(cls, servers: dict[str, Server]) -> dict[str, Server]:
+    def _good_names(cls, servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
         for name in servers:
             if not _SLUG.fullmatch(name):
                 fix = "use up to 48 letters, digits, `-`, `_` and `.`, the first a letter or digit"

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from riglm.domain.schemas.base import Seconds, Section, clearly_written, problem
+from riglm.domain.schemas.base import Seconds, SettingsModel, clearly_written, problem
 from riglm.domain.secret import passwords_of_url
 
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-class Spool(Section):
+class SpoolSettings(SettingsModel):
     """The spool: where records wait on disk while the store is unavailable or slow."""
 
     path: str | None = Field(
@@ -23,7 +23,7 @@ class Spool(Section):
     )
 
 
-class Storage(Section):
+class StorageSettings(SettingsModel):
     """Where usage is recorded."""
 
     kind: Literal["sqlite", "postgresql", "memory"] = Field(
@@ -43,7 +43,7 @@ class Storage(Section):
         default="normal",
         description="What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`.",
     )
-    spool: Spool = Spool()
+    spool: SpoolSettings = SpoolSettings()
 
     @field_validator("url")
     @classmethod
@@ -82,7 +82,7 @@ class Storage(Section):
 _STATE_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
-class State(Section):
+class StateSettings(SettingsModel):
     """Where sessions are kept while they last."""
 
     kind: Literal["memory", "redis"] = Field(

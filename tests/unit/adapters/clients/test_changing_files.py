@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from riglm.adapters.clients import json_members, toml_tables
 from riglm.adapters.clients.files import ClientFiles
-from riglm.adapters.clients.json_members import CannotChange
+from riglm.adapters.clients.json_members import FileNotEditableError
 from riglm.composition.installing import installing
-from riglm.domain.installation import Place
+from riglm.domain.installation import ConfigLocation
 
-JSON = Place(client="vscode", file=Path("mcp.json"), path=("servers",))
-TOML = Place(client="codex", file=Path("config.toml"), path=("mcp_servers",))
+JSON = ConfigLocation(client="vscode", file=Path("mcp.json"), path=("servers",))
+TOML = ConfigLocation(client="codex", file=Path("config.toml"), path=("mcp_servers",))
 STARTS = ("/opt/riglm", "run", "--config", "/home/me/it.yaml")
 FILES = ClientFiles(environment={}, home=Path("/home/me"), platform="linux")
 
@@ -132,7 +132,7 @@ def test_tables_go_and_return_in_their_order_however_they_are_spelt(text: str) -
     "text", ['mcp_servers = { a = { command = "sh" } }', '[mcp_servers.a]\ncommand = "sh"\n[mcp_servers.a]\n', "= 1"]
 )
 def test_a_table_that_cannot_be_taken_out_alone_is_left_with_a_word(text: str) -> None:
-    with pytest.raises(CannotChange, match=r"one value|not TOML"):
+    with pytest.raises(FileNotEditableError, match=r"one value|not TOML"):
         FILES.with_riglm(TOML, text.encode(), ["a"], entry="riglm", starts=STARTS)
 
 

@@ -7,13 +7,13 @@ import pytest
 from riglm.adapters.clients.claude_code import settings_files
 from riglm.adapters.clients.files import ClientFiles
 from riglm.adapters.clients.reading import understood
-from riglm.domain.installation import ClientServer, Place, name_behind
+from riglm.domain.installation import ClientServer, ConfigLocation, name_behind
 
 HOME = Path("/home/me")
 
 
 def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
-    place = Place(client=client, file=Path("f.json"), path=("mcpServers",), project=project)
+    place = ConfigLocation(client=client, file=Path("f.json"), path=("mcpServers",), project=project)
     return understood(place, "it", entry, HOME)
 
 
@@ -92,7 +92,7 @@ def test_the_folder_of_a_project_is_known_and_what_the_client_alone_understands_
 
 
 def test_gemini_lists_of_names_are_heeded() -> None:
-    place = Place(client="gemini", file=Path("settings.json"), path=("mcpServers",))
+    place = ConfigLocation(client="gemini", file=Path("settings.json"), path=("mcpServers",))
     files = ClientFiles(environment={}, home=HOME, platform="linux")
     servers = '"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}}'
 
@@ -105,7 +105,7 @@ def test_gemini_lists_of_names_are_heeded() -> None:
 
 
 def test_long_waits_go_along_and_short_ones_do_not() -> None:
-    place = Place(client="codex", file=Path("config.toml"), path=("mcp_servers",))
+    place = ConfigLocation(client="codex", file=Path("config.toml"), path=("mcp_servers",))
     files = ClientFiles(environment={}, home=HOME, platform="linux")
     content = b'[mcp_servers.a]\ncommand = "sh"\nstartup_timeout_sec = 5\ntool_timeout_sec = 600\n'
     (server,) = files.servers(place, content)
@@ -125,11 +125,11 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     own = json.dumps({"projects": {str(project): said}})
     (tmp_path / ".claude.json").write_text(own, "utf-8")
     files = ClientFiles(environment={}, home=tmp_path, platform="linux")
-    user = Place(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
+    user = ConfigLocation(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
     permitted, off = files.remarks(user, ["a", "b"], "riglm")
     assert "permission rules name the tools of a as mcp__a__" in permitted
     assert off == f"switched off in {project} and not so behind riglm: a"
-    place = Place(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
+    place = ConfigLocation(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
     (_, asked) = files.remarks(place, ["a"], "riglm-app")
     assert asked.endswith("it asks again for riglm-app")
     content = b'{"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}, "c": {"command": "sh"}}}'
@@ -164,7 +164,7 @@ def test_a_server_with_a_policy_of_claude_code_stays_where_that_holds(
     (tmp_path / where / "settings.json").write_text(json.dumps(said), "utf-8")
     file = tmp_path / ".claude.json"
     file.write_text(json.dumps({"projects": {str(tmp_path / "app"): {}}}), "utf-8")
-    place = Place(client="claude-code", file=file, path=("mcpServers",))
+    place = ConfigLocation(client="claude-code", file=file, path=("mcpServers",))
     servers = {
         "glob": {"command": "sh"},
         "db": {"command": "sh", "args": ["-c", "db"]},
@@ -201,7 +201,7 @@ def test_the_settings_of_an_organisation_are_looked_at_on_every_platform() -> No
 def test_rules_for_tools_by_name_keep_their_server_where_they_hold(client: str, said: Any, stay: list[str]) -> None:
     key = {"opencode": "mcp", "zed": "context_servers"}[client]
     entry = {"type": "local", "command": ["sh"]} if client == "opencode" else {"command": "sh"}
-    place = Place(client=client, file=Path("settings.json"), path=(key,))
+    place = ConfigLocation(client=client, file=Path("settings.json"), path=(key,))
     content = json.dumps({key: {"cat": entry, "b": entry}, **said}).encode()
     found = ClientFiles(environment={}, home=HOME, platform="linux").servers(place, content)
     assert [server.name for server in found if server.obstacle] == stay
@@ -211,7 +211,9 @@ def test_the_rules_of_a_user_hold_for_the_servers_of_a_project(tmp_path: Path) -
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini" / "settings.json").write_text('{"mcp": {"excluded": ["a"]}}', "utf-8")
     project = tmp_path / "app"
-    place = Place(client="gemini", file=project / ".gemini/settings.json", path=("mcpServers",), project=project)
+    place = ConfigLocation(
+        client="gemini", file=project / ".gemini/settings.json", path=("mcpServers",), project=project
+    )
     files = ClientFiles(environment={}, home=tmp_path, platform="linux")
     (found,) = files.servers(place, b'{"mcpServers": {"a": {"command": "sh"}}}')
     assert found.obstacle == "`mcp.excluded` switches it off"

@@ -9,7 +9,7 @@ from riglm.adapters.clients.transcripts import lines as reading
 from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
 from riglm.adapters.clients.transcripts.codex import CodexTranscripts
 from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
-from riglm.ports.clients import Called, Damaged, Ending, Said
+from riglm.ports.clients import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 
 DAY = "2026-11-20T10:00:"
 
@@ -28,11 +28,11 @@ def read(source, file):
 
 
 def called(found):
-    return [each for each in found if isinstance(each, Called)]
+    return [each for each in found if isinstance(each, TranscriptCall)]
 
 
 def said(found):
-    return [each.text for each in found if isinstance(each, Said)]
+    return [each.text for each in found if isinstance(each, UserMessage)]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude,
     found = read(claude, file)
     (call,) = called(found)
     assert (call.name, call.server, call.identity, call.lane) == ("git_hub__create_issue", None, "toolu_1", "s1")
-    assert (call.ended - call.started, call.ending) == (3.0, Ending.DONE)
+    assert (call.ended - call.started, call.ending) == (3.0, CallOutcome.DONE)
     assert json.loads(call.arguments) == {"title": "x"}
     assert said(found) == ["file a bug"]
 
@@ -73,12 +73,16 @@ def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude,
 @pytest.mark.parametrize(
     ("outcome", "more", "ending"),
     [
-        (result(is_error=True, content="no such repository"), {}, Ending.FAILED),
-        (result(is_error=True, content=[{"type": "text", "text": "boom"}]), {}, Ending.FAILED),
-        (result(is_error=True), {"toolDenialKind": "user-rejected"}, Ending.NOT_RUN),
-        (result(is_error=True, content="The user doesn't want to proceed with this tool use."), {}, Ending.NOT_RUN),
-        (result(is_error=True, content="<tool_use_error>Error: No such tool available"), {}, Ending.NOT_RUN),
-        (result(is_error=True, content="MCP error -32001: Request timed out"), {}, Ending.NOT_RUN),
+        (result(is_error=True, content="no such repository"), {}, CallOutcome.FAILED),
+        (result(is_error=True, content=[{"type": "text", "text": "boom"}]), {}, CallOutcome.FAILED),
+        (result(is_error=True), {"toolDenialKind": "user-rejected"}, CallOutcome.NOT_RUN),
+        (
+            result(is_error=True, content="The user doesn't want to proceed with this tool use."),
+            {},
+            CallOutcome.NOT_RUN,
+        ),
+        (result(is_error=True, content="<tool_use_error>Error: No such tool available"), {}, CallOutcome.NOT_RUN),
+        (result(is_error=True, content="MCP error -32001: Request timed out"), {}, CallOutcome.NOT_RUN),
     ],
 )
 def test_a_failed_call_of_claude_code_is_told_from_one_that_did_not_run(claude, tmp_path, outcome, more, ending):
@@ -122,17 +126,17 @@ def test_lines_that_are_damaged_or_still_written_cost_nothing_else(claude, tmp_p
         more.write('{"type":"user","message":{"role":"us')
     found = read(claude, file)
     assert len(called(found)) == 1
-    assert [each.line for each in found if isinstance(each, Damaged)] == [1, 3, 4]
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1, 3, 4]
 
 
 def test_a_line_without_end_is_passed_over(claude, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "LONGEST_LINE", 2_000)
+    monkeypatch.setattr(reading, "MAX_LINE_LENGTH", 2_000)
     monkeypatch.setattr(reading, "_PART", 700)
     file = written(
         tmp_path / "s1.jsonl", line("user", "x" * 5_000), line("assistant", [use()]), line("user", [result()])
     )
     found = read(claude, file)
-    assert [each.line for each in found if isinstance(each, Damaged)] == [1]
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1]
     assert len(called(found)) == 1
 
 
@@ -146,7 +150,7 @@ def test_a_block_without_text_costs_nothing_beside_it(claude, tmp_path):
     found = read(claude, file)
     assert [call.identity for call in called(found)] == ["toolu_1"]
     assert said(found) == ["really asked"]
-    assert [each for each in found if isinstance(each, Damaged)] == []
+    assert [each for each in found if isinstance(each, UnreadableLine)] == []
 
 
 def test_a_mark_of_the_byte_order_is_no_damage(claude, tmp_path):
@@ -212,11 +216,12 @@ def test_a_call_of_codex_is_told_once_with_the_servers_own_names(tmp_path):
 def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
     other = function("shell", "call_2")
     (found,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, call, other, OUTPUT)))
-    assert (found.server, found.name, found.ending) == (None, "git_hub__create_issue", Ending.DONE)
+    assert (found.server, found.name, found.ending) == (None, "git_hub__create_issue", CallOutcome.DONE)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "ending"), [({"Ok": {"isError": True}}, Ending.FAILED), ({"Err": "tool call failed"}, Ending.NOT_RUN)]
+    ("outcome", "ending"),
+    [({"Ok": {"isError": True}}, CallOutcome.FAILED), ({"Err": "tool call failed"}, CallOutcome.NOT_RUN)],
 )
 def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
     (call,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, ended(outcome=outcome))))
@@ -226,16 +231,19 @@ def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
 @pytest.mark.parametrize(
     ("told", "ending"),
     [
-        ("user rejected MCP tool call", Ending.NOT_RUN),
-        ('err: "tool call error: timed out"', Ending.NOT_RUN),
-        ("unsupported call: mcp__git_hub__create_issue", Ending.NOT_RUN),
-        ('[{"type":"text","text":"user rejected MCP tool call"}]', Ending.NOT_RUN),
-        ([{"type": "input_text", "text": "user cancelled MCP tool call"}], Ending.NOT_RUN),
-        ('{"isError":true}', Ending.FAILED),
-        ('Wall time: 0.1 seconds\nOutput:\n{"content":[{"type":"text","text":"no"}],"isError":true}', Ending.FAILED),
-        ('{"content":[{"type":"text","text":"fine"}],"isError":false}', Ending.DONE),
-        ('[{"type":"text","text":"cut', Ending.DONE),
-        (None, Ending.DONE),
+        ("user rejected MCP tool call", CallOutcome.NOT_RUN),
+        ('err: "tool call error: timed out"', CallOutcome.NOT_RUN),
+        ("unsupported call: mcp__git_hub__create_issue", CallOutcome.NOT_RUN),
+        ('[{"type":"text","text":"user rejected MCP tool call"}]', CallOutcome.NOT_RUN),
+        ([{"type": "input_text", "text": "user cancelled MCP tool call"}], CallOutcome.NOT_RUN),
+        ('{"isError":true}', CallOutcome.FAILED),
+        (
+            'Wall time: 0.1 seconds\nOutput:\n{"content":[{"type":"text","text":"no"}],"isError":true}',
+            CallOutcome.FAILED,
+        ),
+        ('{"content":[{"type":"text","text":"fine"}],"isError":false}', CallOutcome.DONE),
+        ('[{"type":"text","text":"cut', CallOutcome.DONE),
+        (None, CallOutcome.DONE),
     ],
 )
 def test_how_a_call_of_an_older_codex_ended_is_told_by_what_the_model_heard(tmp_path, told, ending):
@@ -291,7 +299,7 @@ def test_what_gemini_says_last_of_a_message_counts(tmp_path):
     assert source.files() == [file]
     found = read(source, file)
     (call,) = called(found)
-    assert (call.name, call.lane, call.ending) == ("git_hub_create_issue", "s9", Ending.FAILED)
+    assert (call.name, call.lane, call.ending) == ("git_hub_create_issue", "s9", CallOutcome.FAILED)
     assert said(found) == ["file a bug"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.merging import changes_in, disclosed_document, merged, shown
-from riglm.domain.control import Invalid
+from riglm.domain.control import InvalidInputError
 
 YAML = """
 downstream: {token: canary-token-0123456789}
@@ -82,5 +82,5 @@ def test_what_came_from_a_variable_stays_covered_when_something_else_changes(tmp
     changed = merged(settings, changes_in({**shown, "naming": "prefix"}, settings), "riglm.db")
     assert changed.naming == "prefix"
     assert disclosed_document(changed) == {**shown, "naming": "prefix"}
-    with pytest.raises(Invalid, match="holds a mask"):
+    with pytest.raises(InvalidInputError, match="holds a mask"):
         changes_in({"filtering": {"profile": "group-***"}}, settings)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.adapters.configuration.merging import changes_in, differences, disclosed_document, merged, value_at
-from riglm.domain.control import Invalid
+from riglm.domain.control import InvalidInputError
 from riglm.domain.schemas.settings import Settings
 
 STORE = "/somewhere/riglm.db"
@@ -64,7 +64,7 @@ def test_a_secret_stays_where_its_mask_is_given_and_changes_where_another_value_
     ids=str,
 )
 def test_a_mask_is_never_taken_for_a_value(given: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="mask"):
+    with pytest.raises(InvalidInputError, match="mask"):
         changes_in(given, settings(mcpServers=SERVERS))
 
 
@@ -83,7 +83,7 @@ def test_stars_are_an_innocent_value_elsewhere() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_the_words_of_the_start(given: dict[str, Any], path: str, words: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         put(settings(), given)
     [fault] = refused.value.faults
     assert fault.path == path
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said_in_the_words_of_the_start(given: dict[str, Any], 
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         put(settings(), {"filtering": {"max_tools": 0, "mode": "x"}, "nothing": 1})
     assert {fault.path for fault in refused.value.faults} == {"filtering.max_tools", "filtering.mode", "nothing"}
 
@@ -101,7 +101,7 @@ def test_a_document_without_a_bottom_is_refused(kind: type) -> None:
     deep: Any = 1
     for _ in range(5000):
         deep = {"a": deep} if kind is dict else [deep]
-    with pytest.raises(Invalid, match="too deeply"):
+    with pytest.raises(InvalidInputError, match="too deeply"):
         changes_in({"predictor": {"options": {"x": deep}}}, settings())
 
 
@@ -109,7 +109,7 @@ def test_a_document_without_a_bottom_is_refused(kind: type) -> None:
     "given", [{"filtering": {"profile": "a\ud800"}}, {"filtering": {"clients": {"\udfff": "full"}}}]
 )
 def test_half_a_character_is_refused_and_told_in_whole_ones(given: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="half a character") as refused:
+    with pytest.raises(InvalidInputError, match="half a character") as refused:
         changes_in(given, settings())
     str(refused.value).encode()
 

@@ -6,7 +6,7 @@ import pytest
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import ConfigurationDocuments
-from riglm.domain.control import Conflict, ControlError, Invalid
+from riglm.domain.control import ConflictError, ControlError, InvalidInputError
 
 TEXT = """\
 upstream: {url: "http://h/mcp", headers: {X: "${KEY}"}}   # a reference
@@ -107,7 +107,7 @@ def test_a_file_that_changes_at_the_last_moment_is_not_overwritten(tmp_path: Pat
     written = riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     riglm.file.write_text(TEXT + "# by hand\n", "utf-8")
-    with pytest.raises(Conflict, match="changed by another process"):
+    with pytest.raises(ConflictError, match="changed by another process"):
         written.take_over()
     written.discard()
     assert [file.name for file in tmp_path.iterdir()] == ["riglm.yaml"]
@@ -152,10 +152,10 @@ def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
     bare = load(Options(url="http://h/mcp"), environment={}, directory=tmp_path / "nowhere")
     documents = ConfigurationDocuments(bare, {}, tmp_path)
-    with pytest.raises(Conflict, match=r"started without a configuration file.*--config FILE"):
+    with pytest.raises(ConflictError, match=r"started without a configuration file.*--config FILE"):
         documents.write_aside(bare.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     riglm.file.unlink()
-    with pytest.raises(Conflict, match="is no file any more"):
+    with pytest.raises(ConflictError, match="is no file any more"):
         riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
 
 
@@ -254,7 +254,7 @@ def test_what_riglm_wrote_itself_can_be_changed_again(tmp_path: Path) -> None:
 def test_all_faults_of_a_file_are_told(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
     riglm.file.write_text("filtering: {max_tols: 1, mode: x}\n", "utf-8")
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         riglm.write({"filtering": {"max_tools": 8}})
     assert len(refused.value.faults) == 2
 

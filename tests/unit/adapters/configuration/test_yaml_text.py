@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.adapters.configuration import yaml_text
-from riglm.adapters.configuration.yaml_text import CannotEdit
+from riglm.adapters.configuration.yaml_text import YamlNotEditableError
 
 TEXT = """\
 # riglm
@@ -141,7 +141,7 @@ def test_a_section_is_added_in_the_manner_of_the_file(text: str, expected: str) 
 
 @pytest.mark.parametrize("text", ["a: &x {b: 1}\nc: *x\n", "a: &x 1\nc: *x\n"])
 def test_what_is_written_elsewhere_is_left_to_people(text: str) -> None:
-    with pytest.raises(CannotEdit, match="elsewhere"):
+    with pytest.raises(YamlNotEditableError, match="elsewhere"):
         yaml_text.with_value(text, ["c", "b"], 2)
 
 
@@ -171,7 +171,7 @@ def test_the_changed_text_says_what_was_asked_for(
     here[path[-1]] = value
     try:
         changed = yaml_text.with_value(text, path, value)
-    except CannotEdit:
+    except YamlNotEditableError:
         return
     assert yaml.safe_load(changed) == expected
     left = yaml.safe_load(yaml_text.without(changed, path)) or {}

@@ -14,7 +14,7 @@ from riglm.adapters.control.app import control_app
 from riglm.adapters.control.server import ControlServer
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile, Tokens
 from riglm.adapters.mcp.downstream.http import bound_socket
-from riglm.domain.schemas.downstream import Control
+from riglm.domain.schemas.downstream import ControlSettings
 from tests.unit.adapters.control.scripted import ScriptedControl
 
 PATIENCE = 20.0
@@ -49,7 +49,7 @@ class Served:
     def __init__(self, tokens: TokenFile, **control: Any) -> None:
         self.inside = ScriptedControl()
         self.tokens = tokens
-        settings = Control.model_validate({"enabled": True, **control})
+        settings = ControlSettings.model_validate({"enabled": True, **control})
         self._listener = bound_socket("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"

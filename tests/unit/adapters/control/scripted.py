@@ -5,15 +5,15 @@ from typing import Any
 from uuid import UUID
 
 from riglm.domain.control import (
-    ConfigurationChanged,
-    ConfigurationShown,
-    Conflict,
-    Fault,
-    Invalid,
-    NotThere,
-    OverrideWish,
+    ConfigurationUpdate,
+    ConflictError,
+    FieldError,
+    InvalidInputError,
+    NotFoundError,
+    OverrideRequest,
+    RedactedConfiguration,
 )
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
     Bucket,
@@ -45,7 +45,7 @@ from riglm.domain.schemas.control_api import (
     UpstreamEntry,
     ZeroHop,
 )
-from riglm.domain.session import Confidence, Era, Method, Transport
+from riglm.domain.session import IdentificationConfidence, IdentificationMethod, ProtocolEra, Transport
 from riglm.ports.control import ControlPort
 
 SESSION = UUID("01981a00-0000-7000-8000-000000000001")
@@ -70,10 +70,10 @@ SIGNAL: dict[str, Any] = {
 ENTRY = SessionEntry(
     id=SESSION,
     client=SessionClient(name="editor", version="2"),
-    era=Era.HANDSHAKE,
+    era=ProtocolEra.HANDSHAKE,
     transport=Transport.HTTP,
-    method=Method.CONNECTION,
-    confidence=Confidence.CONNECTION,
+    method=IdentificationMethod.CONNECTION,
+    confidence=IdentificationConfidence.CONNECTION,
     principal="",
     started_at=NOON,
     ended_at=None,
@@ -123,22 +123,22 @@ class ScriptedControl(ControlPort):
         self._answering()
         return Readiness(ready=True) if self.is_ready else Readiness(ready=False, reasons=("the store is away",))
 
-    async def configuration(self) -> ConfigurationShown:
+    async def configuration(self) -> RedactedConfiguration:
         self._answering()
-        return ConfigurationShown(version=self.version, document=self.document)
+        return RedactedConfiguration(version=self.version, document=self.document)
 
     async def put_configuration(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationChanged:
+    ) -> ConfigurationUpdate:
         self._answering()
         if expected_version is not None and expected_version != self.version:
-            raise Conflict("the configuration was changed meanwhile")
+            raise ConflictError("the configuration was changed meanwhile")
         if "wrong" in document:
-            raise Invalid(Fault(path="wrong", detail="there is no such key"))
+            raise InvalidInputError(FieldError(path="wrong", detail="there is no such key"))
         self.put.append((document, expected_version, persist))
         self.version += 1
         self.document = {**self.document, **document}
-        return ConfigurationChanged(
+        return ConfigurationUpdate(
             version=self.version, document=self.document, restart=("storage.path",) if persist else ()
         )
 
@@ -147,13 +147,13 @@ class ScriptedControl(ControlPort):
     ) -> Page[SessionEntry]:
         self._answering(active_only=active_only, limit=limit, cursor=cursor)
         if cursor == "nowhere":
-            raise NotThere("the cursor leads nowhere")
+            raise NotFoundError("the cursor leads nowhere")
         return Page(items=(ENTRY,), next_cursor="next")
 
     async def session(self, session_id: UUID) -> SessionDetail:
         self._answering(session_id=session_id)
         if session_id != SESSION:
-            raise NotThere("there is no such session")
+            raise NotFoundError("there is no such session")
         call = SessionCall(
             sequence=1,
             tool="docs/read",
@@ -162,7 +162,7 @@ class ScriptedControl(ControlPort):
             duration_ms=1.5,
             success=False,
             error_kind=ErrorKind.TOOL,
-            found=Found.LISTED,
+            found=DiscoveryMethod.LISTED,
         )
         shown = ExposedList(
             at=NOON,
@@ -217,12 +217,12 @@ class ScriptedControl(ControlPort):
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         self._answering(name=name, since=since)
         if name != TOOL.tool:
-            raise NotThere("there is no such tool")
+            raise NotFoundError("there is no such tool")
         companion = Companion(tool="docs/list", count=2, mean_distance=1.5)
         series = Series(buckets=(Bucket(at=NOON, seconds=60.0, calls=2),))
         return ToolDetail(**dict(TOOL), cooccurrences=(companion,), series=series)
 
-    async def put_override(self, wish: OverrideWish) -> Override:
+    async def put_override(self, wish: OverrideRequest) -> Override:
         self._answering(wish=wish)
         made = Override(
             id=OVERRIDE,
@@ -244,13 +244,13 @@ class ScriptedControl(ControlPort):
     async def override(self, override_id: UUID) -> Override:
         self._answering()
         if override_id not in self.made:
-            raise NotThere("there is no such override")
+            raise NotFoundError("there is no such override")
         return self.made[override_id]
 
     async def delete_override(self, override_id: UUID) -> None:
         self._answering()
         if self.made.pop(override_id, None) is None:
-            raise NotThere("there is no such override")
+            raise NotFoundError("there is no such override")
 
     async def embedder(self) -> Mapping[str, Any]:
         self._answering()

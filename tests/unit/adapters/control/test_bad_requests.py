@@ -4,8 +4,8 @@ from http import HTTPMethod
 import pytest
 
 from riglm.adapters.control import route
-from riglm.adapters.control.route import MOST_BYTES
-from riglm.adapters.control.server import LONGEST_HEAD
+from riglm.adapters.control.route import MAX_BYTES
+from riglm.adapters.control.server import MAX_HEAD_LENGTH
 from tests.unit.adapters.control.conftest import PATIENCE, Served
 from tests.unit.adapters.control.scripted import OVERRIDE, SESSION
 
@@ -115,10 +115,10 @@ def test_a_configuration_is_an_object(served: Served, body: bytes):
 
 
 def test_a_body_that_is_too_large_is_refused(served: Served):
-    body = b'{"a": "' + b"x" * MOST_BYTES + b'"}'
+    body = b'{"a": "' + b"x" * MAX_BYTES + b'"}'
     answer = served.ask("PUT", "/config", body)
     assert answer.problem["status"] == 413
-    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (MOST_BYTES - 100) + b'"}').status == 200
+    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (MAX_BYTES - 100) + b'"}').status == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch):
@@ -168,7 +168,7 @@ def test_a_tool_of_a_strange_name_is_just_not_there(served: Served, name: str):
 
 
 def test_a_head_that_is_too_long_is_not_read_to_its_end(served: Served):
-    head = b"GET /health?" + b"x" * LONGEST_HEAD + b" HTTP/1.1\r\nHost: x\r\n"
+    head = b"GET /health?" + b"x" * MAX_HEAD_LENGTH + b" HTTP/1.1\r\nHost: x\r\n"
     assert served.raw(head).split(b" ")[1] == b"400"
     assert served.ask("GET", "/health").status == 200
 

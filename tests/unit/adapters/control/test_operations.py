@@ -2,7 +2,14 @@ from urllib.parse import quote
 
 import pytest
 
-from riglm.domain.control import Conflict, ControlUnavailable, Fault, Forbidden, Invalid, NotThere
+from riglm.domain.control import (
+    ConflictError,
+    ControlUnavailableError,
+    FieldError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+)
 from riglm.domain.policy import OverrideKind, OverrideScope
 from tests.unit.adapters.control.conftest import Served
 from tests.unit.adapters.control.scripted import NOON, OVERRIDE, SESSION
@@ -26,7 +33,7 @@ def test_who_is_not_ready_says_why_with_503(served: Served):
     served.inside.is_ready = False
     answer = served.ask("GET", "/ready")
     assert (answer.status, answer.json) == (503, {"ready": False, "reasons": ["the store is away"]})
-    served.inside.error = ControlUnavailable("it did not answer in time")
+    served.inside.error = ControlUnavailableError("it did not answer in time")
     answer = served.ask("GET", "/ready")
     assert (answer.status, answer.json) == (503, {"ready": False, "reasons": ["it did not answer in time"]})
 
@@ -197,11 +204,11 @@ def test_what_is_no_version_is_refused(served: Served, tag: str):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (NotThere("gone"), 404),
-        (Forbidden("never"), 403),
-        (Conflict("not now"), 409),
-        (ControlUnavailable("later"), 503),
-        (Invalid(Fault(path="a.b", detail="bad"), Fault(path="c", detail="worse")), 422),
+        (NotFoundError("gone"), 404),
+        (ForbiddenError("never"), 403),
+        (ConflictError("not now"), 409),
+        (ControlUnavailableError("later"), 503),
+        (InvalidInputError(FieldError(path="a.b", detail="bad"), FieldError(path="c", detail="worse")), 422),
     ],
 )
 def test_each_failure_has_its_status(served: Served, error: Exception, status: int):

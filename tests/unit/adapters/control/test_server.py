@@ -7,7 +7,7 @@ import time
 import pytest
 
 from riglm.adapters.control import server
-from riglm.adapters.control.server import MOST_CONNECTIONS, ControlServer
+from riglm.adapters.control.server import MAX_CONNECTIONS, ControlServer
 from tests.unit.adapters.control.conftest import PATIENCE, Serve, Served
 
 
@@ -51,7 +51,7 @@ def test_what_was_begun_after_an_answer_must_soon_be_a_request(serve: Serve, mon
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT"])
 def test_whoever_asks_nothing_keeps_nobody_out(serve: Serve, sent: bytes):
     served = serve()
-    crowd = [connected(served, sent) for _ in range(MOST_CONNECTIONS + 5)]
+    crowd = [connected(served, sent) for _ in range(MAX_CONNECTIONS + 5)]
     assert [served.ask("GET", "/health").status for _ in range(3)] == [200] * 3
     for each in crowd:
         each.close()
@@ -67,7 +67,7 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
 
     served.inside.health = hang  # type: ignore[assignment, method-assign]
     head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
-    crowd = [connected(served, head) for _ in range(MOST_CONNECTIONS)]
+    crowd = [connected(served, head) for _ in range(MAX_CONNECTIONS)]
     for _ in crowd:
         assert asked.acquire(timeout=PATIENCE)
     refused = served.ask("GET", "/ready")

@@ -5,13 +5,13 @@ import pytest
 
 from riglm.adapters.control.tokens import FILE_NAME, Right, TokenFile, Tokens, digest, guarded, hashed, make
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.downstream import Control
+from riglm.domain.schemas.downstream import ControlSettings
 
 TOKEN = "3f9c0d5be1a7482c"
 
 
 def test_the_first_start_on_loopback_makes_tokens_and_needs_none(tmp_path: Path):
-    tokens = guarded(Control(), tmp_path / "data")
+    tokens = guarded(ControlSettings(), tmp_path / "data")
     made = TokenFile(tmp_path / "data" / FILE_NAME).read()
     assert made is not None
     assert not tokens.required
@@ -20,31 +20,31 @@ def test_the_first_start_on_loopback_makes_tokens_and_needs_none(tmp_path: Path)
 
 
 def test_the_second_start_leaves_the_tokens_alone(tmp_path: Path):
-    guarded(Control(), tmp_path)
+    guarded(ControlSettings(), tmp_path)
     before = (tmp_path / FILE_NAME).read_bytes()
-    guarded(Control(), tmp_path)
+    guarded(ControlSettings(), tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
 def test_a_public_address_without_any_token_is_refused_with_the_fix(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="riglm control token"):
-        guarded(Control(host="0.0.0.0"), tmp_path)
+        guarded(ControlSettings(host="0.0.0.0"), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("control", [{"token": TOKEN}, {"read_token": TOKEN}])
 def test_a_public_address_with_a_configured_token_is_served(tmp_path: Path, control: dict[str, str]):
-    assert guarded(Control.model_validate({"host": "0.0.0.0", **control}), tmp_path).required
+    assert guarded(ControlSettings.model_validate({"host": "0.0.0.0", **control}), tmp_path).required
 
 
 def test_a_public_address_is_served_once_tokens_were_made(tmp_path: Path):
     TokenFile(tmp_path / FILE_NAME).write(hashed(make()))
-    assert guarded(Control(host="0.0.0.0"), tmp_path).required
+    assert guarded(ControlSettings(host="0.0.0.0"), tmp_path).required
 
 
 def test_on_loopback_a_directory_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "data").write_text("a file")
-    assert not guarded(Control(), tmp_path / "data").required
+    assert not guarded(ControlSettings(), tmp_path / "data").required
     assert "goes on without tokens" in caplog.text
 
 
@@ -63,11 +63,11 @@ def test_a_file_that_others_could_use_is_closed_to_them_with_a_word(tmp_path: Pa
 def test_an_empty_token_opens_nothing(tmp_path: Path, entry: dict[str, str]):
     (tmp_path / FILE_NAME).write_text(json.dumps({"write": entry}))
     (tmp_path / FILE_NAME).chmod(0o600)
-    assert Tokens(Control(), TokenFile(tmp_path / FILE_NAME)).right(b"") is None
+    assert Tokens(ControlSettings(), TokenFile(tmp_path / FILE_NAME)).right(b"") is None
 
 
 def test_a_token_is_right_for_nobody_while_there_is_none(tmp_path: Path):
-    tokens = guarded(Control(), tmp_path)
+    tokens = guarded(ControlSettings(), tmp_path)
     (tmp_path / FILE_NAME).unlink()
     assert tokens.right(b"") is None
     assert tokens.right(b"x") is None

@@ -3,28 +3,35 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from riglm.application.conversations.conversation import Connection
+from riglm.application.conversations.conversation import DualEraRouter
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import Envelope, cancelled_id
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, ClientConnection, ReplySink, Underway
-from riglm.ports.upstream import EventMark, Stream
+from riglm.domain.parameters import RequestEnvelope, cancelled_id
+from riglm.ports.downstream import (
+    NO_HEADERS,
+    Caller,
+    ClientChannel,
+    ClientResponseSink,
+    DualEraConnection,
+    InFlightRequest,
+)
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 PROGRESS = jsonrpc.notification("notifications/progress", b'{"progress":1}')
 
 
-class Asked(Underway):
+class Asked(InFlightRequest):
     """A request on its way; a test answers it when it likes."""
 
-    def __init__(self, message: Message, sink: ReplySink) -> None:
+    def __init__(self, message: Message, sink: ClientResponseSink) -> None:
         self.message = message
         self.sink = sink
         self.done = False
 
-    def say(self, message: Message = PROGRESS, event: EventMark | None = None) -> None:
+    def say(self, message: Message = PROGRESS, event: EventPosition | None = None) -> None:
         self.sink.related(message, event)
 
-    def answer(self, result: bytes = b"{}", event: EventMark | None = None, status: int = 200) -> None:
+    def answer(self, result: bytes = b"{}", event: EventPosition | None = None, status: int = 200) -> None:
         self.done = True
         self.sink.replied(jsonrpc.result(self.message.id or b"0", result), status, event)
 
@@ -39,11 +46,11 @@ class Script:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self.told: list[Message] = []
-        self.cancelled: list[Underway] = []
+        self.cancelled: list[InFlightRequest] = []
         self.changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, message: Message, sink: ReplySink) -> Asked | None:
+    def take(self, message: Message, sink: ClientResponseSink) -> Asked | None:
         if message.method in {"boom", "notifications/boom"}:
             raise RuntimeError("as the test wants")
         if not message.is_request:
@@ -106,14 +113,19 @@ class Talk:
         self.channel = channel
         self.resumable = inside.resumable
         self.listening: list[bool] = []
-        self.resumed: list[tuple[bytes, Stream]] = []
+        self.resumed: list[tuple[bytes, ResumedStreamHandler]] = []
         self.left_to_client: list[bool] = []
         self.open: dict[bytes, Asked] = {}
         self.closed = False
 
     def received(
-        self, message: Message, sink: ReplySink, headers: Mapping[bytes, bytes] = NO_HEADERS, *, resumable: bool = False
-    ) -> Underway | None:
+        self,
+        message: Message,
+        sink: ClientResponseSink,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        *,
+        resumable: bool = False,
+    ) -> InFlightRequest | None:
         if message.is_request:
             self.left_to_client.append(resumable)
         if message.method == "notifications/cancelled":
@@ -130,7 +142,7 @@ class Talk:
         self.listening.append(listening)
         self.inside.script._note()
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         self.resumed.append((last_event_id, stream))
         self.inside.script._note()
 
@@ -154,11 +166,11 @@ class Modern:
     def received(
         self,
         message: Message,
-        envelope: Envelope,
-        sink: ReplySink,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-    ) -> Underway:
+    ) -> InFlightRequest:
         self.callers.append(caller)
         asked = self.script.take(message, sink)
         assert asked is not None
@@ -167,7 +179,7 @@ class Modern:
     def told(self, message: Message) -> None:
         self.script.take(message, None)  # type: ignore[arg-type]
 
-    def cancel(self, underway: Underway, notice: Message | None = None) -> None:
+    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
         underway.done = True
         self.script.cancelled.append(underway)
         self.script._note()
@@ -196,5 +208,5 @@ class Inside:
         self.talks.append(Talk(self, caller, channel))
         return self.talks[-1]
 
-    def connect(self, caller: Caller, channel: ClientChannel, sink: ReplySink) -> ClientConnection:
-        return Connection(self, caller, channel, sink)
+    def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
+        return DualEraRouter(self, caller, channel, sink)

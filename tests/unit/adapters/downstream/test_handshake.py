@@ -10,7 +10,7 @@ from riglm.adapters.mcp.downstream import http_sessions
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import Response, request, within
 
@@ -104,7 +104,7 @@ async def test_the_server_speaks_over_the_open_stream(front: Front):
     assert stream.headers["content-type"] == "text/event-stream"
     assert stream.headers["mcp-session-id"] == peer.session
     await front.script.until(lambda: front.inside.talks[0].listening == [True])
-    assert channel.push(jsonrpc.notification("notifications/x"), EventMark(b"their-7", 50))
+    assert channel.push(jsonrpc.notification("notifications/x"), EventPosition(b"their-7", 50))
     event = await stream.event()
     assert json.loads(event.data)["method"] == "notifications/x"
     assert (event.id, event.retry_ms) == (b"their-7", 50)
@@ -195,9 +195,9 @@ async def test_an_answer_of_the_upstream_keeps_its_events_and_ids(start: Started
     peer = await front.greeted()
     await peer.write("POST", request("hold"))
     asked = await front.script.held()
-    asked.sink.primed(EventMark(b"p", 20))
-    asked.say(event=EventMark(b"q"))
-    asked.answer(event=EventMark(b"r"))
+    asked.sink.primed(EventPosition(b"p", 20))
+    asked.say(event=EventPosition(b"q"))
+    asked.answer(event=EventPosition(b"r"))
     answer = await (await Response(peer.reader, peer.writer).head()).whole()
     assert [(event.id, event.retry_ms) for event in answer.events] == [(b"p", 20), (b"q", None), (b"r", None)]
 
@@ -207,7 +207,7 @@ async def test_a_stream_that_the_upstream_breaks_off_is_broken_off(start: Starte
     peer = await front.greeted()
     await peer.write("POST", request("hold"))
     asked = await front.script.held()
-    asked.sink.primed(EventMark(b"p"))
+    asked.sink.primed(EventPosition(b"p"))
     asked.sink.interrupted()
     answer = await (await Response(peer.reader, peer.writer).head()).whole()
     assert [event.id for event in answer.events] == [b"p"]
@@ -222,7 +222,7 @@ async def test_idle_sessions_are_closed(start: Started):
 
 async def test_many_idle_sessions_are_closed_a_few_at_a_time(front: Front, monkeypatch: pytest.MonkeyPatch):
     sessions = front.app._sessions
-    monkeypatch.setattr(http_sessions, "_MOST_CLOSING", 3)
+    monkeypatch.setattr(http_sessions, "_MAX_CLOSING", 3)
     monkeypatch.setattr(http_sessions, "_WORTH_COLLECTING", 10)
     at_once: list[int] = []
     front.inside.on_close = lambda: at_once.append(len(sessions._closing))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import META, Peer, Response, request, within
 
@@ -59,7 +59,7 @@ async def test_the_server_speaks_of_its_own_accord(front: Front):
     await client.heard()
     await client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     await front.script.until(lambda: front.inside.talks[0].listening == [True])
-    assert front.inside.talks[0].channel.push(jsonrpc.notification("notifications/y"), EventMark(b"1"))
+    assert front.inside.talks[0].channel.push(jsonrpc.notification("notifications/y"), EventPosition(b"1"))
     assert (await client.heard())["method"] == "notifications/y"
 
 
@@ -105,7 +105,7 @@ async def test_what_cannot_be_told_on_this_transport_is_not(front: Front):
     client = await older(front)
     await client.post(request("hold"))
     asked = await front.script.held()
-    asked.sink.primed(EventMark(b"p"))
+    asked.sink.primed(EventPosition(b"p"))
     asked.sink.interrupted()
     asked.answer()
     event = await client.stream.event()

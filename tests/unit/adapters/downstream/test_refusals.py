@@ -9,7 +9,7 @@ import pytest
 
 from riglm.adapters.mcp.downstream import http_request, http_server
 from riglm.adapters.mcp.downstream.http import bound_socket
-from riglm.adapters.mcp.downstream.http_server import Gate, Refusal
+from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError
 from tests.unit.adapters.downstream.conftest import Front, Started
@@ -115,21 +115,21 @@ async def test_a_page_that_was_not_allowed_by_name_is_told_nothing(start: Starte
 
 
 def test_a_listener_on_every_address_takes_numbers_but_no_names():
-    gate = Gate("0.0.0.0")
+    gate = RequestGuard("0.0.0.0")
     assert gate.admit({b"host": b"192.0.2.1:80"}) == ""
-    assert isinstance(gate.admit({b"host": b"attacker.example"}), Refusal)
-    assert isinstance(Gate("192.0.2.1").admit({b"host": b"192.0.2.2"}), Refusal)
+    assert isinstance(gate.admit({b"host": b"attacker.example"}), Rejection)
+    assert isinstance(RequestGuard("192.0.2.1").admit({b"host": b"192.0.2.2"}), Rejection)
 
 
 def test_a_token_says_whose_it_is():
-    gate = Gate("127.0.0.1", tokens={"alice": "the-token-of-alice", "bob": "the-token-of-bob"})
+    gate = RequestGuard("127.0.0.1", tokens={"alice": "the-token-of-alice", "bob": "the-token-of-bob"})
 
     def admitted(token):
         return gate.admit({b"host": b"127.0.0.1", b"authorization": b"Bearer " + token})
 
     assert admitted(b"the-token-of-alice") == "alice"
     assert admitted(b"the-token-of-bob") == "bob"
-    assert [isinstance(admitted(token), Refusal) for token in (b"", b"the-token-of-", b"the-token-of-bobby")] == [
+    assert [isinstance(admitted(token), Rejection) for token in (b"", b"the-token-of-", b"the-token-of-bobby")] == [
         True
     ] * 3
 

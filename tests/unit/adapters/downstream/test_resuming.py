@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from riglm.adapters.mcp.downstream.event_log import MOST_KEPT, EventLog
+from riglm.adapters.mcp.downstream.event_log import MAX_KEPT, EventStore
 from riglm.domain import jsonrpc
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import Peer, Response
 
 
-def log_of(front: Front, peer: Peer) -> EventLog:
+def log_of(front: Front, peer: Peer) -> EventStore:
     return front.app._sessions._open[peer.session.encode()].log
 
 
@@ -147,7 +147,7 @@ async def test_the_oldest_events_make_room(front: Front):
     for number in range(30):
         asked.say(jsonrpc.notification("notifications/x", b'{"n":%d,"pad":"%b"}' % (number, b"x" * 100_000)))
     log = log_of(front, peer)
-    assert 900_000 < log.size <= MOST_KEPT
+    assert 900_000 < log.size <= MAX_KEPT
     asked.answer()
     resumed = await (await take_up(front, peer, priming.id)).whole()
     assert b"result" in resumed.events[-1].data

@@ -6,7 +6,7 @@ import pytest
 
 from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
 from riglm.domain import jsonrpc
-from riglm.domain.errors import SessionEnded
+from riglm.domain.errors import SessionEndedError
 from riglm.domain.session import Transport
 from riglm.ports.downstream import ENDED, LISTENING, Caller, SessionSharing
 from tests.unit.adapters.downstream.inside import Inside, Talk
@@ -67,7 +67,7 @@ class Sharing(SessionSharing):
 
     async def arrives(self, session_id, message, caller, conversation):
         if self.gone:
-            raise SessionEnded
+            raise SessionEndedError
 
     async def modern_arrives(self, message, envelope, caller):
         return None
@@ -184,7 +184,7 @@ async def test_a_session_that_ended_elsewhere_is_let_go(stage):
     stage.sharing.listener.heard(b"unknown", ENDED)
     stage.sharing.gone = True
     second = stage.sessions.open(CALLER)
-    with pytest.raises(SessionEnded):
+    with pytest.raises(SessionEndedError):
         await stage.sessions.arrives(second, LIST, CALLER)
     assert stage.sessions.find(second.id, CALLER) is None
 

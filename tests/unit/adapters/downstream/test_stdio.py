@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from riglm.adapters.mcp.downstream import stdio
-from riglm.adapters.mcp.downstream.stdio import Output, StdioClient
+from riglm.adapters.mcp.downstream.stdio import StdioClient, StdoutWriter
 from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.inside import Inside
 from tests.unit.adapters.downstream.peer import META, request, within
 
@@ -151,7 +151,7 @@ async def test_the_server_speaks_of_its_own_accord(connect: Connect):
     await client.write(request("initialize"))
     await client.read()
     channel = client.inside.talks[0].channel
-    assert channel.push(jsonrpc.notification("notifications/x"), EventMark(b"1"))
+    assert channel.push(jsonrpc.notification("notifications/x"), EventPosition(b"1"))
     assert (await client.read())["method"] == "notifications/x"
 
 
@@ -159,7 +159,7 @@ async def test_places_and_interruptions_mean_nothing_on_pipes(connect: Connect):
     client = await connect()
     await client.write(request("hold"))
     asked = await client.script.held()
-    asked.sink.primed(EventMark(b"p"))
+    asked.sink.primed(EventPosition(b"p"))
     asked.sink.interrupted()
     asked.answer()
     assert "result" in await client.read()
@@ -370,8 +370,8 @@ async def test_a_client_that_takes_no_byte_for_long_enough_is_given_up(connect: 
 @pytest.mark.parametrize("count", [8, 15])
 async def test_a_client_that_pauses_loses_nothing(connect: Connect, monkeypatch: pytest.MonkeyPatch, count: int):
     looked = asyncio.Event()
-    look = Output._look_again
-    monkeypatch.setattr(Output, "_look_again", lambda output, taken: (look(output, taken - 1), looked.set()))
+    look = StdoutWriter._look_again
+    monkeypatch.setattr(StdoutWriter, "_look_again", lambda output, taken: (look(output, taken - 1), looked.set()))
     client = await connect(buffer=1 << 16, limit=1 << 16, most_waiting=1 << 18, stall=0.01)
     await flooded(client, count)
     if count == 15:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from riglm.adapters.mcp.downstream import answer, http, http_server
-from riglm.adapters.mcp.downstream.answer import Answer, Events
+from riglm.adapters.mcp.downstream.answer import Events, JsonOrSseResponse
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import META, Response, request, within
 
@@ -41,7 +41,7 @@ async def test_what_comes_together_goes_out_in_one_write():
     stream, wire = Events(1000), Wire()
     stream.put(b"a")
     stream.put(b"b")
-    stream.primed(EventMark(b"p", 5))
+    stream.primed(EventPosition(b"p", 5))
     stream.ended()
     await stream.run(wire.send)
     assert [event.get("body") for event in wire.sent] == [None, b"abevent: message\nid: p\nretry: 5\ndata: \n\n", b""]
@@ -89,7 +89,7 @@ async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not():
 
 
 async def test_a_quiet_answer_becomes_a_stream():
-    one, wire = Answer(100), Wire()
+    one, wire = JsonOrSseResponse(100), Wire()
     one.ping(one._born + answer.QUIET_SECONDS - 1)
     one.ping(one._born + answer.QUIET_SECONDS)
     one.ping(one._born + answer.QUIET_SECONDS)
@@ -99,7 +99,7 @@ async def test_a_quiet_answer_becomes_a_stream():
 
 
 async def test_an_answer_is_given_once():
-    one, wire = Answer(100), Wire()
+    one, wire = JsonOrSseResponse(100), Wire()
     one.replied(jsonrpc.result(b"1", b'"first"'))
     one.replied(jsonrpc.result(b"1", b'"second"'))
     one.interrupted()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from riglm.domain.prediction import Vector
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailable
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 
 
 class ScriptedEmbedder(EmbedderPort):
@@ -31,7 +31,7 @@ class ScriptedEmbedder(EmbedderPort):
     def embed(self, texts: Sequence[str]) -> Vector:
         self.asked.append(list(texts))
         if self.fails:
-            raise EmbedderUnavailable("scripted to fail")
+            raise EmbedderUnavailableError("scripted to fail")
         if self.changes_to:
             self.model_now, self.changes_to = self.changes_to, None
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)

@@ -5,7 +5,7 @@ import numpy as np
 from riglm.adapters.embedding.building import FallbackEmbedder
 from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder
 
 
@@ -63,10 +63,10 @@ def test_a_stored_vector_that_cannot_be_right_is_made_anew() -> None:
 def test_a_store_that_fails_is_done_without_and_told_once(caplog) -> None:
     class Failing(DictionaryCache):
         def get_many(self, model, hashes):
-            raise AnalyticsUnavailable("the disk is full")
+            raise AnalyticsUnavailableError("the disk is full")
 
         def put_many(self, model, vectors) -> None:
-            raise AnalyticsUnavailable("the disk is full")
+            raise AnalyticsUnavailableError("the disk is full")
 
     embedder = CachedEmbedder(ScriptedEmbedder(), Failing())
     assert list(embedder.embed_public(["a"])[:, 0]) == [1]

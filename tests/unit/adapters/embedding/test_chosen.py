@@ -9,7 +9,7 @@ import pytest
 from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.frames import Loaded, PassedOver
 from riglm.domain.prediction import Vector
-from riglm.ports.embedder import EmbedderStatus, EmbedderUnavailable
+from riglm.ports.embedder import EmbedderStatus, EmbedderUnavailableError
 
 INSTALLED = Loaded(model="riglm/small", identity="riglm/small@1", dimensions=2)
 PULLED = Loaded(model="BAAI/Large", identity="BAAI/Large@7", dimensions=2)
@@ -55,7 +55,7 @@ class Loading(FastembedEmbedder):
 def test_what_stands_in_for_the_configured_model_does_not_answer_and_the_reason_is_told():
     embedder = Loading(IN_PLACE)
     chosen = ChosenEmbedder(embedder, "baai/large")
-    with pytest.raises(EmbedderUnavailable, match=r"^it is not there$"):
+    with pytest.raises(EmbedderUnavailableError, match=r"^it is not there$"):
         chosen.embed(["a"])
     assert (chosen.model, chosen.status().status) == ("baai/large", "unavailable")
     embedder.at_work = PULLED
@@ -68,7 +68,7 @@ def test_without_a_wish_the_model_that_was_loaded_first_stays_the_chosen_one():
     chosen = ChosenEmbedder(embedder, None)
     assert chosen.model == "riglm/small@1"
     embedder.at_work = PULLED
-    with pytest.raises(EmbedderUnavailable, match="BAAI/Large was loaded in the place of riglm/small"):
+    with pytest.raises(EmbedderUnavailableError, match="BAAI/Large was loaded in the place of riglm/small"):
         chosen.embed(["a"])
     assert chosen.model == "riglm/small"
     embedder.at_work = INSTALLED

@@ -6,7 +6,7 @@ import pytest
 from riglm.adapters.embedding.building import FallbackEmbedder, PluggedEmbedder, select_embedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.domain.errors import ConfigurationError
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 
 
 class Odd(HashingEmbedder):
@@ -44,7 +44,7 @@ MISFITS = {
 @pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS.keys())
 def test_what_it_does_amiss_counts_as_being_away_and_another_stands_in(misfit):
     plugged = PluggedEmbedder(misfit, "odd")
-    with plugged, pytest.raises(EmbedderUnavailable, match="odd"):
+    with plugged, pytest.raises(EmbedderUnavailableError, match="odd"):
         plugged.embed(["a", "b"])
     with FallbackEmbedder(plugged, HashingEmbedder()) as embedder:
         assert embedder.embed(["a", "b"]).shape == (2, 256)

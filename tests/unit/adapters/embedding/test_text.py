@@ -1,6 +1,6 @@
 """What of a text is embedded."""
 
-from riglm.adapters.embedding.hashing import MOST_CHARACTERS, readable, text_hash
+from riglm.adapters.embedding.hashing import MAX_CHARACTERS, readable, text_hash
 
 
 def test_halves_of_a_pair_are_joined_and_lonely_ones_replaced() -> None:
@@ -12,8 +12,8 @@ def test_plain_text_stays_as_it_is() -> None:
 
 
 def test_no_more_than_the_beginning_is_embedded() -> None:
-    assert readable("x" * (MOST_CHARACTERS + 5)) == "x" * MOST_CHARACTERS
-    assert text_hash("x" * (MOST_CHARACTERS + 5)) == text_hash("x" * (MOST_CHARACTERS + 6))
+    assert readable("x" * (MAX_CHARACTERS + 5)) == "x" * MAX_CHARACTERS
+    assert text_hash("x" * (MAX_CHARACTERS + 5)) == text_hash("x" * (MAX_CHARACTERS + 6))
 
 
 def test_texts_that_differ_have_different_hashes() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.prediction.hybrid import HybridPredictor
-from riglm.domain.prediction import Situation
+from riglm.domain.prediction import PredictionInput
 
 TOOLS = {
     "alpha": ("git__status", "git__commit", "git__push", "git__log"),
@@ -18,7 +18,9 @@ SERVERS = {tool: tool.partition("__")[0] for tool in CANDIDATES}
 
 
 def a_situation(client, *calls, time=0.0, principal=""):
-    return Situation(candidates=CANDIDATES, calls=calls, servers=SERVERS, client=client, principal=principal, time=time)
+    return PredictionInput(
+        candidates=CANDIDATES, calls=calls, servers=SERVERS, client=client, principal=principal, time=time
+    )
 
 
 def learned(clients, *, principal="", length=4):

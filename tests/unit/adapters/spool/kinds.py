@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.learning import LearnedPair, Teacher
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.tool import ToolCatalog
-from riglm.ports.analytics import PairsForgotten, SessionClosed
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.learning import LearnedPair, PairSource
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 
 words = st.text(st.characters(exclude_categories=()), max_size=12)  # NUL and lone surrogates among them
 names = st.lists(words, max_size=4).map(tuple)
@@ -30,7 +30,7 @@ invocations = st.builds(
     arguments=st.none() | words,
     error_kind=st.none() | st.sampled_from(ErrorKind),
     error_code=st.none() | counts,
-    found=st.sampled_from(Found),
+    found=st.sampled_from(DiscoveryMethod),
 )
 exposures = st.builds(
     Exposure,
@@ -52,10 +52,10 @@ sessions = st.builds(
     id=st.uuids(),
     started_at=times,
     ended_at=st.none() | times,
-    era=st.sampled_from(Era),
+    era=st.sampled_from(ProtocolEra),
     transport=st.sampled_from(Transport),
-    method=st.sampled_from(Method),
-    client=st.builds(Client, name=words, version=words),
+    method=st.sampled_from(IdentificationMethod),
+    client=st.builds(ClientInfo, name=words, version=words),
     client_id=words,
     principal=words,
     protocol_version=words,
@@ -78,11 +78,11 @@ pairs = st.builds(
     description_hash=words,
     terms=st.lists(counts, max_size=4).map(tuple),
     session_id=st.none() | st.uuids(),
-    teacher=st.none() | st.builds(Teacher, client_id=words, client_name=words, principal=words),
+    teacher=st.none() | st.builds(PairSource, client_id=words, client_name=words, principal=words),
 )
-forgotten = st.builds(PairsForgotten, ids=st.lists(st.uuids(), max_size=4).map(tuple))
+forgotten = st.builds(LearnedPairsDeleted, ids=st.lists(st.uuids(), max_size=4).map(tuple))
 catalogs = st.builds(
-    ToolCatalog,
+    StoredToolCatalog,
     fingerprint=words,
     variant=words,
     server=words,

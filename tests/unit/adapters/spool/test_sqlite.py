@@ -13,10 +13,10 @@ import pytest
 
 from riglm.adapters.spool import place
 from riglm.adapters.spool import sqlite as spools
-from riglm.adapters.spool.place import Claim, Held, sole_server
+from riglm.adapters.spool.place import FileLock, LockHeldError, sole_server
 from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, survey
 from riglm.domain.errors import ConfigurationError
-from riglm.ports.spool import SpoolUnavailable
+from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, an_invocation
 
 SESSION = a_session()
@@ -38,7 +38,7 @@ def drain(spool):
 def takes(spool):
     try:
         spool.append(calls(1))
-    except SpoolUnavailable as error:
+    except SpoolUnavailableError as error:
         assert "full" in str(error)  # noqa: PT017  # it may also not be raised
         return False
     return True
@@ -145,7 +145,7 @@ def test_a_full_spool_takes_records_again_once_there_is_room(root):
 
 
 def test_adopted_records_count_for_the_maximum_size(root, left):
-    with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailable):
+    with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailableError):
         spool.append(calls(1))
 
 
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_loses_no_record_that_was_appended(root, durable):
     with SqliteSpool(root, durable=durable) as spool:
         spool.append(first)
         spool._own._connection.execute("PRAGMA max_page_count = 1")
-        with pytest.raises(SpoolUnavailable, match="full"):
+        with pytest.raises(SpoolUnavailableError, match="full"):
             spool.append(second)
         spool.append(third)
         assert len(files(root)) == 2
@@ -263,7 +263,7 @@ def test_a_durable_spool_syncs_every_append(root, durable, level):
 def test_a_directory_that_cannot_be_made_makes_the_spool_unavailable(tmp_path):
     (tmp_path / "spool").write_text("in the way")
     with SqliteSpool(tmp_path / "spool") as spool:
-        with pytest.raises(SpoolUnavailable, match="cannot be written"):
+        with pytest.raises(SpoolUnavailableError, match="cannot be written"):
             spool.append(calls(1))
         assert spool.is_empty
 
@@ -321,7 +321,7 @@ def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
         before = len(list(Path("/proc/self/fd").iterdir()))
         with monkeypatch.context() as patch:
             patch.setattr(place.os, "write", full)
-            with pytest.raises(SpoolUnavailable, match="No space left"):
+            with pytest.raises(SpoolUnavailableError, match="No space left"):
                 spool.append(calls(1))
         assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert [path.name for path in root.iterdir() if path.suffix != ".lock"] == []
@@ -329,17 +329,17 @@ def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
 
 def test_a_claim_belongs_to_one_process_until_it_is_released(tmp_path):
     path = tmp_path / "lock"
-    with Claim(path, "the first"):
-        with pytest.raises(Held) as held:
-            Claim(path)
+    with FileLock(path, "the first"):
+        with pytest.raises(LockHeldError) as held:
+            FileLock(path)
         assert held.value.words == "the first"
-    Claim(path, "2nd").release()
+    FileLock(path, "2nd").release()
     assert path.read_text() == "2nd"
 
 
 def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tmp_path, monkeypatch):
     path = tmp_path / "lock"
-    first = Claim(path, "the first")
+    first = FileLock(path, "the first")
     removed = []
 
     def locks(descriptor, lock=place._lock):
@@ -349,10 +349,10 @@ def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tm
         lock(descriptor)
 
     monkeypatch.setattr(place, "_lock", locks)
-    second = Claim(path, "the second")
+    second = FileLock(path, "the second")
     assert path.read_text() == "the second"
-    with pytest.raises(Held):
-        Claim(path)
+    with pytest.raises(LockHeldError):
+        FileLock(path)
     second.remove()
 
 

@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from riglm.adapters.telemetry.families import OPENMETRICS, PLAIN, written
 from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
-from riglm.domain.session import Era, Method, Session, Transport, uuid7
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
-from riglm.ports.telemetry import Readings
+from riglm.ports.telemetry import MetricSources
 
 SESSION = uuid7()
 ACCEPT = (  # as Prometheus 3 says it
@@ -49,7 +49,7 @@ EMBEDDER = EmbedderStatus(
     is_fallback_active=True,
     semantic_quality="low",
 )
-READINGS = Readings(
+READINGS = MetricSources(
     records=lambda: COUNTS,
     upstreams=lambda: [
         UpstreamHealth(name="docs", state="open", since=12.5),
@@ -89,13 +89,15 @@ def exposed(shown: int, hidden: int = 0, **more: object) -> Exposure:
 
 
 def session() -> Session:
-    return Session(started_at=1.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.ADDRESS)
+    return Session(
+        started_at=1.0, era=ProtocolEra.MODERN, transport=Transport.HTTP, method=IdentificationMethod.ADDRESS
+    )
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/html;q=0.9, nonsense;;version=x", ACCEPT])
 def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept):
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.02)
-    metrics.called(SESSION, "read", "mail", Found.NAMED, ErrorKind.TIMEOUT, 900.0)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.02)
+    metrics.called(SESSION, "read", "mail", DiscoveryMethod.NAMED, ErrorKind.TIMEOUT, 900.0)
     metrics.session_opened(session())
     _, kind = metrics.scrape(accept)
     assert kind == (OPENMETRICS if "openmetrics" in accept else PLAIN)
@@ -106,7 +108,7 @@ def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept
 
 def test_both_formats_tell_the_same(metrics):
     for kind in (None, *ErrorKind):
-        metrics.called(SESSION, "read", "docs", Found.SEARCHED, kind, 0.3)
+        metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, kind, 0.3)
 
     def own(accept: str) -> dict[object, float]:
         return {key: one for key, one in values(metrics, accept).items() if key[0].startswith("riglm_")}
@@ -148,10 +150,10 @@ def test_the_writer_writes_what_the_library_writes():
 
 
 def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.002)
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.02)
-    metrics.called(SESSION, "read", "docs", Found.SEARCHED, ErrorKind.TOOL, 0.2)
-    metrics.called(SESSION, "read", "mail", Found.NAMED, ErrorKind.UNAVAILABLE, 2.0)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.002)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.02)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, ErrorKind.TOOL, 0.2)
+    metrics.called(SESSION, "read", "mail", DiscoveryMethod.NAMED, ErrorKind.UNAVAILABLE, 2.0)
     calls = {"upstream": "docs", "found": "listed"}
     assert value(metrics, "riglm_calls_total", outcome="success", **calls) == 2
     assert value(metrics, "riglm_calls_total", upstream="docs", found="searched", outcome="tool") == 1
@@ -173,13 +175,13 @@ def test_a_value_on_a_bound_falls_into_the_bucket_up_to_it(metrics):
 
 def test_zero_hop_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
     ends = [
-        ("docs", Found.LISTED, None),
-        ("docs", Found.LISTED, ErrorKind.TOOL),
-        ("docs", Found.SEARCHED, None),
-        ("docs", Found.NAMED, None),
-        ("docs", Found.NAMED, ErrorKind.PROTOCOL),  # ran perhaps not at all
-        (OWN_UPSTREAM, Found.LISTED, None),
-        ("", Found.NAMED, ErrorKind.PROTOCOL),
+        ("docs", DiscoveryMethod.LISTED, None),
+        ("docs", DiscoveryMethod.LISTED, ErrorKind.TOOL),
+        ("docs", DiscoveryMethod.SEARCHED, None),
+        ("docs", DiscoveryMethod.NAMED, None),
+        ("docs", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL),  # ran perhaps not at all
+        (OWN_UPSTREAM, DiscoveryMethod.LISTED, None),
+        ("", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL),
     ]
     for upstream, found, kind in ends:
         metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce", found)
@@ -192,10 +194,10 @@ def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
 
 
 def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.NAMED)
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.NAMED)
-    metrics.called(SESSION, "read", "docs", Found.LISTED, None, 0.1, "shadow", Found.LISTED)
-    metrics.called(SESSION, "read", "docs", Found.SEARCHED, None, 0.1, "enforce", Found.SEARCHED)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.NAMED)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.NAMED)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.LISTED)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, None, 0.1, "enforce", DiscoveryMethod.SEARCHED)
     assert found_by_mode(metrics, "shadow") == [1, 0, 2]
     assert found_by_mode(metrics, "enforce") == [0, 1, 0]
     assert value(metrics, "riglm_calls_total", upstream="docs", found="listed", outcome="success") == 3
@@ -204,9 +206,9 @@ def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_clien
 def test_names_that_are_not_configured_are_folded_into_one(metrics):
     before = len(values(metrics))
     for number in range(1000):
-        metrics.called(SESSION, "read", f"stranger-{number}", Found.NAMED, None, 0.1)
+        metrics.called(SESSION, "read", f"stranger-{number}", DiscoveryMethod.NAMED, None, 0.1)
         metrics.held(f"stranger-{number}", 0.1)
-    metrics.called(SESSION, "read", "", Found.NAMED, ErrorKind.PROTOCOL, 0.1)
+    metrics.called(SESSION, "read", "", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL, 0.1)
     assert value(metrics, "riglm_calls_total", upstream=OTHER, found="named", outcome="success") == 1000
     assert value(metrics, "riglm_call_overhead_seconds_count", upstream=OTHER) == 1000
     assert value(metrics, "riglm_calls_total", upstream=REFUSED, found="named", outcome="protocol") == 1
@@ -236,8 +238,10 @@ def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
     shown = exposed(1, 3, session_id=SESSION, tokens_shown=1_200, tokens_hidden=3_000, tokens_own=200)
     metrics.exposed(shown, changed=False)
     for tool, upstream in (("t0", "docs"), ("search_available_tools", OWN_UPSTREAM)):
-        metrics.called(SESSION, tool, upstream, Found.LISTED, None, 0.1, "enforce", Found.LISTED)
-    metrics.called(SESSION, "made_up", "docs", Found.NAMED, ErrorKind.PROTOCOL, 0.1, "enforce", Found.NAMED)
+        metrics.called(SESSION, tool, upstream, DiscoveryMethod.LISTED, None, 0.1, "enforce", DiscoveryMethod.LISTED)
+    metrics.called(
+        SESSION, "made_up", "docs", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL, 0.1, "enforce", DiscoveryMethod.NAMED
+    )
     assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="riglm") == 0
     metrics.session_closed(SESSION, ended=True)
     cost = SessionCost(Prices())
@@ -251,7 +255,7 @@ def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
 
 def test_a_session_that_goes_on_elsewhere_has_no_price_here(metrics):
     metrics.exposed(exposed(1, 3, session_id=SESSION, tokens_shown=1_200), changed=False)
-    metrics.called(SESSION, "t0", "docs", Found.LISTED, None, 0.1, "enforce", Found.LISTED)
+    metrics.called(SESSION, "t0", "docs", DiscoveryMethod.LISTED, None, 0.1, "enforce", DiscoveryMethod.LISTED)
     metrics.session_closed(SESSION, ended=False)
     assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="no_proxy") == 0
 
@@ -335,7 +339,7 @@ def test_scraping_on_another_thread_while_calls_are_counted_neither_fails_nor_lo
     kinds = (None, *ErrorKind)
     for number in range(20_000):
         metrics.called(
-            SESSION, "read", ("docs", "mail", "x")[number % 3], Found.LISTED, kinds[number % len(kinds)], 0.01
+            SESSION, "read", ("docs", "mail", "x")[number % 3], DiscoveryMethod.LISTED, kinds[number % len(kinds)], 0.01
         )
         if not number % 1000:
             time.sleep(0)

@@ -5,18 +5,24 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from riglm.adapters.mcp.upstream.channel import Channel, Receiver
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+)
 
 PATIENCE = 10.0
 SPEC = UpstreamSpec(name="server", kind="stdio", command=("server",))
-QUICK = Patience(connect=5, initialize=5, list=5, call=5, call_max=10, shutdown=1)
+QUICK = UpstreamTimeouts(connect=5, initialize=5, list=5, call=5, call_max=10, shutdown=1)
 
 T = TypeVar("T")
 
@@ -47,7 +53,7 @@ def notification(method: str, params: object = None) -> Message:
     return jsonrpc.notification(method, b"" if params is None else jsonrpc.encode(params))
 
 
-class Answer(Reply):
+class Answer(OutboundRequest):
     """A client's request, and how it ended; `over` is set when it did."""
 
     def __init__(self, message: Message, headers: Mapping[bytes, bytes] | None = None, *, resumable: bool = False):
@@ -55,7 +61,7 @@ class Answer(Reply):
         self.headers = headers or {}
         self.resumable = resumable
         self.heard: list[Message] = []
-        self.marks: list[EventMark | None] = []
+        self.marks: list[EventPosition | None] = []
         self.message_back: Message | None = None
         self.status = 0
         self.failure: tuple[ErrorKind, str] | None = None
@@ -63,15 +69,15 @@ class Answer(Reply):
         self.over = asyncio.Event()
         self.on_end: Callable[[], None] = lambda: None
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         assert not self.over.is_set()
         self.heard.append(message)
         self.marks.append(event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self.marks.append(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self.message_back, self.status = message, status
         self._end()
 
@@ -110,14 +116,14 @@ class Answer(Reply):
         return self.failure[1]
 
 
-class Ears(Outlet):
+class Ears(ServerMessageHandler):
     """What a client hears that belongs to none of its requests."""
 
     def __init__(self) -> None:
         self.heard: list[Message] = []
         self.news = asyncio.Event()
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventMark | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         self.heard.append(message)
         self.news.set()
 
@@ -126,19 +132,19 @@ class Ears(Outlet):
         return [message.method for message in self.heard]
 
 
-class Rest(Stream):
+class Rest(ResumedStreamHandler):
     """The rest of a stream that a client lost."""
 
     def __init__(self) -> None:
         self.heard: list[Message] = []
-        self.marks: list[EventMark | None] = []
+        self.marks: list[EventPosition | None] = []
         self.over = asyncio.Event()
 
-    def continued(self, message: Message, event: EventMark | None = None) -> None:
+    def continued(self, message: Message, event: EventPosition | None = None) -> None:
         self.heard.append(message)
         self.marks.append(event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self.marks.append(event)
 
     def ended(self) -> None:
@@ -152,7 +158,7 @@ def ask(link: UpstreamLink, message_id: object, method: str, params: object = No
     return answer
 
 
-class Wire(Channel):
+class Wire(MessageChannel):
     """A channel whose other end is the test."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -165,7 +171,7 @@ class Wire(Channel):
 
     def write(self, line: bytes) -> None:
         if self.refusal:
-            raise UpstreamUnavailable(self.refusal)
+            raise UpstreamUnavailableError(self.refusal)
         self.raw.append(line)
         self.lines.append(json.loads(line))
 
@@ -208,7 +214,7 @@ class Wires:
         self.gate.set()
         self.prepare: Callable[[Wire], None] = lambda _: None
 
-    async def __call__(self, receiver: Receiver) -> Channel:
+    async def __call__(self, receiver: Receiver) -> MessageChannel:
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from riglm.adapters.mcp.upstream.building import HttpUpstream, Upstreams
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 
 TIMEOUTS = SimpleNamespace(connect=1, initialize=2, list=3, call=4, call_max=5, shutdown=6)
@@ -20,7 +20,7 @@ async def test_each_kind_of_server_gets_its_upstream_in_the_order_configured():
     async with upstreams.opened(lambda *_: None) as opened:
         assert [type(one) for one in opened] == [StdioUpstream, HttpUpstream, SseUpstream]
         assert [one.spec.name for one in opened] == ["c", "a", "b"]
-        assert [one.supports(Era.MODERN) for one in opened] == [None, None, False]
+        assert [one.supports(ProtocolEra.MODERN) for one in opened] == [None, None, False]
         patience = opened[2]._patience
         assert (patience.connect, patience.initialize, patience.list) == (1, 2, 3)
         assert (patience.call, patience.call_max, patience.shutdown) == (4, 5, 6)

@@ -4,8 +4,8 @@ import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, lifeline
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
-from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import (
     QUICK,
@@ -47,7 +47,7 @@ async def link(wires, ears, closed):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_requests_and_answers_pass_byte_for_byte(link, wires):
@@ -163,7 +163,7 @@ async def test_a_crash_fails_what_is_in_flight_and_names_the_upstream(link, wire
 
 
 async def test_a_channel_that_cannot_be_opened_fails_the_request(link, wires):
-    wires.failures.append(UpstreamUnavailable("cannot run 'x'"))
+    wires.failures.append(UpstreamUnavailableError("cannot run 'x'"))
     assert await ask(link, 1, "initialize").words() == "upstream 'server' cannot run 'x'"
 
 
@@ -250,7 +250,7 @@ async def test_a_lost_message_that_may_have_been_anybodys_answer_fails_all(link,
 
 async def test_a_request_past_its_deadline_is_cancelled_upstream_and_an_initialize_is_not(wires, ears, monkeypatch):
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
-    link = ChannelLink(SPEC, wires, ears, Patience(call=0.05, initialize=0.05), lambda _: None)
+    link = ChannelLink(SPEC, wires, ears, UpstreamTimeouts(call=0.05, initialize=0.05), lambda _: None)
     call, initialize = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
     assert "within 0.05 s" in await call.words()
     await initialize.words()

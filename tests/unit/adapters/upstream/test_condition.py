@@ -3,11 +3,11 @@
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline
-from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamHealth
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, eventually, greeted, within
 from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, standing
@@ -20,7 +20,7 @@ class Piped(ChannelUpstream):
         super().__init__(SPEC, QUICK)
         self.wires = wires
 
-    async def open(self, receiver: Receiver) -> Channel:
+    async def open(self, receiver: Receiver) -> MessageChannel:
         return await self.wires(receiver)
 
 
@@ -38,7 +38,7 @@ async def piped(wires):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 def state(upstream):
@@ -72,7 +72,7 @@ async def test_closing_while_it_opens_leaves_nothing_opening(piped, wires):
 
 
 async def test_a_server_that_cannot_be_opened_is_broken_and_says_why_also_when_it_is_mended(piped, wires):
-    wires.failures.append(UpstreamUnavailable("has no such program"))
+    wires.failures.append(UpstreamUnavailableError("has no such program"))
     link = piped.stateless(Ears())
     await ask(link, 1, "tools/list").words()
     assert (state(piped), piped.health().last_error) == ("broken", "has no such program")
@@ -142,7 +142,7 @@ async def test_over_http_a_server_that_refuses_whatever_it_is_asked_is_broken(st
 async def test_over_http_a_server_that_never_spoke_is_broken_and_one_that_is_slow_is_not():
     server = WebServer()
     server.handlers["tools/list"] = hold
-    hasty = Patience(list=0.05, call=0.05)
+    hasty = UpstreamTimeouts(list=0.05, call=0.05)
     async with standing(server, patience=hasty) as upstream:
         await ask(upstream.stateless(Ears()), 1, "tools/list").words()
         assert (state(upstream), upstream.health().last_error) == ("broken", "did not answer in time")
@@ -162,7 +162,7 @@ async def test_over_http_a_handshake_opens_the_server_too():
 
 
 def test_a_condition_that_does_not_change_keeps_its_time():
-    condition = ChannelsCondition("server")
+    condition = ChannelHealthTracker("server")
     condition.moved("idle", "opening")
     condition.moved("opening", "open")
     before = condition.health

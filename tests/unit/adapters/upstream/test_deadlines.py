@@ -3,12 +3,12 @@ import asyncio
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines
-from riglm.adapters.mcp.upstream.channel import Pending
-from riglm.adapters.mcp.upstream.deadlines import Clock, Deadlines, Patience, Waiting
+from riglm.adapters.mcp.upstream.channel import PendingRequests
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, PausableClock, RequestDeadline, UpstreamTimeouts
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
 
-HASTY = Patience(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
+HASTY = UpstreamTimeouts(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ async def test_a_client_that_raises_does_not_keep_the_requests_of_others_waiting
     clock = Deadlines("server", HASTY)
     first, second = Answer(request(1, "tools/call")), Answer(request(1, "tools/call"))
 
-    def fault(_: Waiting) -> None:
+    def fault(_: RequestDeadline) -> None:
         raise RuntimeError("a fault of one client's")
 
     clock.add(first, fault)
@@ -57,12 +57,12 @@ def ignore(*_: object) -> None:
     ],
 )
 def test_how_long_to_wait_depends_on_what_was_asked(method, quiet, in_all):
-    assert Patience(list=20).of(method) == (quiet, in_all)
+    assert UpstreamTimeouts(list=20).of(method) == (quiet, in_all)
 
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list", "tools/call"])
 async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(method):
-    expired: list[Waiting] = []
+    expired: list[RequestDeadline] = []
     clock = Deadlines("server", HASTY)
     answer = Answer(request(1, method))
     waiting = clock.add(answer, expired.append)
@@ -114,7 +114,7 @@ async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
 
 
 async def test_pending_requests_are_found_by_key_and_by_reply():
-    pending = Pending("server", HASTY, ignore)
+    pending = PendingRequests("server", HASTY, ignore)
     one, two = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
     pending.add(b"1", one)
     assert pending.only is not None
@@ -133,7 +133,7 @@ async def test_pending_requests_are_found_by_key_and_by_reply():
 
 async def test_a_pending_request_that_expires_is_reported_with_its_key():
     told: list[bytes] = []
-    pending = Pending("server", HASTY, lambda key, _: told.append(key))
+    pending = PendingRequests("server", HASTY, lambda key, _: told.append(key))
     answer = Answer(request(1, "tools/call"))
     pending.add(b"7", answer)
     await answer.words()
@@ -141,7 +141,7 @@ async def test_a_pending_request_that_expires_is_reported_with_its_key():
 
 
 async def test_requests_made_while_all_fail_are_not_touched():
-    pending = Pending("server", HASTY, ignore)
+    pending = PendingRequests("server", HASTY, ignore)
     one, again = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
     one.on_end = lambda: pending.add(b"2", again)
     pending.add(b"1", one)
@@ -154,7 +154,7 @@ async def test_requests_made_while_all_fail_are_not_touched():
 def test_a_clock_that_is_held_stands_still_and_goes_on_from_there(monkeypatch: pytest.MonkeyPatch):
     now = 100.0
     monkeypatch.setattr(deadlines.time, "monotonic", lambda: now)
-    clock = Clock()
+    clock = PausableClock()
     told = [clock()]
     for seconds, on in ((10, True), (50, True), (0, False), (5, False)):
         now += seconds
@@ -165,7 +165,7 @@ def test_a_clock_that_is_held_stands_still_and_goes_on_from_there(monkeypatch: p
 
 async def test_only_the_time_of_the_given_clock_counts():
     now = 0.0
-    clock = Deadlines("server", Patience(call=900, call_max=900, clock=lambda: now))
+    clock = Deadlines("server", UpstreamTimeouts(call=900, call_max=900, clock=lambda: now))
     answer = Answer(request(1, "tools/call"))
     clock.add(answer, ignore)
     now = 901.0

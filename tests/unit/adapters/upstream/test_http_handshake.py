@@ -6,10 +6,10 @@ import tracemalloc
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, http_handshake
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.session import Era
-from riglm.ports.upstream import EventMark, UpstreamLink
+from riglm.domain.session import ProtocolEra
+from riglm.ports.upstream import EventPosition, UpstreamLink
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Ears, Rest, ask, eventually, notification, settle, within
 from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, standing
@@ -177,7 +177,7 @@ async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not
     server = WebServer()
     server.handlers["tools/call"] = hold
     server.handlers["initialize"] = hold
-    async with standing(server, patience=Patience(call=0.1, initialize=0.1)) as upstream:
+    async with standing(server, patience=UpstreamTimeouts(call=0.1, initialize=0.1)) as upstream:
         link = upstream.connect(Ears())
         call, opening = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
         assert "within 0.1 s" in await call.words()
@@ -366,7 +366,7 @@ async def test_a_session_is_opened_anew_only_once_for_a_request():
 )
 async def test_a_server_that_cannot_be_greeted_again_fails_what_it_refused(monkeypatch, opening, words):
     server = WebServer()
-    async with standing(server, patience=Patience(initialize=0.3)) as upstream:
+    async with standing(server, patience=UpstreamTimeouts(initialize=0.3)) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.handlers["tools/call"] = saying(reply(b"", 404))
@@ -574,7 +574,7 @@ async def test_a_client_takes_up_a_stream_of_its_own():
         await within(rest.over.wait())
         assert server.gets[0].headers["last-event-id"] == "7"
         assert [message.method for message in rest.heard] == [CHANGED]
-        assert rest.marks == [EventMark(b"8"), EventMark(b"9"), EventMark(b"10")]
+        assert rest.marks == [EventPosition(b"8"), EventPosition(b"9"), EventPosition(b"10")]
 
 
 @pytest.mark.parametrize("how", ["closed", "for too long"])
@@ -587,7 +587,7 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
 
     server.on_get = stream
     rest = Rest()
-    async with standing(server, patience=Patience(call_max=0.05)) as upstream:
+    async with standing(server, patience=UpstreamTimeouts(call_max=0.05)) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         link.resume(b"7", rest)
@@ -602,14 +602,14 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
 async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
     server = WebServer()
     async with standing(server) as upstream:
-        upstream.learned(Era.MODERN, supported=False)
+        upstream.learned(ProtocolEra.MODERN, supported=False)
         link = upstream.connect(Ears())
         await greet(link)
-        assert upstream.supports(Era.MODERN) is False
+        assert upstream.supports(ProtocolEra.MODERN) is False
         server.handlers["tools/call"] = cut
         answer = ask(link, 1, "tools/call")
         assert (await answer.words()).startswith("upstream 'server' cannot be reached: ")
-        assert upstream.supports(Era.MODERN) is None
+        assert upstream.supports(ProtocolEra.MODERN) is None
 
 
 async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_have_effects():
@@ -637,7 +637,7 @@ async def test_an_odd_revision_is_not_put_into_a_header():
 async def test_a_notification_that_is_never_taken_is_given_up():
     server = WebServer()
     server.handlers["notifications/vendor"] = hold
-    async with standing(server, patience=Patience(initialize=0.05)) as upstream:
+    async with standing(server, patience=UpstreamTimeouts(initialize=0.05)) as upstream:
         link = upstream.connect(Ears())
         link.send(notification("notifications/vendor"))
         await eventually(lambda: server.methods == ["notifications/vendor"])

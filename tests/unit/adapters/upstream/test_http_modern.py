@@ -5,7 +5,7 @@ import pytest
 from riglm.adapters.mcp.upstream.http_link import HttpLink
 from riglm.domain import protocol
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Answer, Ears, Rest, ask, eventually, notification, request, within
 from tests.unit.adapters.upstream.web import WebServer, cut, hold, reply, saying, standing, streaming
@@ -114,9 +114,9 @@ async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
     server = WebServer()
     server.handlers["tools/call"] = cut
     async with standing(server) as upstream:
-        upstream.learned(Era.MODERN, supported=True)
+        upstream.learned(ProtocolEra.MODERN, supported=True)
         await ask(upstream.stateless(Ears()), 1, "tools/call", META).words()
-        assert upstream.supports(Era.MODERN) is None
+        assert upstream.supports(ProtocolEra.MODERN) is None
 
 
 async def test_closing_the_upstream_ends_what_is_in_flight_on_every_link():

@@ -5,7 +5,7 @@ import pytest
 
 from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Answer, Ears, ask, eventually, request, within
 from tests.unit.adapters.upstream.web import (
@@ -42,7 +42,7 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         answer = ask(link, 1, "tools/call")
         assert await answer.result() == {"was": "tools/call"}
         assert [message.method for message in answer.heard] == ["notifications/progress"]
-        assert answer.marks == [EventMark(b"1", 500), EventMark(b"2")]
+        assert answer.marks == [EventPosition(b"1", 500), EventPosition(b"2")]
         assert answer.status == 200
         await eventually(lambda: link._deliveries._kept is None)
         if finish:
@@ -158,11 +158,11 @@ async def test_a_client_that_can_take_up_a_stream_is_left_to_do_so():
         upstream.connect(Ears()).request(answer.message, answer)
         await within(answer.over.wait())
         assert answer.was_interrupted
-        assert (answer.marks, server.gets) == ([EventMark(b"7", 1)], [])
+        assert (answer.marks, server.gets) == ([EventPosition(b"7", 1)], [])
 
 
 async def test_a_stream_that_breaks_again_and_again_is_an_error(monkeypatch):
-    monkeypatch.setattr(http_post, "_MOST_RESUMPTIONS", 3)
+    monkeypatch.setattr(http_post, "_MAX_RESUMPTIONS", 3)
     server = WebServer()
     server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
 

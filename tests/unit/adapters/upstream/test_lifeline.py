@@ -4,9 +4,9 @@ import logging
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline
-from riglm.adapters.mcp.upstream.channel import Channel
-from riglm.adapters.mcp.upstream.lifeline import Lifeline
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.adapters.mcp.upstream.channel import MessageChannel
+from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
+from riglm.domain.errors import UpstreamUnavailableError
 from tests.unit.adapters.upstream.actors import Wire, Wires, eventually, settle, within
 
 ONE, TWO, THREE = b'{"n":1}', b'{"n":2}', b'{"n":3}'
@@ -19,7 +19,7 @@ class Owner:
         self.lines: list[bytes] = []
         self.missed: list[str] = []
         self.downs: list[str] = []
-        self.line = Lifeline(
+        self.line = ReconnectingChannel(
             "server",
             wires,
             on_line=self.lines.append,
@@ -45,7 +45,7 @@ def wires() -> Wires:
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_nothing_is_opened_before_something_is_to_be_sent(wires):
@@ -76,7 +76,7 @@ async def test_what_is_sent_while_the_channel_opens_arrives_in_order(wires):
 
 async def test_a_channel_that_cannot_be_opened_is_reported_and_tried_again(wires):
     owner = Owner(wires)
-    wires.failures.append(UpstreamUnavailable("cannot run"))
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
     owner.line.send(ONE)
     assert await owner.went_down() == "cannot run"
     owner.line.send(TWO)
@@ -129,7 +129,7 @@ async def test_a_channel_that_was_replaced_is_not_heard_any_more(wires):
 
 async def test_a_message_sent_when_it_is_told_that_the_channel_is_gone_opens_a_new_one(wires):
     owner = Owner(wires)
-    wires.failures.append(UpstreamUnavailable("cannot run"))
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
 
     def again() -> None:
         owner.after_down = lambda: None
@@ -142,12 +142,12 @@ async def test_a_message_sent_when_it_is_told_that_the_channel_is_gone_opens_a_n
 
 
 async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monkeypatch):
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 20.0)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 20.0)
     owner = Owner(wires)
-    wires.failures.append(UpstreamUnavailable("cannot run"))
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
     owner.line.send(ONE)
     await owner.went_down()
-    with pytest.raises(UpstreamUnavailable, match=r"cannot run; the next try is in \d+ s"):
+    with pytest.raises(UpstreamUnavailableError, match=r"cannot run; the next try is in \d+ s"):
         owner.line.send(TWO)
     await owner.line.close()
 
@@ -164,13 +164,13 @@ async def test_a_channel_that_held_for_long_starts_the_count_of_failures_anew(wi
     await owner.line.close()
 
 
-@pytest.mark.parametrize("bound", ["_MOST_WAITING", "_MOST_WAITING_BYTES"])
+@pytest.mark.parametrize("bound", ["_MAX_WAITING", "_MAX_WAITING_BYTES"])
 async def test_only_so_much_waits_for_a_channel_to_open(wires, monkeypatch, caplog, bound):
     monkeypatch.setattr(lifeline, bound, 1)
     owner = Owner(wires)
     wires.gate.clear()
     owner.line.send(ONE)
-    with pytest.raises(UpstreamUnavailable, match="too many messages wait"):
+    with pytest.raises(UpstreamUnavailableError, match="too many messages wait"):
         owner.line.send(TWO)
     owner.line.tell(THREE)
     assert "dropped a message" in caplog.text
@@ -192,7 +192,7 @@ async def test_nothing_is_sent_after_the_end(wires):
     owner = Owner(wires)
     await owner.line.close()
     assert not owner.line.is_open
-    with pytest.raises(UpstreamUnavailable, match="closed"):
+    with pytest.raises(UpstreamUnavailableError, match="closed"):
         owner.line.send(ONE)
 
 
@@ -208,7 +208,7 @@ async def test_closing_while_it_opens_leaves_no_channel_and_no_task(wires):
 async def test_closing_while_it_greets_closes_the_channel(wires):
     greeting = asyncio.Event()
 
-    async def greet(channel: Channel) -> None:
+    async def greet(channel: MessageChannel) -> None:
         greeting.set()
         await asyncio.Event().wait()
 
@@ -220,7 +220,7 @@ async def test_closing_while_it_greets_closes_the_channel(wires):
 
 
 async def test_what_is_said_in_greeting_comes_before_all_else(wires):
-    async def greet(channel: Channel) -> None:
+    async def greet(channel: MessageChannel) -> None:
         channel.write(TWO)
 
     owner = Owner(wires, greet)
@@ -231,10 +231,10 @@ async def test_what_is_said_in_greeting_comes_before_all_else(wires):
 
 @pytest.mark.parametrize(
     ("failure", "words"),
-    [(UpstreamUnavailable("refused"), "refused"), (TimeoutError(), "did not answer the handshake in time")],
+    [(UpstreamUnavailableError("refused"), "refused"), (TimeoutError(), "did not answer the handshake in time")],
 )
 async def test_a_greeting_that_fails_is_the_end_of_the_channel(wires, failure, words):
-    async def greet(channel: Channel) -> None:
+    async def greet(channel: MessageChannel) -> None:
         raise failure
 
     owner = Owner(wires, greet)
@@ -247,7 +247,7 @@ async def test_a_greeting_that_fails_is_the_end_of_the_channel(wires, failure, w
 async def test_a_channel_that_ends_while_it_is_greeted_ends_the_greeting(wires):
     cancelled = asyncio.Event()
 
-    async def greet(channel: Channel) -> None:
+    async def greet(channel: MessageChannel) -> None:
         try:
             assert isinstance(channel, Wire)
             channel.receiver.ended("exited with code 0")

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from riglm.adapters.mcp.upstream.channel import Receiver
-from riglm.adapters.mcp.upstream.process import Child, Guardian
+from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import eventually, settle, within
 
@@ -45,7 +45,9 @@ class Hearing(Receiver):
 class Running:
     """A child that runs, and what it says."""
 
-    def __init__(self, guardian: Guardian, *modes: str, limit: int = LIMIT, grace: float = 5.0, **spec: object) -> None:
+    def __init__(
+        self, guardian: ProcessReaper, *modes: str, limit: int = LIMIT, grace: float = 5.0, **spec: object
+    ) -> None:
         self.gone: list[Child] = []
         self.hearing = Hearing()
         command = (sys.executable, "-I", "-S", SCRIPT, *modes)
@@ -99,7 +101,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.fixture
 def guardian():
-    guardian = Guardian()
+    guardian = ProcessReaper()
     yield guardian
     guardian.close()
 
@@ -117,7 +119,7 @@ async def test_lines_pass_both_ways_with_environment_and_directory(guardian, tmp
 @pytest.mark.parametrize("command", [("/no/such/program",), (SCRIPT,)])
 async def test_a_command_that_cannot_be_run_is_named(guardian, command):
     running = Running(guardian, command=command)
-    with pytest.raises(UpstreamUnavailable, match=f"cannot run '{command[0]}'"):
+    with pytest.raises(UpstreamUnavailableError, match=f"cannot run '{command[0]}'"):
         await running.child.start()
     assert running.gone == [running.child]
     await running.child.close()
@@ -272,7 +274,7 @@ async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(guardian)
     async with Running(guardian, "deaf", grace=0.1) as running:
         await within(running.hearing.lines.get())
         line = b"x" * 60_000
-        with pytest.raises(UpstreamUnavailable, match=r"does not read its input: \d+ bytes wait"):
+        with pytest.raises(UpstreamUnavailableError, match=r"does not read its input: \d+ bytes wait"):
             [running.child.write(line) for _ in range(100)]
         assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
 
@@ -329,8 +331,8 @@ async def test_many_children_leave_no_file_and_no_process(guardian):
 
 WATCHER = """
 import os, subprocess, sys
-from riglm.adapters.mcp.upstream.process import Guardian
-guardian = Guardian()
+from riglm.adapters.mcp.upstream.process import ProcessReaper
+guardian = ProcessReaper()
 sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(120)"]
 kept, released, other = (subprocess.Popen(sleep, start_new_session=True, stdout=subprocess.DEVNULL) for _ in range(3))
 for child in (kept, released, other):
@@ -363,7 +365,7 @@ def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monke
         raise OSError("no processes left")
 
     monkeypatch.setattr("riglm.adapters.mcp.upstream.process.subprocess.Popen", refuse)
-    guardian = Guardian()
+    guardian = ProcessReaper()
     guardian.watch(1)
     guardian.release(1)
     guardian.close()
@@ -372,7 +374,7 @@ def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monke
 
 def test_without_a_child_there_is_no_guardian():
     before = psutil.Process().children()
-    guardian = Guardian()
+    guardian = ProcessReaper()
     guardian.release(5)
     assert psutil.Process().children() == before
     guardian.close()

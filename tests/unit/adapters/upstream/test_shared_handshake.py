@@ -1,9 +1,9 @@
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline
-from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
+from riglm.adapters.mcp.upstream.shared_handshake import SharedProcess
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Rest, Wires, ask, greeted, notification, settle
 
@@ -17,29 +17,29 @@ def wires() -> Wires:
 
 
 @pytest.fixture
-def emptied() -> list[SharedHandshake]:
+def emptied() -> list[SharedProcess]:
     return []
 
 
 @pytest.fixture
 async def shared(wires, emptied):
-    async def on_empty(shared: SharedHandshake) -> None:
+    async def on_empty(shared: SharedProcess) -> None:
         emptied.append(shared)
 
-    shared = SharedHandshake(SPEC, wires, QUICK, on_empty)
+    shared = SharedProcess(SPEC, wires, QUICK, on_empty)
     yield shared
     await shared.close()
 
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 class Client:
     """A client that has been greeted, unless it was told not to be."""
 
-    def __init__(self, shared: SharedHandshake) -> None:
+    def __init__(self, shared: SharedProcess) -> None:
         self.ears = Ears()
         self.seat = shared.attach(self.ears)
 
@@ -109,7 +109,7 @@ async def test_what_the_server_says_in_the_handshake_goes_to_the_client_that_ope
 
 async def test_a_handshake_that_cannot_be_sent_fails_and_can_be_tried_again(shared, wires):
     client = Client(shared)
-    wires.failures.append(UpstreamUnavailable("cannot run"))
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
     assert "cannot run" in await client.ask("initialize").words()
     await greeted(wires, client.seat)
 

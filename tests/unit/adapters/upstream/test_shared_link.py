@@ -1,9 +1,9 @@
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, lifeline
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Rest, Wires, ask, notification, settle
 
@@ -30,7 +30,7 @@ async def link(wires, ears):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_clients_with_equal_ids_get_their_own_answers_under_their_own_ids(link, wires):
@@ -145,7 +145,7 @@ async def test_a_crash_fails_what_is_in_flight_and_the_next_request_starts_anew(
 
 
 async def test_a_message_that_cannot_be_sent_fails_that_request_alone(link, wires):
-    wires.failures.append(UpstreamUnavailable("cannot run"))
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
     assert await ask(link, 1, "tools/call").words() == "upstream 'server' cannot run"
     one = ask(link, 1, "tools/call")
     wire = await wires.number(1)
@@ -169,7 +169,7 @@ async def test_an_unreadable_answer_fails_its_request_and_noise_fails_none(link,
 
 async def test_a_request_past_its_deadline_is_cancelled_upstream(wires, ears, monkeypatch):
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
-    link = SharedLink(SPEC, wires, ears, Patience(call=0.05, initialize=0.05))
+    link = SharedLink(SPEC, wires, ears, UpstreamTimeouts(call=0.05, initialize=0.05))
     call, initialize = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
     await call.words()
     await initialize.words()

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline, sse
-from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, request, settle, within
 from tests.unit.adapters.wire.peers import Caller, serving
@@ -78,17 +78,19 @@ class OldServer:
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 @asynccontextmanager
-async def standing(server: OldServer, *, patience: Patience = QUICK, **spec: object):
+async def standing(server: OldServer, *, patience: UpstreamTimeouts = QUICK, **spec: object):
     """An upstream in front of the server, which must leave nothing behind."""
     async with serving(server) as served:
         url = f"http://127.0.0.1:{served.port}/sse"
         client = HttpClient(environment={})
         given = UpstreamSpec(**{"name": "server", "kind": "sse", "url": url, **spec})  # type: ignore[arg-type]
-        upstream = SseUpstream(HttpPlace(spec=given, client=client, target=Target(url), patience=patience, limit=LIMIT))
+        upstream = SseUpstream(
+            HttpEndpoint(spec=given, client=client, target=Target(url), patience=patience, limit=LIMIT)
+        )
         upstream.served = served  # type: ignore[attr-defined]
         try:
             yield upstream
@@ -124,9 +126,9 @@ async def test_what_the_server_says_of_its_own_accord_is_heard():
 async def test_the_transport_knows_the_handshake_alone_and_its_stateless_link_stays_idle():
     server = OldServer()
     async with standing(server) as upstream:
-        assert (upstream.supports(Era.MODERN), upstream.supports(Era.HANDSHAKE)) == (False, True)
-        upstream.learned(Era.MODERN, supported=True)
-        assert upstream.supports(Era.MODERN) is False
+        assert (upstream.supports(ProtocolEra.MODERN), upstream.supports(ProtocolEra.HANDSHAKE)) == (False, True)
+        upstream.learned(ProtocolEra.MODERN, supported=True)
+        assert upstream.supports(ProtocolEra.MODERN) is False
         link = upstream.stateless(Ears())
         for told in ("notifications/initialized", "notifications/cancelled"):
             link.send(notification(told))
@@ -188,7 +190,7 @@ async def test_what_is_no_event_stream_is_an_error_that_says_so(opening, words):
 async def test_a_server_that_names_no_endpoint_is_given_up():
     server = OldServer()
     server.endpoint = ""
-    async with standing(server, patience=Patience(initialize=0.1)) as upstream:
+    async with standing(server, patience=UpstreamTimeouts(initialize=0.1)) as upstream:
         assert "named no endpoint for messages within 0.1 s" in await ask(upstream.connect(Ears()), 1, "ping").words()
 
 

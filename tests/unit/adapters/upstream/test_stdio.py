@@ -6,10 +6,10 @@ import psutil
 import pytest
 
 from riglm.adapters.mcp.upstream import lifeline, stdio
-from riglm.adapters.mcp.upstream.process import Guardian
+from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
-from riglm.domain.errors import UpstreamUnavailable
-from riglm.domain.session import Era
+from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
 from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, within
@@ -20,14 +20,14 @@ LIMIT = 65_536
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
 
 
 @pytest.fixture
 async def upstream():
     """Makes upstreams that are closed in the end, and must leave nothing."""
     made: list[StdioUpstream] = []
-    guardian = Guardian()
+    guardian = ProcessReaper()
 
     def make(*modes: str, **spec: object) -> StdioUpstream:
         command = (sys.executable, "-I", "-S", SCRIPT, *modes)
@@ -59,7 +59,7 @@ async def refused_modern(one: StdioUpstream) -> int:
     """Find out that the server knows the handshake alone; the id of its process."""
     answer = ask(one.stateless(Ears()), 1, "server/discover")
     await answer.error()
-    one.learned(Era.MODERN, supported=False)
+    one.learned(ProtocolEra.MODERN, supported=False)
     return next(child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline())
 
 
@@ -194,7 +194,7 @@ async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypa
     probed = await refused_modern(one) if flaw == "mute" else 0
     if flaw == "frail":
         await ask(one.stateless(Ears()), 1, "server/discover").error()
-        one.learned(Era.MODERN, supported=False)
+        one.learned(ProtocolEra.MODERN, supported=False)
     link = one.connect(Ears())
     await greet(link)
     assert await pid(link) != probed
@@ -202,7 +202,7 @@ async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypa
 
 async def test_a_process_that_cannot_take_the_place_of_a_harmed_one_fails_the_handshake(upstream, monkeypatch):
     async def fail(_: object) -> None:
-        raise UpstreamUnavailable("no processes left")
+        raise UpstreamUnavailableError("no processes left")
 
     monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
     one = upstream("mute")
@@ -241,7 +241,7 @@ async def test_a_process_that_understood_the_modern_era_is_not_used_for_the_hand
     one = upstream("modern")
     link = one.stateless(Ears())
     await ask(link, 1, "server/discover").result()
-    one.learned(Era.MODERN, supported=True)
+    one.learned(ProtocolEra.MODERN, supported=True)
     modern = await pid(link)
     assert await pid(one.connect(Ears())) != modern
     assert await pid(link) == modern
@@ -259,15 +259,15 @@ async def test_closing_while_the_spare_process_is_tried_leaves_nothing(upstream)
 
 async def test_what_was_learned_of_the_eras_is_forgotten_when_a_process_crashes_and_not_before(upstream):
     one = upstream()
-    assert one.supports(Era.MODERN) is None
-    one.learned(Era.MODERN, supported=True)
+    assert one.supports(ProtocolEra.MODERN) is None
+    one.learned(ProtocolEra.MODERN, supported=True)
     link, other = one.connect(Ears()), one.connect(Ears())
     await pid(link)
     await pid(other)
     await other.close()
-    assert one.supports(Era.MODERN) is True
+    assert one.supports(ProtocolEra.MODERN) is True
     await ask(link, 1, "die", {"code": 1}).words()
-    assert one.supports(Era.MODERN) is None
+    assert one.supports(ProtocolEra.MODERN) is None
 
 
 async def test_closing_ends_every_process_and_what_is_in_flight(upstream):

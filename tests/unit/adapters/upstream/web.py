@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from riglm.adapters.mcp.upstream.building import HttpUpstream
-from riglm.adapters.mcp.upstream.deadlines import Patience
-from riglm.adapters.mcp.upstream.http_link import HttpPlace
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.upstream import UpstreamSpec
@@ -167,7 +167,7 @@ async def cut(caller: Caller, message: dict[str, object], request: Request) -> N
 async def standing(
     server: WebServer,
     *,
-    patience: Patience = QUICK,
+    patience: UpstreamTimeouts = QUICK,
     schema: Callable[[str, str], Raw | None] = lambda *_: None,
     **spec: object,
 ) -> AsyncIterator[HttpUpstream]:
@@ -176,7 +176,7 @@ async def standing(
         server.served = served
         client = HttpClient(environment={})
         given = UpstreamSpec(**{"name": "server", "kind": "http", "url": served.url, **spec})  # type: ignore[arg-type]
-        place = HttpPlace(spec=given, client=client, target=Target(served.url), patience=patience, limit=LIMIT)
+        place = HttpEndpoint(spec=given, client=client, target=Target(served.url), patience=patience, limit=LIMIT)
         upstream = HttpUpstream(place, schema)
         try:
             yield upstream

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpClient, HttpFailure, Target
+from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpExchange, HttpHeaders, Target
 
 PATIENCE = 10.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -22,9 +22,9 @@ class Answer:
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers = Headers()
+        self.headers = HttpHeaders()
         self.chunks: list[bytes] = []
-        self.failure: HttpFailure | None = None
+        self.failure: HttpClientError | None = None
         self.heard: list[str] = []
         self.over = asyncio.Event()
         self.began = asyncio.Event()
@@ -34,7 +34,7 @@ class Answer:
     def body(self) -> bytes:
         return b"".join(self.chunks)
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self._hear("head")
         self.status, self.headers = status, headers
         self.began.set()
@@ -49,7 +49,7 @@ class Answer:
         self._hear("end")
         self.over.set()
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._hear("failed")
         self.failure = failure
         self.over.set()
@@ -65,7 +65,7 @@ class Answer:
         assert self.failure is None, self.failure
         return self
 
-    async def broken(self) -> HttpFailure:
+    async def broken(self) -> HttpClientError:
         """Wait for the end; it must be a failure."""
         await within(self.over.wait())
         assert self.failure is not None, self.heard
@@ -200,7 +200,7 @@ async def client_for(**options: object) -> AsyncIterator[HttpClient]:
         await within(client.close())
 
 
-def post(client: HttpClient, target: Target, body: bytes = b"{}") -> tuple[Answer, Exchange]:
+def post(client: HttpClient, target: Target, body: bytes = b"{}") -> tuple[Answer, HttpExchange]:
     answer = Answer()
     return answer, client.send(target, b"POST", HEADERS, body, answer)
 

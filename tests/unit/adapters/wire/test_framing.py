@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.mcp.wire.framing import SMALL, Gathering, LineSplitter, well_formed
+from riglm.adapters.mcp.wire.framing import SMALL, ChunkBuffer, LineSplitter, well_formed
 
 
 class Heard:
@@ -94,7 +94,7 @@ def test_end_said_twice_is_heard_once() -> None:
 
 
 def test_single_bytes_are_gathered_into_few_objects() -> None:
-    gathering = Gathering()
+    gathering = ChunkBuffer()
     for _ in range(3 * SMALL):
         gathering.add(b"x")
     assert gathering.size == 3 * SMALL

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from riglm.adapters.mcp.wire.http_client import Headers, HttpClient, HttpFailure, Target
+from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpHeaders, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, post, serving, within
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -215,7 +215,7 @@ async def test_a_pause_before_there_is_a_connection_holds_once_there_is_one() ->
 
 async def test_a_connection_whose_answer_ended_while_paused_reads_again_for_the_next() -> None:
     class Pausing(Answer):
-        def head(self, status: int, headers: Headers) -> None:
+        def head(self, status: int, headers: HttpHeaders) -> None:
             super().head(status, headers)
             exchange.pause()
 
@@ -255,7 +255,7 @@ async def test_a_header_block_that_would_end_the_head_is_refused(block: bytes) -
 
 
 async def test_a_failure_can_be_raised() -> None:
-    with pytest.raises(HttpFailure, match="gone") as caught:
-        raise HttpFailure("gone", sent=True)
+    with pytest.raises(HttpClientError, match="gone") as caught:
+        raise HttpClientError("gone", sent=True)
     assert caught.value.sent
     assert not caught.value.reused

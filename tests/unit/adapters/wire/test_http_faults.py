@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from riglm.adapters.mcp.wire.dialing import BACK_OFF
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, Target
+from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, free_port, post, serving, within
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -194,7 +194,7 @@ class Raising(Answer):
     def __init__(self, *when: str) -> None:
         super().__init__()
         self.when = when
-        self.exchange: Exchange | None = None
+        self.exchange: HttpExchange | None = None
 
     def _hear(self, what: str) -> None:
         super()._hear(what)
@@ -264,7 +264,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("what", ["head", "data"])
 async def test_an_abort_from_within_the_sink_ends_the_answer_there(what: str) -> None:
     class Aborting(Answer):
-        def head(self, status: int, headers: Headers) -> None:
+        def head(self, status: int, headers: HttpHeaders) -> None:
             super().head(status, headers)
             if what == "head":
                 exchange.abort()

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from riglm.adapters.mcp.wire.http_client import MAX_DIALS, HttpClient, HttpFailure, Target
+from riglm.adapters.mcp.wire.http_client import MAX_DIALS, HttpClient, HttpClientError, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, post, serving, within
 
 
@@ -341,5 +341,5 @@ async def test_a_broken_exchange_is_not_logged(caplog: pytest.LogCaptureFixture)
         caller.reset()
 
     async with serving(script) as server, client_for() as client:
-        assert isinstance(await post(client, server.target)[0].broken(), HttpFailure)
+        assert isinstance(await post(client, server.target)[0].broken(), HttpClientError)
     assert not [each for each in caplog.records if each.name.startswith("riglm")]

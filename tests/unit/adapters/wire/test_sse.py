@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLarge, encode_event
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError, encode_event
 
 EURO = "€".encode()
 
@@ -106,7 +106,7 @@ def test_cuts_and_limits_never_change_what_is_parsed(stream: bytes, places: list
         try:
             for chunk in chunks:
                 parser.feed(chunk)
-        except EventTooLarge:
+        except EventTooLargeError:
             return events, True
         return events, False
 
@@ -159,7 +159,7 @@ def test_a_negative_retry_is_refused() -> None:
 )
 def test_an_event_over_the_limit_is_an_error_that_names_it(stream: bytes) -> None:
     for chunks in pieces(stream):
-        with pytest.raises(EventTooLarge, match="limit of 10 bytes"):
+        with pytest.raises(EventTooLargeError, match="limit of 10 bytes"):
             parse(*chunks, limit=10)
 
 

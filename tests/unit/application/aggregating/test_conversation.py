@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from riglm.application.aggregating.conversation import AggregateConversation
-from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.conversation import MultiServerConnection
+from riglm.application.aggregating.listings import MergedListCache
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.session import Method, Session, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import IdentificationMethod, Session, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Channel, Server, Sink, World, asks, listed, opened, tools
 
@@ -31,14 +31,14 @@ class Stage(World):
     def __init__(self, *servers, naming="prefix", **more):
         super().__init__(**more)
         self.servers = {server.spec.name: server for server in servers}
-        self.listings = Listings(naming)
+        self.listings = MergedListCache(naming)
         self.channel = Channel()
         self.conversation = self.converse(self.channel)
         self._count = 100
 
     def converse(self, channel):
         caller = Caller(transport=Transport.HTTP)
-        return AggregateConversation(self.services, list(self.servers.values()), self.listings, caller, channel)
+        return MultiServerConnection(self.services, list(self.servers.values()), self.listings, caller, channel)
 
     def send(self, message):
         sink = Sink()
@@ -290,14 +290,14 @@ async def test_a_call_goes_to_its_server_under_its_own_name_and_comes_back_as_it
         ("replied", b'{"id":7,"jsonrpc":"2.0","result":{"content": [ ]},"vendor":1.50}'),
     ]
     assert two.link("a").of("tools/call") == []
-    assert two.records.calls == [("b__t", "b", None, Found.LISTED)]
+    assert two.records.calls == [("b__t", "b", None, DiscoveryMethod.LISTED)]
 
 
 async def test_a_call_is_one_request_and_needs_no_list(two):
     two.send(asks(7, "tools/call", call(b"a__unlisted")))
     assert two.link("a").methods == ["initialize", "tools/call"]
     two.link("a").asked[-1].result()
-    assert two.records.calls == [("a__unlisted", "a", None, Found.NAMED)]
+    assert two.records.calls == [("a__unlisted", "a", None, DiscoveryMethod.NAMED)]
 
 
 async def test_a_failed_call_of_a_name_that_its_server_does_not_list_is_no_tool_s(two):
@@ -333,7 +333,7 @@ async def test_a_call_that_names_no_tool_is_refused_and_is_no_invocation(two):
 async def test_an_unknown_tool_is_looked_for_and_refused(two):
     answer = await two.ask("tools/call", call(b"nobody"))
     assert answer.line.endswith(b'"error":{"code":-32602,"message":"Unknown tool: nobody"}}')
-    assert two.records.calls == [("nobody", "", ErrorKind.PROTOCOL, Found.NAMED)]
+    assert two.records.calls == [("nobody", "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
     assert two.link("a").methods == two.link("b").methods == ["initialize", "tools/list"]
 
 
@@ -368,7 +368,7 @@ async def test_a_conversation_key_in_a_call_names_its_session():
         stage.link("a").asked[-1].result()
     sessions = [note.session_id for note in stage.records.of(stage.records.Note)]
     assert sessions[0] == sessions[2] != sessions[1]
-    assert stage.conversation.session.method is Method.META_KEY
+    assert stage.conversation.session.method is IdentificationMethod.META_KEY
     await stage.conversation.close()
 
 
@@ -426,7 +426,7 @@ async def test_a_cancellation_reaches_the_server_of_the_call_as_it_came_and_noth
     assert two.link("a").cancelled == [(b"7", cancelled(7))]
     assert two.link("b").cancelled == []
     assert sink.got == []
-    assert two.records.calls == [("a__t", "a", ErrorKind.CANCELLED, Found.NAMED)]
+    assert two.records.calls == [("a__t", "a", ErrorKind.CANCELLED, DiscoveryMethod.NAMED)]
 
 
 async def test_a_call_that_was_given_up_while_its_server_was_looked_for_is_never_made():
@@ -456,7 +456,7 @@ async def test_a_call_that_was_given_up_while_its_server_opened_is_never_made():
     assert await stage.names() == ["b__t"]
     assert stage.link("b").of("tools/call") == []
     assert sink.got == []
-    assert stage.records.calls == [("b__t", "b", ErrorKind.CANCELLED, Found.NAMED)]
+    assert stage.records.calls == [("b__t", "b", ErrorKind.CANCELLED, DiscoveryMethod.NAMED)]
     await stage.conversation.close()
 
 

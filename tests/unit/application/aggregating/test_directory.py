@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from riglm.application.aggregating.listings import Directory, Listings
+from riglm.application.aggregating.listings import MergedListCache, OwnershipTable
 from riglm.domain import jsonrpc
 from riglm.domain.naming import prefixed
 
@@ -20,7 +20,7 @@ def named(*names, key="name"):
 
 
 def directory(naming="prefix", servers=("a", "b")):
-    return Directory(servers, Listings(naming))
+    return OwnershipTable(servers, MergedListCache(naming))
 
 
 def test_entries_keep_everything_but_their_names_in_the_order_of_servers():
@@ -57,8 +57,8 @@ def test_learning_says_whether_the_list_is_another_one():
 
 
 def test_equal_lists_are_one_object_for_all_clients_and_go_with_the_last():
-    listings = Listings("prefix")
-    clients = [Directory(("a", "b"), listings) for _ in range(3)]
+    listings = MergedListCache("prefix")
+    clients = [OwnershipTable(("a", "b"), listings) for _ in range(3)]
     for client in clients:
         for server in ("a", "b"):
             client.learn(TOOLS, server, named("t", "u"))
@@ -74,7 +74,7 @@ def test_equal_lists_are_one_object_for_all_clients_and_go_with_the_last():
 
 
 def test_lists_that_differ_in_one_byte_or_only_in_where_entries_end_are_different():
-    listings = Listings("none")
+    listings = MergedListCache("none")
     raws = [entries(b'{"name":"t"}'), entries(b'{"name": "t"}'), entries(b"1", b"2"), entries(b"12"), entries(b"[1,2]")]
     lists = [listings.of_server(TOOLS, "a", raw) for raw in raws]
     lists += [listings.of_server(TOOLS, "b", raws[0]), listings.of_server("prompts/list", "a", raws[0])]
@@ -145,9 +145,9 @@ def test_a_uri_that_nobody_offers_has_no_owner():
 
 
 def test_a_name_claimed_twice_is_the_first_server_s_and_said_once(caplog):
-    listings = Listings("none")
+    listings = MergedListCache("none")
     for _ in range(3):
-        known = Directory(("a", "b"), listings)
+        known = OwnershipTable(("a", "b"), listings)
         known.learn(TOOLS, "b", named("t", "u"))
         known.learn(TOOLS, "a", named("t"))
         known.learn(RESOURCES, "a", named("same", key="uri"))

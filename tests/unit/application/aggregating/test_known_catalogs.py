@@ -10,7 +10,7 @@ from riglm.application.forwarding.catalogues import KnownCatalogs
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.application.aggregating import test_modern
@@ -278,5 +278,5 @@ def test_a_store_that_cannot_be_read_leaves_the_catalogs_unknown(caplog):
 
     kept = Kept()
     kept.known.load([SPEC], broken)
-    assert kept.known.find(SPEC, kept.known.variant_for(Era.MODERN)) is None
+    assert kept.known.find(SPEC, kept.known.variant_for(ProtocolEra.MODERN)) is None
     assert "lists wait for their servers" in caplog.text

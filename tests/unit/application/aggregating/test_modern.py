@@ -6,11 +6,11 @@ import time
 import pytest
 
 from riglm.application.aggregating import joint_listen, modern_lists
-from riglm.application.aggregating.listings import Listings
-from riglm.application.aggregating.modern import AggregateModern
+from riglm.application.aggregating.listings import MergedListCache
+from riglm.application.aggregating.modern import MultiServerModernHandler
 from riglm.domain import jsonrpc, parameters
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.session import Era, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import ProtocolEra, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, World, asks, listed, tools
 
@@ -42,7 +42,7 @@ class Stage(World):
     def __init__(self, *servers, naming="prefix", **more):
         super().__init__(**more)
         self.servers = {server.spec.name: server for server in servers}
-        self.modern = AggregateModern(self.services, servers, Listings(naming))
+        self.modern = MultiServerModernHandler(self.services, servers, MergedListCache(naming))
         self._count = 100
 
     def send(self, number, method, params=b"", principal="anna"):
@@ -116,7 +116,7 @@ async def test_the_era_of_every_server_is_found_out_once():
     stage = Stage(server("a", "t", modern=None), server("b", "u", modern=None))
     assert await stage.names() == ["a__t", "b__u"]
     assert await stage.names() == ["a__t", "b__u"]
-    assert [server.eras for server in stage.servers.values()] == [{Era.MODERN: True}] * 2
+    assert [server.eras for server in stage.servers.values()] == [{ProtocolEra.MODERN: True}] * 2
     assert [stage.link(name).methods.count("server/discover") for name in "ab"] == [1, 1]
     await stage.modern.close()
 
@@ -182,12 +182,12 @@ async def test_a_server_that_never_answers_counts_no_longer_once_its_time_is_ove
 
 async def test_a_server_that_turns_out_to_lack_the_era_is_left_out(two, caplog):
     assert await two.names() == ["a__t", "a__u", "b__t"]
-    two.servers["b"].learned(Era.MODERN, supported=False)
+    two.servers["b"].learned(ProtocolEra.MODERN, supported=False)
     for _ in range(2):
         answer = await two.ask("tools/call", call(b"b__t"))
         assert jsonrpc.plain(answer.error)["message"] == "upstream 'b' only speaks the handshake"
     assert [record.upstream for record in caplog.records] == ["b"]
-    two.servers["a"].learned(Era.MODERN, supported=False)
+    two.servers["a"].learned(ProtocolEra.MODERN, supported=False)
     assert jsonrpc.error_code(await two.ask("subscriptions/listen")) == -32000
     assert (await two.ask("server/discover")).result
 
@@ -230,7 +230,7 @@ async def test_only_a_sensible_time_to_live_counts(two, ttl, asked):
 
 
 async def test_no_list_is_kept_for_longer_than_a_day(two, monkeypatch):
-    monkeypatch.setattr(modern_lists, "LONGEST_TTL_SECONDS", 0.0)
+    monkeypatch.setattr(modern_lists, "MAX_TTL_SECONDS", 0.0)
     await two.names()
     await two.names()
     assert len(two.link("a").asked) == 2
@@ -260,7 +260,7 @@ async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice_however_mu
 
 
 async def test_a_list_that_fails_is_neither_empty_nor_forgotten(two, monkeypatch):
-    monkeypatch.setattr(modern_lists, "LONGEST_TTL_SECONDS", 0.0)
+    monkeypatch.setattr(modern_lists, "MAX_TTL_SECONDS", 0.0)
     assert await two.names() == ["a__t", "a__u", "b__t"]
     two.servers["b"].answers["tools/list"] = lambda asked: asked.error(-32603)
     assert await two.names() == ["a__t", "a__u", "b__t"]
@@ -331,7 +331,7 @@ async def test_a_call_goes_to_its_server_under_its_own_name_and_comes_back_as_it
         b'{"id":7,"result":{"content": [ ]},"vendor":1.50}',
     ]
     assert two.link("a").of("tools/call") == []
-    assert two.records.calls == [("b__t", "b", None, Found.LISTED)]
+    assert two.records.calls == [("b__t", "b", None, DiscoveryMethod.LISTED)]
     assert two.modern._owners == {}
 
 
@@ -357,13 +357,13 @@ async def test_a_server_that_has_no_list_still_gets_its_calls(two):
     sink, _ = two.send(7, "tools/call", call(b"a__hidden"))
     (await two.link("a").next("tools/call")).result()
     assert (await sink.answer()).result
-    assert two.records.calls == [("a__hidden", "a", None, Found.NAMED)]
+    assert two.records.calls == [("a__hidden", "a", None, DiscoveryMethod.NAMED)]
 
 
 async def test_an_unknown_tool_is_looked_for_and_refused(two):
     answer = await two.ask("tools/call", call(b"nobody"))
     assert jsonrpc.plain(answer.error) == {"code": -32602, "message": "Unknown tool: nobody"}
-    assert two.records.calls == [("nobody", "", ErrorKind.PROTOCOL, Found.NAMED)]
+    assert two.records.calls == [("nobody", "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
 
 
 async def test_a_name_that_only_a_list_tells_is_found_in_it():
@@ -406,7 +406,7 @@ async def test_a_request_that_is_given_up_is_given_up_where_it_is_and_answered_n
     asked.result()
     assert two.link("a").cancelled == [(b"7", notice.line)]
     assert sink.got == []
-    assert two.records.calls == [("a__t", "a", ErrorKind.CANCELLED, Found.LISTED)]
+    assert two.records.calls == [("a__t", "a", ErrorKind.CANCELLED, DiscoveryMethod.LISTED)]
 
 
 async def test_a_request_that_is_given_up_at_once_reaches_no_server(two):
@@ -526,7 +526,7 @@ async def test_a_slow_server_does_not_hold_up_the_acknowledgement_and_is_caught_
 
 
 async def test_a_server_that_goes_away_is_listened_to_again_and_caught_up_with(two, monkeypatch):
-    monkeypatch.setattr(joint_listen, "FIRST_DELAY", 0.0)
+    monkeypatch.setattr(joint_listen, "INITIAL_BACKOFF", 0.0)
     sink, _ = await listening(two)
     two.link("b").of("subscriptions/listen")[0].dies()
     second = await two.link("b").next("subscriptions/listen", 2)

@@ -3,8 +3,8 @@
 import pytest
 
 from riglm.application.aggregating import ensemble, router
-from riglm.application.aggregating.ensemble import Errands
-from riglm.application.aggregating.listings import Directory, Listings
+from riglm.application.aggregating.ensemble import ServerRequestMap
+from riglm.application.aggregating.listings import MergedListCache, OwnershipTable
 from riglm.application.aggregating.router import Router
 from riglm.application.forwarding.asking import Asking
 from riglm.domain import jsonrpc
@@ -15,7 +15,7 @@ METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete",
 
 
 def a_router(naming="prefix", **tools):
-    directory = Directory(("a", "b"), Listings(naming))
+    directory = OwnershipTable(("a", "b"), MergedListCache(naming))
     for server, names in tools.items():
         directory.learn("tools/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
         directory.learn("prompts/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
@@ -63,7 +63,7 @@ def test_tasks_are_remembered_by_the_answers_that_made_them():
 
 
 def test_only_so_many_tasks_are_remembered_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(router, "MOST_TASKS", 2)
+    monkeypatch.setattr(router, "MAX_TASKS", 2)
     routes = a_router()
     for number in (1, 2, 1, 3):
         routes.note("a", jsonrpc.result(b"1", b'{"taskId":%d}' % number))
@@ -165,8 +165,8 @@ async def test_a_request_that_nobody_can_be_offered_is_not_found():
 
 
 def test_only_so_many_questions_are_remembered_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(ensemble, "MOST_OPEN", 2)
-    link, open_errands = Server("a").connect(None), Errands()
+    monkeypatch.setattr(ensemble, "MAX_OPEN", 2)
+    link, open_errands = Server("a").connect(None), ServerRequestMap()
     for number in (1, 2, 3):
         open_errands.outward(link, asks(number, "roots/list"))
     assert len(open_errands) == 2
@@ -178,7 +178,7 @@ def test_only_so_many_questions_are_remembered_and_the_oldest_goes_first(monkeyp
 
 @pytest.mark.parametrize("params", [b"{}", b'{"progressToken":7}', b'{"progressToken":"a:1"}', b"[]"])
 def test_progress_of_what_no_server_asked_with_a_token_goes_nowhere(params):
-    link, open_errands = Server("a").connect(None), Errands()
+    link, open_errands = Server("a").connect(None), ServerRequestMap()
     open_errands.outward(link, asks(1, "roots/list", b'{"x":"progressToken","_meta":{}}'))
     assert open_errands.progressed(jsonrpc.notification("notifications/progress", params)) is None
 
@@ -186,6 +186,6 @@ def test_progress_of_what_no_server_asked_with_a_token_goes_nowhere(params):
 def test_notices_of_servers_pass_as_they_are():
     link = Server("a").connect(None)
     notice = jsonrpc.notification("notifications/message", b'{"level":"info"}')
-    assert Errands().outward(link, notice) is notice
+    assert ServerRequestMap().outward(link, notice) is notice
     nameless = jsonrpc.notification("notifications/cancelled", b"{}")
-    assert Errands().outward(link, nameless) is None
+    assert ServerRequestMap().outward(link, nameless) is None

@@ -5,9 +5,9 @@ import threading
 from contextlib import contextmanager
 
 from riglm.application.control.crossing import ProxyLoop, StoreThread
-from riglm.domain.control import ControlUnavailable
-from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.session import Client, Transport
+from riglm.domain.control import ControlUnavailableError
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.fakes import World
@@ -31,7 +31,7 @@ class Archive(InMemoryAnalytics):
 
     def __enter__(self):
         if self.away:
-            raise AnalyticsUnavailable("the archive is shut")
+            raise AnalyticsUnavailableError("the archive is shut")
         self.opened += 1
         return super().__enter__()
 
@@ -41,7 +41,7 @@ class Archive(InMemoryAnalytics):
         self.entered.set()
         assert self.gate.wait(SOON)
         if self.away:
-            raise AnalyticsUnavailable("the archive is shut")
+            raise AnalyticsUnavailableError("the archive is shut")
 
     def count_sessions(self, since=0.0):
         self.wait()
@@ -74,7 +74,7 @@ class Office:
         """A session of a client that just came."""
         if at is not None:
             self.world.clock.now = at
-        return self.registry.of_connection(Caller(transport=Transport.STDIO), Client(name=name), "2025-11-25")
+        return self.registry.of_connection(Caller(transport=Transport.STDIO), ClientInfo(name=name), "2025-11-25")
 
 
 async def settled(store):
@@ -83,7 +83,7 @@ async def settled(store):
         while True:
             try:
                 return await store.ask(lambda _: None, patience=SOON)
-            except ControlUnavailable:
+            except ControlUnavailableError:
                 await asyncio.sleep(0.001)
 
 

@@ -9,21 +9,21 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import ConfigurationDocuments
 from riglm.application.control import configuration
 from riglm.application.control.configuration import (
-    Aside,
-    FilteringFollower,
-    Follower,
-    Following,
+    BlockingJobRunner,
+    FilteringReloadHandler,
     LiveConfiguration,
-    PredictionFollower,
+    PredictionReloadHandler,
+    ReloadHandler,
+    ValueReloadHandler,
 )
-from riglm.domain.control import Conflict, ControlUnavailable, Invalid
+from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
 from riglm.domain.errors import ConfigurationError
 
 TEXT = "upstream: {url: 'http://h/mcp'}\npredictor: {kind: frequency, options: {api_key: canary-of-options}}\n"
 CHANGE = {"filtering": {"max_tools": 9}, "retention": {"session_days": 3}}
 
 
-class Part(Follower):
+class Part(ReloadHandler):
     """Writes down what it is told, and fails when it is to."""
 
     def __init__(self, log, name, error=None):
@@ -77,7 +77,7 @@ async def test_one_part_that_cannot_leaves_all_as_they_are(live, persist):
     words = "filtering.max_tools: too many — fix: fewer\npredictor: canary-of-options is no key"
     here = live(Part(log, "a"), Part(log, "b", ConfigurationError(words)), Part(log, "c"))
     before = here.shown()
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         await here.put(CHANGE, persist=persist)
     assert [(fault.path, fault.detail) for fault in refused.value.faults] == [
         ("filtering.max_tools", "too many — fix: fewer"),
@@ -92,7 +92,7 @@ async def test_a_file_that_cannot_be_written_leaves_all_as_it_is(live):
     log = []
     here = live(Part(log, "a"), environment={"RIGLM_FILTERING__MAX_TOOLS": "7"})
     before = here.shown()
-    with pytest.raises(Conflict, match="RIGLM_FILTERING__MAX_TOOLS sets it"):
+    with pytest.raises(ConflictError, match="RIGLM_FILTERING__MAX_TOOLS sets it"):
         await here.put(CHANGE, persist=True)
     assert log == [("prepared", "a", 9)]
     assert here.shown() == before
@@ -111,7 +111,8 @@ async def test_parts_hear_nothing_of_what_counts_from_the_next_start(live):
 async def test_a_part_is_given_only_what_is_another_value(live):
     taken = []
     here = live(
-        Following(lambda new: new.retention, taken.append), Following(lambda new: new.logging.level, taken.append)
+        ValueReloadHandler(lambda new: new.retention, taken.append),
+        ValueReloadHandler(lambda new: new.logging.level, taken.append),
     )
     await here.put({"logging": {"level": "debug"}, "retention": {"session_days": 180}})
     assert taken == ["debug"]
@@ -129,7 +130,7 @@ async def test_a_part_is_given_only_what_is_another_value(live):
 )
 async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, anew):
     prediction, made = Prediction(), []
-    here = live(PredictionFollower(prediction, lambda settings: settings.predictor.kind, made.append))
+    here = live(PredictionReloadHandler(prediction, lambda settings: settings.predictor.kind, made.append))
     await here.put(change)
     assert len(made) == makes
     assert [each for _, each in prediction.plans] == anew
@@ -137,7 +138,7 @@ async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, 
 
 async def test_a_predictor_is_made_where_prediction_begins(live):
     made = []
-    here = live(PredictionFollower(Prediction(), lambda settings: settings, made.append))
+    here = live(PredictionReloadHandler(Prediction(), lambda settings: settings, made.append))
     await here.put({"filtering": {"strategy": "none"}})
     assert made == []
     await here.put({"filtering": {"strategy": "prediction"}})
@@ -148,8 +149,8 @@ async def test_a_predictor_that_tries_to_end_the_process_is_refused(live):
     def make(settings):
         raise SystemExit(3)
 
-    here = live(PredictionFollower(Prediction(), lambda settings: settings, make))
-    with pytest.raises(Invalid, match=r"predictor\.kind: 'ends' cannot be made \(SystemExit\)"):
+    here = live(PredictionReloadHandler(Prediction(), lambda settings: settings, make))
+    with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'ends' cannot be made \(SystemExit\)"):
         await here.put({"predictor": {"kind": "ends"}})
 
 
@@ -171,9 +172,9 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         if settings.predictor.kind == "hangs":
             go_on.wait(30)
 
-    here = live(PredictionFollower(prediction, lambda settings: settings, make))
+    here = live(PredictionReloadHandler(prediction, lambda settings: settings, make))
     try:
-        with pytest.raises(Invalid, match=r"predictor\.kind: 'hangs' was not made within"):
+        with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'hangs' was not made within"):
             await here.put({"predictor": {"kind": "hangs"}})
         monkeypatch.undo()
         before = here.shown().version
@@ -196,7 +197,7 @@ async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_
         return written
 
     monkeypatch.setattr(here._documents, "write_aside", slow)
-    with pytest.raises(ControlUnavailable):
+    with pytest.raises(ControlUnavailableError):
         await here.put(CHANGE, persist=True)
     go_on.set()
     assert await asyncio.to_thread(discarded.wait, 30)
@@ -205,7 +206,7 @@ async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_
 
 
 async def test_a_job_aside_gives_its_answer_or_its_error():
-    aside = Aside()
+    aside = BlockingJobRunner()
     assert await aside.do(lambda: 5) == 5
     with pytest.raises(ZeroDivisionError):
         await aside.do(lambda: 1 // 0, 30.0)
@@ -221,7 +222,7 @@ async def test_an_answer_has_the_document_of_its_own_change(live):
 
 async def test_a_version_of_another_process_is_none_of_this_one(live):
     one, other = live(), live()
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await other.put(CHANGE, expected_version=one.shown().version)
 
 
@@ -251,14 +252,14 @@ async def test_a_large_document_is_read_and_tried_aside_from_the_loop(live, monk
 
         monkeypatch.setattr(here._documents, name, noted)
     await here.put(CHANGE)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidInputError):
         await here.put({"filtering": {"max_tool": 3}})
     assert len(threads) == 1
     assert threading.get_ident() not in threads
 
 
 async def test_of_very_many_faults_a_hundred_are_told(live):
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         await live().put({f"max_tols_{number}": 1 for number in range(5000)})
     assert len(refused.value.faults) == 101
     assert "4900 more places are wrong" in refused.value.faults[-1].detail
@@ -273,7 +274,7 @@ async def test_rules_and_prices_are_made_ready_aside_from_the_loop(live, change)
             prepared.append((threading.get_ident(), prices.cache_write))
             return lambda: None
 
-    here = live(FilteringFollower(Filter(), lambda: told.append(threading.get_ident())))
+    here = live(FilteringReloadHandler(Filter(), lambda: told.append(threading.get_ident())))
     await here.put(change)
     assert told == [threading.get_ident()]
     ((thread, written),) = prepared

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from riglm.application.control.crossing import ProxyLoop
-from riglm.domain.control import ControlUnavailable
+from riglm.domain.control import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.office import BRIEFLY, SOON, an_office, settled
 
@@ -53,7 +53,7 @@ async def test_a_loop_that_does_not_get_on_is_not_waited_for():
         held, go_on = threading.Event(), threading.Event()
         there.loop.call_soon_threadsafe(lambda: (held.set(), go_on.wait(SOON)))
         assert await asyncio.to_thread(held.wait, SOON)
-        with pytest.raises(ControlUnavailable, match="did not answer in time"):
+        with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await ProxyLoop(there.loop, patience=BRIEFLY).look(lambda: None)
         go_on.set()
         assert await ProxyLoop(there.loop).look(lambda: "here") == "here"
@@ -63,7 +63,7 @@ async def test_a_loop_that_has_ended_says_so():
     there = Elsewhere()
     there.thread.start()
     there.end()
-    with pytest.raises(ControlUnavailable, match="is ending"):
+    with pytest.raises(ControlUnavailableError, match="is ending"):
         await ProxyLoop(there.loop).look(lambda: None)
 
 
@@ -78,14 +78,14 @@ async def test_the_store_is_opened_at_the_first_question_and_once():
 async def test_a_store_that_was_away_is_opened_again_when_it_is_back():
     with an_office() as office:
         office.archive.away = True
-        with pytest.raises(ControlUnavailable, match="the archive is shut"):
+        with pytest.raises(ControlUnavailableError, match="the archive is shut"):
             await office.store.ask(lambda store: store.count_sessions())
         assert office.store.is_failing
         office.archive.away = False
         assert await office.store.ask(lambda store: store.count_sessions()) == (0, 0)
         assert not office.store.is_failing
         office.archive.away = True
-        with pytest.raises(ControlUnavailable):
+        with pytest.raises(ControlUnavailableError):
             await office.store.ask(lambda store: store.count_sessions())
         office.archive.away = False
         await office.store.ask(lambda store: store.count_sessions())
@@ -95,7 +95,7 @@ async def test_a_store_that_was_away_is_opened_again_when_it_is_back():
 async def test_a_store_that_hangs_is_not_waited_for():
     with an_office(patience=BRIEFLY) as office:
         office.archive.gate.clear()
-        with pytest.raises(ControlUnavailable, match="did not answer in time"):
+        with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await office.store.ask(lambda store: store.count_sessions())
 
 
@@ -106,7 +106,7 @@ async def test_while_a_store_hangs_others_are_told_at_once_and_it_is_asked_nothi
         async with asyncio.timeout(SOON):
             while not office.store.is_failing:
                 await asyncio.sleep(0.001)
-        with pytest.raises(ControlUnavailable, match="did not answer in time"):
+        with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await office.store.ask(lambda store: store.count_sessions(), patience=SOON)
         assert office.archive.asked == 1
         office.archive.gate.set()
@@ -124,7 +124,7 @@ async def test_what_is_done_too_late_is_undone():
 
     with an_office(patience=BRIEFLY) as office:
         office.archive.gate.clear()
-        with pytest.raises(ControlUnavailable):
+        with pytest.raises(ControlUnavailableError):
             await office.store.ask(lambda store: store.put_override(made), undo=undo)
         office.archive.gate.set()
         await settled(office.store)
@@ -137,7 +137,7 @@ async def test_what_was_not_begun_in_time_is_never_done():
         office.archive.gate.clear()
         first = asyncio.create_task(office.store.ask(lambda store: store.count_sessions()))
         assert await asyncio.to_thread(office.archive.entered.wait, SOON)
-        with pytest.raises(ControlUnavailable):
+        with pytest.raises(ControlUnavailableError):
             await office.store.ask(lambda store: store.put_override(an_override()), patience=BRIEFLY)
         office.archive.gate.set()
         assert await first == (0, 0)
@@ -148,5 +148,5 @@ async def test_after_the_end_nothing_is_asked():
     with an_office() as office:
         await office.store.ask(lambda store: store.count_sessions())
         office.store.close()
-        with pytest.raises(ControlUnavailable, match="is ending"):
+        with pytest.raises(ControlUnavailableError, match="is ending"):
             await office.store.ask(lambda store: store.count_sessions())

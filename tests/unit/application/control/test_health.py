@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from riglm.application.control.crossing import ProxyLoop
-from riglm.application.control.health import Doctor, Identity, Looks
+from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import ControlUnavailable
+from riglm.domain.control import ControlUnavailableError
 from riglm.domain.schemas.control_api import Readiness
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from tests.unit.adapters.control.scripted import SIGNAL
@@ -27,11 +27,11 @@ class Patient:
         self.is_store_failing = False
         self.embeddings = "ready"
         specs = [UpstreamSpec(name="one", kind="stdio"), UpstreamSpec(name="two", kind="http")]
-        self.doctor = Doctor(
+        self.doctor = HealthService(
             office.proxy,
             [office.store],
-            Identity(version="1.2", started_at=1.0, store_kind="sqlite", specs=specs),
-            Looks(
+            ProcessInfo(version="1.2", started_at=1.0, store_kind="sqlite", specs=specs),
+            StatusProbes(
                 upstreams=lambda: self.upstreams,
                 tool_counts=lambda: self.tools,
                 records=lambda: COUNTS,
@@ -81,7 +81,7 @@ async def test_a_store_that_is_away_is_told_and_keeps_no_client_away(patient):
 
 async def test_that_the_store_is_away_is_noticed_by_asking_too(patient):
     patient.office.archive.away = True
-    with pytest.raises(ControlUnavailable):
+    with pytest.raises(ControlUnavailableError):
         await patient.office.store.ask(lambda store: store.count_sessions())
     assert (await patient.doctor.health()).store.state == "away"
 
@@ -93,10 +93,10 @@ async def test_an_embedder_that_failed_is_a_degradation(patient):
 
 async def test_a_proxy_that_does_not_get_on_gives_no_answer(patient):
     stuck = asyncio.new_event_loop()
-    doctor = Doctor(ProxyLoop(stuck), [], patient.doctor._identity, patient.doctor._looks)
+    doctor = HealthService(ProxyLoop(stuck), [], patient.doctor._identity, patient.doctor._looks)
     try:
         asking = asyncio.create_task(doctor.readiness())
-        with pytest.raises(ControlUnavailable, match="did not answer in time"):
+        with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await asyncio.wait_for(asking, SOON)
     finally:
         thread = threading.Thread(target=stuck.run_until_complete, args=[asyncio.sleep(0)])

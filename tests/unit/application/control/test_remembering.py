@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from riglm.application.control.crossing import SHARE, Remembering
-from riglm.domain.control import ControlUnavailable
+from riglm.application.control.crossing import SHARE, AnswerCache
+from riglm.domain.control import ControlUnavailableError
 from tests.unit.application.control.office import BRIEFLY
 from tests.unit.application.fakes import Clock
 
@@ -38,7 +38,7 @@ def clock():
 
 @pytest.fixture
 def remembering(clock):
-    return Remembering(kept=2.0, patience=BRIEFLY, monotonic=clock)
+    return AnswerCache(kept=2.0, patience=BRIEFLY, monotonic=clock)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_what_nobody_asks_any_more_lets_the_others_be_fresh_again(remember
 
 
 async def test_an_error_is_told_to_all_and_not_remembered(remembering, asked):
-    asked.error = ControlUnavailable("away")
+    asked.error = ControlUnavailableError("away")
     told = await asyncio.gather(*(remembering.ask("a", asked) for _ in range(2)), return_exceptions=True)
     assert told == [asked.error] * 2
     asked.error = None
@@ -109,7 +109,7 @@ async def test_an_error_is_told_to_all_and_not_remembered(remembering, asked):
 
 async def test_what_takes_too_long_is_there_for_whoever_asks_later(remembering, asked):
     asked.may_answer.clear()
-    with pytest.raises(ControlUnavailable, match="ask again"):
+    with pytest.raises(ControlUnavailableError, match="ask again"):
         await remembering.ask("a", asked)
     asked.may_answer.set()
     await asyncio.sleep(0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.control.sessions import Sessions
-from riglm.domain.control import NotThere
+from riglm.application.control.sessions import SessionQueries
+from riglm.domain.control import NotFoundError
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
@@ -17,7 +17,7 @@ async def office():
 
 @pytest.fixture
 def sessions(office):
-    return Sessions(office.proxy, office.store, office.registry)
+    return SessionQueries(office.proxy, office.store, office.registry)
 
 
 async def ids(sessions, *, limit=100, active_only=False, meanwhile=lambda: None):
@@ -97,7 +97,7 @@ async def test_a_session_that_only_just_began_is_known(office, sessions):
 
 
 async def test_a_session_that_nobody_knows_is_not_there(sessions):
-    with pytest.raises(NotThere, match="there is no session"):
+    with pytest.raises(NotFoundError, match="there is no session"):
         await sessions.detail(uuid7())
 
 
@@ -119,5 +119,5 @@ async def test_a_session_that_nobody_knows_is_not_there(sessions):
     ],
 )
 async def test_a_cursor_that_is_none_of_ours_leads_nowhere(sessions, cursor):
-    with pytest.raises(NotThere, match="the cursor leads nowhere"):
+    with pytest.raises(NotFoundError, match="the cursor leads nowhere"):
         await sessions.entries(active_only=False, limit=10, cursor=cursor)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from riglm.application.control.crossing import Counting
+from riglm.application.control.crossing import CachedQueries
 from riglm.application.control.statistics import Statistics
-from riglm.application.control.tool_use import History, ToolUse
+from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.control import Invalid, NotThere
+from riglm.domain.control import InvalidInputError, NotFoundError
 from riglm.domain.exposure import SEARCH_SURFACE
-from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind, Found
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.schemas.control_api import RecordTotals, ToolEntry, ZeroHop
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
@@ -25,9 +25,9 @@ class Desk:
         self.archive = office.archive
         self.live = {}
         self.now = 100_000.0
-        counting = Counting(office.store)
-        self.history = History(counting, clock=lambda: self.now)
-        self.use = ToolUse(office.proxy, counting, self.history, lambda: self.live, clock=lambda: self.now)
+        counting = CachedQueries(office.store)
+        self.history = UsageHistory(counting, clock=lambda: self.now)
+        self.use = ToolQueries(office.proxy, counting, self.history, lambda: self.live, clock=lambda: self.now)
         self.statistics = Statistics(counting, self.use, lambda: COUNTS)
 
     async def tools(self, *, unused_only=False, since=0.0):
@@ -43,7 +43,7 @@ async def desk():
 
 async def test_a_tool_is_told_with_how_it_was_used(desk):
     session = a_session()
-    calls = [an_invocation(session, "read", found=each, duration_ms=4.0) for each in Found]
+    calls = [an_invocation(session, "read", found=each, duration_ms=4.0) for each in DiscoveryMethod]
     calls.append(an_invocation(session, "read", success=False, error_kind=ErrorKind.TIMEOUT, duration_ms=9.0))
     desk.archive.record_many(list(calls))
     assert await desk.tools() == {
@@ -75,7 +75,7 @@ async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(de
 
 async def test_a_name_that_only_clients_used_is_no_tool(desk):
     session = a_session()
-    refused = {"success": False, "error_kind": ErrorKind.PROTOCOL, "found": Found.NAMED}
+    refused = {"success": False, "error_kind": ErrorKind.PROTOCOL, "found": DiscoveryMethod.NAMED}
     made_up = [an_invocation(session, f"made_up_{number}", **refused) for number in range(50)]
     failing = [an_invocation(session, name, **refused) for name in ("listed_then", "listed_now")]
     own = an_invocation(session, "search_available_tools", upstream=OWN_UPSTREAM, **refused)
@@ -89,13 +89,13 @@ async def test_a_name_that_only_clients_used_is_no_tool(desk):
     }
     tools = (await desk.statistics.summary(0.0)).tools
     assert (tools.known, tools.used, tools.never_used) == (2, 0, 2)
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFoundError):
         await desk.use.detail("made_up_1", since=0.0)
 
 
 async def test_calls_that_riglm_refused_make_no_second_tool_and_count_for_none(desk):
     session = a_session()
-    refused = {"upstream": "", "success": False, "error_kind": ErrorKind.PROTOCOL, "found": Found.NAMED}
+    refused = {"upstream": "", "success": False, "error_kind": ErrorKind.PROTOCOL, "found": DiscoveryMethod.NAMED}
     names = ("ran", "only_refused", "listed_then", "made_up")
     calls = [an_invocation(session, name, **refused) for name in names]
     calls += [an_invocation(session, "ran", upstream="alpha"), an_invocation(session, "of_an_agent", upstream="")]
@@ -142,16 +142,16 @@ async def test_a_tool_that_is_only_listed_is_told_and_one_that_is_not_is_not_the
         "upstream": "github",
         "uses": 0,
     }
-    with pytest.raises(NotThere, match="there is no tool of this name"):
+    with pytest.raises(NotFoundError, match="there is no tool of this name"):
         await desk.use.detail("other", since=0.0)
 
 
 async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     session = a_session()
     shown = an_exposure(session, "list", hidden=("read",), mode="enforce", tokens_shown=100, tokens_hidden=900)
-    found = [Found.LISTED] * 3 + [Found.SEARCHED] + [Found.NAMED]
+    found = [DiscoveryMethod.LISTED] * 3 + [DiscoveryMethod.SEARCHED] + [DiscoveryMethod.NAMED]
     calls = [an_invocation(session, "read", found=each) for each in found]
-    lost = an_invocation(session, "nothing", found=Found.NAMED, success=False, error_kind=ErrorKind.PROTOCOL)
+    lost = an_invocation(session, "nothing", found=DiscoveryMethod.NAMED, success=False, error_kind=ErrorKind.PROTOCOL)
     own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM)
     desk.archive.record_many([session, a_session(ended_at=2000.0), shown, *calls, lost, own])
     summary = await desk.statistics.summary(0.0)
@@ -212,7 +212,7 @@ async def test_a_time_without_length_has_no_buckets(desk, since, until):
 
 @pytest.mark.parametrize("buckets", [0, 1001])
 async def test_there_are_neither_no_buckets_nor_too_many(desk, buckets):
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         await desk.history.buckets(since=0.0, until=10.0, count=buckets)
     assert [fault.path for fault in refused.value.faults] == ["buckets"]
 

@@ -2,10 +2,16 @@
 
 import pytest
 
-from riglm.application.control.steering import Steering
+from riglm.application.control.steering import OverrideService
 from riglm.application.filtering.decisions import Overrides
 from riglm.application.worker import Worker
-from riglm.domain.control import Conflict, ControlUnavailable, Invalid, NotThere, OverrideWish
+from riglm.domain.control import (
+    ConflictError,
+    ControlUnavailableError,
+    InvalidInputError,
+    NotFoundError,
+    OverrideRequest,
+)
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_override
@@ -24,7 +30,7 @@ class Desk:
         self.told = 0
         self.overrides.when_changed(self._tell)
         self.live = {}
-        self.steering = Steering(
+        self.steering = OverrideService(
             office.proxy, office.store, office.registry, self.overrides, lambda: self.live, clock=lambda: self.now
         )
 
@@ -33,11 +39,11 @@ class Desk:
         return [each.tool for each in self.overrides.in_force()]
 
     async def put(self, tool="read", kind=OverrideKind.PIN, **wish):
-        return await self.steering.put(OverrideWish(kind=kind, tool=tool, **wish))
+        return await self.steering.put(OverrideRequest(kind=kind, tool=tool, **wish))
 
     async def refused(self, **wish):
         """The paths of what is wrong with a wish; nothing is stored of it."""
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(InvalidInputError) as refused:
             await self.put(**wish)
         assert list(InMemoryAnalytics.list_overrides(self.archive)) == []
         return [fault.path for fault in refused.value.faults]
@@ -90,18 +96,18 @@ async def test_all_that_is_wrong_is_told_at_once(desk):
 
 
 async def test_an_override_that_is_over_or_for_all_and_somebody_is_refused(desk):
-    with pytest.raises(Conflict, match="expires_at lies in the past"):
+    with pytest.raises(ConflictError, match="expires_at lies in the past"):
         await desk.put(expires_at=1000.0)
-    with pytest.raises(Conflict, match="expires_in is too short"):
+    with pytest.raises(ConflictError, match="expires_in is too short"):
         await desk.put(expires_in=1e-15)
-    with pytest.raises(Conflict, match="has no key"):
+    with pytest.raises(ConflictError, match="has no key"):
         await desk.put(key="somebody")
     assert desk.in_force == []
 
 
 @pytest.mark.parametrize("kind", OverrideKind)
 async def test_an_override_of_riglms_own_tools_is_refused_with_the_fix(desk, kind):
-    with pytest.raises(Conflict, match=r"filtering\.meta_tools\.call_tool says"):
+    with pytest.raises(ConflictError, match=r"filtering\.meta_tools\.call_tool says"):
         await desk.put("call_tool", kind)
     assert desk.in_force == []
 
@@ -119,7 +125,7 @@ async def test_a_session_that_is_steered_must_be_known(desk):
         made = await desk.put(scope=OverrideScope.SESSION, key=str(session.id).upper())
         assert made.key == str(session.id)
     for key in (str(uuid7()), "", "not an id"):
-        with pytest.raises(NotThere, match="there is no session"):
+        with pytest.raises(NotFoundError, match="there is no session"):
             await desk.put(scope=OverrideScope.SESSION, key=key)
 
 
@@ -143,18 +149,18 @@ async def test_overrides_are_listed_the_latest_first_without_those_that_are_over
     assert (found, cursor) == (expected, None)
     assert (await desk.steering.one(made[0])).tool == "tool0"
     for gone in (made[2], uuid7()):
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFoundError):
             await desk.steering.one(gone)
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFoundError):
             await desk.steering.delete(gone)
 
 
 async def test_while_the_store_is_away_nothing_is_half_done(desk):
     kept = await desk.put("kept")
     desk.archive.away = True
-    with pytest.raises(ControlUnavailable, match="the archive is shut"):
+    with pytest.raises(ControlUnavailableError, match="the archive is shut"):
         await desk.put("lost")
-    with pytest.raises(ControlUnavailable):
+    with pytest.raises(ControlUnavailableError):
         await desk.steering.delete(kept.id)
     assert desk.in_force == ["kept"]
     desk.archive.away = False
@@ -165,7 +171,7 @@ async def test_an_override_that_the_store_takes_too_late_is_taken_back():
     with an_office(patience=BRIEFLY) as office, Worker() as worker:
         desk = Desk(office, worker)
         office.archive.gate.clear()
-        with pytest.raises(ControlUnavailable, match="in time"):
+        with pytest.raises(ControlUnavailableError, match="in time"):
             await desk.put("late")
         office.archive.gate.set()
         await settled(office.store)

@@ -7,7 +7,7 @@ import pytest
 from riglm.application.conversations.bridge import BridgeLink
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.application.scripted_link import Client, Upstream
 
 ENVELOPE = (
@@ -201,9 +201,9 @@ async def test_what_belongs_to_a_request_passes_without_a_place_that_nobody_can_
     client = stage.call()
     reply = stage.far.asked[0].reply
     progress = jsonrpc.notification("notifications/progress", b'{"progressToken":1.0,"progress":2.0}')
-    reply.primed(EventMark(b"1"))
-    reply.related(progress, EventMark(b"2"))
-    reply.replied(jsonrpc.result(b"7", b"{}"), event=EventMark(b"3"))
+    reply.primed(EventPosition(b"1"))
+    reply.related(progress, EventPosition(b"2"))
+    reply.replied(jsonrpc.result(b"7", b"{}"), event=EventPosition(b"3"))
     reply.related(progress)
     assert client.got == [progress.line]
     assert reply.resumable is False

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.conversations.conversation import DirectConversation
-from riglm.application.forwarding.catalogues import Catalogues
-from riglm.application.forwarding.services import Services
-from riglm.application.recording.tracking import TrackingService
-from riglm.application.sessions.registry import Evidence, SessionRegistry
+from riglm.application.conversations.conversation import SingleServerConnection
+from riglm.application.forwarding.catalogues import CatalogCache
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
@@ -47,16 +47,18 @@ class Stage:
         self.records = []
         sink = SimpleNamespace(put=lambda item, _size: self.records.append(item))
         hasher = KeyedHasher(bytes(32))
-        tracking = TrackingService(sink, hasher, SimpleNamespace(arguments="none"))
-        self._services = Services(
-            tracking=tracking, sessions=SessionRegistry(tracking, hasher, Evidence()), catalogues=Catalogues()
+        tracking = CallRecordingService(sink, hasher, SimpleNamespace(arguments="none"))
+        self._services = RequestServices(
+            tracking=tracking,
+            sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),
+            catalogues=CatalogCache(),
         )
         self.channel = Channel()
         self.conversation = self.converse()
 
     def converse(self):
         caller = Caller(transport=Transport.STDIO)
-        return DirectConversation(self._services, self.upstream, caller, self.channel)
+        return SingleServerConnection(self._services, self.upstream, caller, self.channel)
 
     def open(self):
         sink = Client()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.conversations.conversation import Connection
+from riglm.application.conversations.conversation import DualEraRouter
 from riglm.application.proxy import ProxyService
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
@@ -186,4 +186,4 @@ async def test_a_server_that_cannot_be_closed_does_not_keep_the_others_open(capl
 async def test_sessions_are_swept_and_names_looked_at(stage):
     stage.proxy.sweep()
     await stage.proxy.check_names()
-    assert isinstance(stage.connection, Connection)
+    assert isinstance(stage.connection, DualEraRouter)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from riglm.application.conversations.conversation import DirectConversation
+from riglm.application.conversations.conversation import SingleServerConnection
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.session import Method, Session, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import IdentificationMethod, Session, Transport
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark, Stream
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened, tools
 
-MARK = EventMark(b"e1", 100)
+MARK = EventPosition(b"e1", 100)
 
 
 class Stage(World):
@@ -20,7 +20,7 @@ class Stage(World):
         super().__init__(**more)
         self.server = Server("up")
         self.channel = Channel()
-        self.conversation = DirectConversation(
+        self.conversation = SingleServerConnection(
             self.services, self.server, Caller(transport=Transport.HTTP), self.channel
         )
 
@@ -38,7 +38,7 @@ class Stage(World):
         return self.server.link
 
 
-class Rest(Stream):
+class Rest(ResumedStreamHandler):
     """Keeps the rest of a stream."""
 
     def __init__(self):
@@ -100,7 +100,7 @@ async def test_the_session_learns_who_opened_it_and_with_which_revision(stage):
 
 async def test_a_tool_was_listed_if_this_client_was_shown_it():
     stage = Stage()
-    other = DirectConversation(stage.services, stage.server, Caller(transport=Transport.HTTP), Channel())
+    other = SingleServerConnection(stage.services, stage.server, Caller(transport=Transport.HTTP), Channel())
     other.received(asks(1, "tools/list"), Sink())
     stage.link.asked[-1].result(tools("theirs"))
     stage.server.links.reverse()
@@ -114,10 +114,10 @@ async def test_a_tool_was_listed_if_this_client_was_shown_it():
         stage.call(number, name)
         stage.link.asked[-1].result()
     assert [(name, found) for name, _, _, found in stage.records.calls] == [
-        ("theirs", Found.NAMED),
-        ("t", Found.LISTED),
-        ("u", Found.LISTED),
-        ("theirs", Found.NAMED),
+        ("theirs", DiscoveryMethod.NAMED),
+        ("t", DiscoveryMethod.LISTED),
+        ("u", DiscoveryMethod.LISTED),
+        ("theirs", DiscoveryMethod.NAMED),
     ]
 
 
@@ -152,7 +152,7 @@ async def test_a_conversation_key_in_a_call_names_its_session():
         stage.link.asked[-1].result()
     one, two, again = (note.session_id for note in stage.records.of(stage.records.Note))
     assert one == again != two
-    assert stage.conversation.session.method is Method.META_KEY
+    assert stage.conversation.session.method is IdentificationMethod.META_KEY
 
 
 async def test_an_id_in_use_is_refused_and_the_first_request_keeps_it(stage):

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from riglm.application.aggregating.conversation import AggregateConversation
-from riglm.application.aggregating.listings import Listings
-from riglm.application.conversations.conversation import DirectConversation
+from riglm.application.aggregating.conversation import MultiServerConnection
+from riglm.application.aggregating.listings import MergedListCache
+from riglm.application.conversations.conversation import SingleServerConnection
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
@@ -39,7 +39,7 @@ class Life(RuleBasedStateMachine):
         self.do(self.begin)
 
     def converse(self, caller):
-        return DirectConversation(self.world.services, self.upstreams[0], caller, self.channel)
+        return SingleServerConnection(self.world.services, self.upstreams[0], caller, self.channel)
 
     def begin(self):
         self.conversation = self.converse(Caller(transport=Transport.HTTP))
@@ -196,7 +196,9 @@ class JointLife(Life):
     servers = ("a", "b")
 
     def converse(self, caller):
-        return AggregateConversation(self.world.services, self.upstreams, Listings("prefix"), caller, self.channel)
+        return MultiServerConnection(
+            self.world.services, self.upstreams, MergedListCache("prefix"), caller, self.channel
+        )
 
     def no_record_is_lost(self):
         asked = {asked.message.id for asked in self.pending if asked.method == "tools/call"}

@@ -3,10 +3,10 @@
 import pytest
 
 from riglm.application.conversations import stateless
-from riglm.application.conversations.stateless import EraProbe, Stateless, probe, verdict
+from riglm.application.conversations.stateless import EraProbe, SingleServerModernHandler, probe, verdict
 from riglm.domain import jsonrpc, parameters
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.session import Era, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import ProtocolEra, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, World, asks, tools
 
@@ -27,7 +27,7 @@ class Stage(World):
     def __init__(self, modern=None, **answers):
         super().__init__()
         self.server = Server("up", answers, **({} if modern is None else {"modern": modern}))
-        self.service = Stateless(self.services, self.server)
+        self.service = SingleServerModernHandler(self.services, self.server)
 
     def send(self, number, method, params=b"", principal="anna"):
         message = asks(number, method, b"{%b%b}" % (params + b"," if params else b"", META))
@@ -78,7 +78,7 @@ def test_requests_and_answers_pass_as_they_came():
     answer = b'{"id":7, "result" : {"resultType":"input_required","requestState":"s"},"vendor":1.0}'
     asked.reply.replied(jsonrpc.decode(answer), 202)
     assert sink.got == [("replied", answer, 202, None)]
-    assert stage.records.calls == [("t", "up", None, Found.NAMED)]
+    assert stage.records.calls == [("t", "up", None, DiscoveryMethod.NAMED)]
 
 
 @pytest.mark.parametrize("params", [b'"name":5', b'"name":""', b'"arguments":{}'])
@@ -96,7 +96,7 @@ def test_lists_are_noted_and_calls_know_them():
     stage.send(2, "tools/call", b'"name":"t"')
     stage.send(3, "tools/call", b'"name":"u"', principal="bert")
     assert stage.records.shown == [("t",)]
-    assert [found for *_, found in stage.records.calls] == [Found.LISTED, Found.NAMED]
+    assert [found for *_, found in stage.records.calls] == [DiscoveryMethod.LISTED, DiscoveryMethod.NAMED]
     assert len(stage.records.opened) == 2
 
 
@@ -146,7 +146,7 @@ def test_a_server_of_the_handshake_is_known_after_one_question():
     sinks = [stage.send(number, "tools/list")[0] for number in range(3)]
     assert [sink.got for sink in sinks] == [[("replied", REFUSED % number, 400, None)] for number in range(3)]
     assert stage.link.methods == ["server/discover"]
-    assert stage.server.eras == {Era.MODERN: False}
+    assert stage.server.eras == {ProtocolEra.MODERN: False}
 
 
 def test_requests_wait_for_the_verdict_together():
@@ -168,7 +168,7 @@ def test_a_client_s_own_discovery_tells_the_era_and_passes_as_it_came():
     stage = Stage(**{"server/discover": MODERN})
     sink, _ = stage.send(1, "server/discover")
     assert bytes(sink.answers[0].result) == MODERN
-    assert stage.server.eras == {Era.MODERN: True}
+    assert stage.server.eras == {ProtocolEra.MODERN: True}
     assert len(stage.link.asked) == 1
 
 
@@ -186,7 +186,7 @@ def test_a_discovery_that_a_server_of_the_handshake_does_not_know_is_refused():
     stage = Stage(**{"server/discover": lambda asked: asked.error(-32601)})
     sink, _ = stage.send(1, "server/discover")
     assert sink.got == [("replied", REFUSED % 1, 400, None)]
-    assert stage.server.eras == {Era.MODERN: False}
+    assert stage.server.eras == {ProtocolEra.MODERN: False}
     assert stage.link.methods == ["server/discover"]
 
 

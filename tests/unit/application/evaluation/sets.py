@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from riglm.application.evaluation.dataset import Dataset, Query
-from riglm.application.evaluation.retrieval import Prepared
+from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL, context, vectors
 
@@ -21,11 +21,11 @@ def write(
     return directory
 
 
-def prepared(tools: Sequence[ToolProfile], requests: Mapping[str, str]) -> Prepared:
+def prepared(tools: Sequence[ToolProfile], requests: Mapping[str, str]) -> EmbeddedDataset:
     """Each request needs one tool, by name."""
     columns = {tool.name: column for column, tool in enumerate(tools)}
     queries = tuple(Query(id=text, text=text, group="", gold=((columns[tool],),)) for text, tool in requests.items())
-    return Prepared(
+    return EmbeddedDataset(
         dataset=Dataset(name="small", side="dev", tools=tuple(tools), queries=queries),
         model=MODEL,
         vectors=vectors(tools),

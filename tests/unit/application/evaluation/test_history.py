@@ -6,22 +6,22 @@ import pytest
 
 from riglm.adapters.prediction.usage_statistics import ServerPredictor
 from riglm.application.evaluation.history import figures, walk_history
-from riglm.domain.invocation import Found
-from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.ports.analytics import TrainingCall, TrainingSession
 from tests.unit.application.evaluation.test_sequences import Witness
 
 TOOLS = tuple(f"tool{number}" for number in range(40))
 
 
-def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> RecordedSession:
-    return RecordedSession(
+def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> TrainingSession:
+    return TrainingSession(
         id=UUID(int=number),
         started_at=float(number),
         client="editor",
         client_id="c",
         principal="p",
         tools_available=available,
-        calls=tuple(RecordedCall(tool, "files", Found.LISTED, True, float(number)) for tool in calls),
+        calls=tuple(TrainingCall(tool, "files", DiscoveryMethod.LISTED, True, float(number)) for tool in calls),
     )
 
 

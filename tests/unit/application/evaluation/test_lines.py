@@ -71,7 +71,7 @@ def test_an_error_stays_short_however_much_is_wrong(file):
 
 
 def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
-    monkeypatch.setattr(json_lines, "LONGEST", 100)
+    monkeypatch.setattr(json_lines, "MAX", 100)
     file.write_bytes(b'{"name": "a"}\n{"name": "' + b"b" * 200 + b'"}\n')
     with pytest.raises(DatasetError, match=r"tools\.jsonl:2: the line is longer"):
         _names(file)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riglm.application.evaluation.history import Tally, fixed_size, hits, percentile, rank
+from riglm.application.evaluation.history import RankTally, fixed_size, hits, percentile, rank
 
 
 def test_hits_are_shares_of_ranks_below_the_cut_in_percent():
@@ -21,7 +21,7 @@ def test_of_equal_scores_the_first_in_the_catalogue_comes_first():
 
 
 def test_new_counts_fresh_calls_only():
-    tally = Tally(ranks=[0, 9, 2], fresh=[False, True, True], taken_ms=[1.0, 2.0, 3.0])
+    tally = RankTally(ranks=[0, 9, 2], fresh=[False, True, True], taken_ms=[1.0, 2.0, 3.0])
     figures = tally.figures((5,))
     assert figures == {"h@5": 66.67, "new@5": 50.0, "calls": 3, "new_calls": 2, "p50_ms": 2.0, "p99_ms": 2.98}
 
@@ -33,7 +33,7 @@ def test_the_fixed_length_holds_the_same_share():
 
 
 def test_coverage_compares_calibrated_lists_with_a_fixed_one():
-    tally = Tally(sizes=[1, 3, 4], listed_ranks=[0, 3, 3])
+    tally = RankTally(sizes=[1, 3, 4], listed_ranks=[0, 3, 3])
     figures = tally.coverage(0.9, 10)
     assert figures["goal"] == 90.0
     assert figures["coverage"] == pytest.approx(66.67)
@@ -43,4 +43,4 @@ def test_coverage_compares_calibrated_lists_with_a_fixed_one():
 
 
 def test_lists_that_were_never_calibrated_have_no_figures():
-    assert Tally().coverage(0.9, 10)["coverage"] is None
+    assert RankTally().coverage(0.9, 10)["coverage"] is None

@@ -1,7 +1,7 @@
 """What recorded lists and calls come to."""
 
 from riglm.application.evaluation.record import cost_fields, read_record
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from tests.records import a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
@@ -25,7 +25,7 @@ def a_list(session, *shown, hidden=(), at, **known):
     return an_exposure(session, *shown, hidden=hidden, timestamp=at, **tokens, **known)
 
 
-def called(session, tool, at, found=Found.LISTED):
+def called(session, tool, at, found=DiscoveryMethod.LISTED):
     return an_invocation(session, tool, timestamp=at, found=found)
 
 
@@ -69,7 +69,9 @@ def test_hit_rates_count_only_lists_that_hid_something():
 def test_a_tool_that_riglm_suggested_counts_as_listed():
     session = a_session(started_at=10.0)
     shown = a_list(session, "a", hidden=("b", "c"), at=10.0, mode="enforce")
-    found = read(session, shown, called(session, "b", 11.0), called(session, "c", 12.0, Found.NAMED), mode="enforce")
+    found = read(
+        session, shown, called(session, "b", 11.0), called(session, "c", 12.0, DiscoveryMethod.NAMED), mode="enforce"
+    )
     assert [(use.tool, use.in_list) for use in found.judged] == [("b", True), ("c", False)]
 
 
@@ -79,10 +81,10 @@ def test_the_answer_to_a_search_is_no_list():
         session,
         a_list(session, "a", hidden=("b",), at=10.0, mode="enforce"),
         a_list(session, "b", at=11.0, mode="enforce", surface="search"),
-        called(session, "b", 12.0, Found.SEARCHED),
+        called(session, "b", 12.0, DiscoveryMethod.SEARCHED),
         mode="enforce",
     )
-    assert [(use.in_list, use.found) for use in found.uses] == [(False, Found.SEARCHED)]
+    assert [(use.in_list, use.found) for use in found.uses] == [(False, DiscoveryMethod.SEARCHED)]
     assert len(found.lists) == 1
 
 
@@ -96,7 +98,7 @@ def test_results_count_as_tokens_of_the_meta_tools():
         called(session, "a", 11.0),
         a_list(session, "b", at=12.0, surface="search", **enforced),
         a_list(session, "c", at=12.0, surface="context", **enforced),
-        called(session, "b", 13.0, Found.SEARCHED),
+        called(session, "b", 13.0, DiscoveryMethod.SEARCHED),
         mode="enforce",
     )
     assert [(each.tokens_answered, each.tokens_net) for each in found.lists] == [(200, 200)]
@@ -109,7 +111,7 @@ def test_a_session_is_priced_in_the_order_in_which_things_happened():
         session,
         a_list(session, "a", at=10.0, **short),
         a_list(session, "b", at=11.0, mode="enforce", surface="search"),
-        called(session, "b", 12.0, Found.SEARCHED),
+        called(session, "b", 12.0, DiscoveryMethod.SEARCHED),
         other,
         a_list(other, "a", at=20.0, **{**short, "mode": "shadow"}),
         called(other, "a", 21.0),

@@ -3,7 +3,7 @@ import pytest
 
 from riglm.application.evaluation.retrieval import (
     BASELINES,
-    EmbedderChanged,
+    EmbedderChangedError,
     PredictedRanking,
     baseline,
     evaluate_retrieval,
@@ -86,5 +86,5 @@ def test_a_set_is_embedded_once_for_each_text():
 
 
 def test_a_model_that_takes_over_on_the_way_ends_the_measurement():
-    with pytest.raises(EmbedderChanged, match="another took over"):
+    with pytest.raises(EmbedderChangedError, match="another took over"):
         prepare(prepared(SPIKE, REQUESTS).dataset, Words((MODEL, "another")))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from riglm.application.evaluation.dataset import DatasetError, digest
-from riglm.application.evaluation.retrieval import Prepared
+from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.application.evaluation.sequences import SessionSet, evaluate_sequences, read_sessions
-from riglm.domain.prediction import Context, Prediction, Situation
+from riglm.domain.prediction import Context, Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 
 TOOLS = ("read", "write", "search", "fetch")
@@ -19,14 +19,14 @@ class Witness(PredictorPort):
     """Remembers what it was told, and knows a workflow by heart once it has learned it."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, Situation, str]] = []
+        self.seen: list[tuple[str, PredictionInput, str]] = []
         self._after: dict[tuple[str, ...], str] = {}
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self.seen.append(("learn", situation, tool))
         self._after[situation.calls] = tool
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
         self.seen.append(("predict", situation, ""))
         expected = self._after.get(situation.calls)
         return Prediction(scores=np.array([float(tool == expected) for tool in situation.candidates]))
@@ -49,9 +49,9 @@ def a_set(directory: Path, number: int = 10, context: str = "") -> SessionSet:
     return read_sessions(written(directory, sessions))
 
 
-def unembedded(found: SessionSet) -> Prepared:
+def unembedded(found: SessionSet) -> EmbeddedDataset:
     contexts = tuple(Context(text=query.text) for query in found.dataset.queries)
-    return Prepared(dataset=found.dataset, model="", vectors={}, contexts=contexts)
+    return EmbeddedDataset(dataset=found.dataset, model="", vectors={}, contexts=contexts)
 
 
 def test_sessions_come_in_the_order_of_their_hashes_and_those_of_one_call_are_left_out(tmp_path):

@@ -1,28 +1,28 @@
 import asyncio
 from collections.abc import Sequence
 
-from riglm.application.examining.check import Check, Once, aside, run
-from riglm.domain.finding import Finding, Section, Severity, finding
+from riglm.application.examining.check import Check, SharedProbe, aside, run
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 
-GOOD = finding(Section.MACHINE, Severity.OK, "here", "all is well")
+GOOD = finding(DoctorSection.MACHINE, Severity.OK, "here", "all is well")
 
 
 class Good(Check):
-    sections = (Section.MACHINE,)
+    sections = (DoctorSection.MACHINE,)
 
     async def examine(self) -> Sequence[Finding]:
         return [GOOD]
 
 
 class Raising(Check):
-    sections = (Section.STORE,)
+    sections = (DoctorSection.STORE,)
 
     async def examine(self) -> Sequence[Finding]:
         raise LookupError("gone")
 
 
 class Endless(Check):
-    sections = (Section.PORTS,)
+    sections = (DoctorSection.PORTS,)
 
     async def examine(self) -> Sequence[Finding]:
         return await aside(asyncio.run_coroutine_threadsafe(self._never(), asyncio.get_running_loop()).result)
@@ -34,16 +34,16 @@ class Endless(Check):
 async def test_a_check_that_fails_or_never_ends_does_not_stop_the_others():
     told = await run([Raising(), Endless(), Good()], seconds=0.2)
     assert [(each.section, each.severity) for each in told] == [
-        (Section.STORE, Severity.ERROR),
-        (Section.PORTS, Severity.ERROR),
-        (Section.MACHINE, Severity.OK),
+        (DoctorSection.STORE, Severity.ERROR),
+        (DoctorSection.PORTS, Severity.ERROR),
+        (DoctorSection.MACHINE, Severity.OK),
     ]
     assert "LookupError: gone" in told[0].what
     assert "within 0.2 s" in told[1].what
 
 
 async def test_checks_of_sections_that_nobody_asked_for_do_not_run():
-    assert await run([Raising(), Good()], only=[Section.MACHINE], seconds=5) == [GOOD]
+    assert await run([Raising(), Good()], only=[DoctorSection.MACHINE], seconds=5) == [GOOD]
 
 
 async def test_several_checks_go_by_one_look_even_if_it_fails():
@@ -53,7 +53,7 @@ async def test_several_checks_go_by_one_look_even_if_it_fails():
         looks.append(1)
         raise OSError("no")
 
-    once = Once(look)
+    once = SharedProbe(look)
     answers = await asyncio.gather(once.facts(), once.facts(), return_exceptions=True)
     assert [type(answer) for answer in answers] == [OSError, OSError]
     assert len(looks) == 1

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining import FilesLook
-from riglm.application.examining.check import Once
+from riglm.adapters.examining import FileInspector
+from riglm.application.examining.check import SharedProbe
 from riglm.application.examining.clients import ClientFilesCheck, ClientsSeenCheck
 from riglm.domain.finding import Severity
-from riglm.domain.installation import Installation, Place, RiglmEntry
-from riglm.domain.schemas.filtering import Filtering
-from riglm.ports.examining import ClientSeen, ProgramsPort, StoreFacts
+from riglm.domain.installation import ClientSetup, ConfigLocation, RiglmServerEntry
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.ports.examining import ProgramsPort, RecordedClient, StoreStatus
 
 
-def seen(name: str, era: str = "handshake") -> ClientSeen:
-    return ClientSeen(name=name, version="1.2", era=era, transport="stdio", last_seen=1.0, sessions=3)
+def seen(name: str, era: str = "handshake") -> RecordedClient:
+    return RecordedClient(name=name, version="1.2", era=era, transport="stdio", last_seen=1.0, sessions=3)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def seen(name: str, era: str = "handshake") -> ClientSeen:
 async def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
     client: str, era: str, filtering: dict[str, Any], severity: Severity, surface: str
 ) -> None:
-    facts = StoreFacts(place="", schema="1", clients=(seen(client, era),))
-    (found,) = await ClientsSeenCheck(Once(lambda: facts), Filtering(**filtering)).examine()
+    facts = StoreStatus(place="", schema="1", clients=(seen(client, era),))
+    (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings(**filtering)).examine()
     assert found.severity is severity
     assert f"surface: {surface};" in found.what
     assert bool(found.fix) is (severity is not Severity.OK)
@@ -63,16 +63,16 @@ class Known(ProgramsPort):
 async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
     command: tuple[str, ...], severity: Severity, what: str
 ) -> None:
-    entry = RiglmEntry(client="cursor", file=Path("/home/mcp.json"), entry="riglm", command=command)
-    check = ClientFilesCheck(lambda: (entry,), (), FilesLook(), Known(), version="2")
+    entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), entry="riglm", command=command)
+    check = ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2")
     (found,) = await check.examine()
     assert (found.severity, found.place) == (severity, "cursor /home/mcp.json")
     assert what in found.what
 
 
-def installed(project: str | None = None, client: str = "cursor") -> Installation:
-    place = Place(client=client, file=Path(project or "/home") / "mcp.json", path=("mcpServers",))
-    return Installation(
+def installed(project: str | None = None, client: str = "cursor") -> ClientSetup:
+    place = ConfigLocation(client=client, file=Path(project or "/home") / "mcp.json", path=("mcpServers",))
+    return ClientSetup(
         place=replace(place, project=Path(project) if project else None),
         configuration=Path(f"/etc/riglm{project or ''}.yaml"),
         entry="riglm",
@@ -107,7 +107,7 @@ HERE, THERE, OTHER = installed(), installed("/my work"), installed(client="codex
     ],
 )
 async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
-    made: Installation, program: str, fix: str, tmp_path: Path
+    made: ClientSetup, program: str, fix: str, tmp_path: Path
 ) -> None:
     configuration = made.configuration
     if program == "/old/riglm":
@@ -115,13 +115,13 @@ async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
         configuration.touch()
         made = replace(made, configuration=configuration)
     command = (program, "run", "--config", str(configuration))
-    entry = RiglmEntry(client=made.client, file=made.file, entry="riglm", command=command)
+    entry = RiglmServerEntry(client=made.client, file=made.file, entry="riglm", command=command)
     known = [made, *(each for each in (HERE, THERE, OTHER) if each.place != made.place)]
-    found = await ClientFilesCheck(lambda: (entry,), known, FilesLook(), Known(), version="2").examine()
+    found = await ClientFilesCheck(lambda: (entry,), known, FileInspector(), Known(), version="2").examine()
     assert [each.fix for each in found if each.place == f"cursor {made.file}"] == [fix]
 
 
 async def test_an_entry_that_init_did_not_write_is_corrected_by_hand() -> None:
-    entry = RiglmEntry(client="cursor", file=Path("/home/mcp.json"), command=("/gone/riglm", "run", "--", "true"))
-    (found,) = await ClientFilesCheck(lambda: (entry,), (), FilesLook(), Known(), version="2").examine()
+    entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), command=("/gone/riglm", "run", "--", "true"))
+    (found,) = await ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2").examine()
     assert found.fix == "correct its command in the file"

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining import FilesLook
-from riglm.application.examining.configuration import ConfigurationCheck, UnusableConfiguration, certain_secrets
+from riglm.adapters.examining import FileInspector
+from riglm.application.examining.configuration import ConfigurationCheck, InvalidConfigurationCheck, certain_secrets
 from riglm.domain.finding import Severity
 from riglm.domain.schemas.settings import Settings
 
@@ -31,7 +31,7 @@ async def test_a_file_that_others_may_read_is_told_only_if_a_secret_is_in_it(
     file = tmp_path / "riglm.yaml"
     file.write_text(str(server), "utf-8")
     secrets = certain_secrets(Settings.model_validate({"upstream": server}))
-    check = ConfigurationCheck(file, ["one"], [], FilesLook(), secrets)
+    check = ConfigurationCheck(file, ["one"], [], FileInspector(), secrets)
     for mode, severities in ((0o600, [Severity.OK]), (0o644, [Severity.OK, *[Severity.WARNING] * is_secret])):
         file.chmod(mode)
         assert [each.severity for each in await check.examine()] == severities
@@ -39,6 +39,6 @@ async def test_a_file_that_others_may_read_is_told_only_if_a_secret_is_in_it(
 
 async def test_each_problem_of_a_configuration_is_a_finding_with_its_place_and_fix():
     problems = "riglm.yaml: filtering.mode: this is none — fix: write shadow\ncommand line: two — fix: keep one"
-    first, second = await UnusableConfiguration(problems).examine()
+    first, second = await InvalidConfigurationCheck(problems).examine()
     assert (first.place, first.what, first.fix) == ("riglm.yaml: filtering.mode", "this is none", "write shadow")
     assert (second.severity, second.place) == (Severity.ERROR, "command line")

@@ -2,18 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.examining.visit import Configured, diagnosis
+from riglm.application.examining.visit import ConfiguredServer, diagnosis
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.examining import Heard
+from riglm.ports.examining import ServerOutput
 
-COMMAND = Configured(UpstreamSpec(name="one", kind="stdio", command=("npx", "-y", "one")), "mcpServers.one")
-URL = Configured(UpstreamSpec(name="one", kind="http", url="https://host/mcp"), "upstream")
-KNOWN = Configured(
+COMMAND = ConfiguredServer(UpstreamSpec(name="one", kind="stdio", command=("npx", "-y", "one")), "mcpServers.one")
+URL = ConfiguredServer(UpstreamSpec(name="one", kind="http", url="https://host/mcp"), "upstream")
+KNOWN = ConfiguredServer(
     UpstreamSpec(name="one", kind="http", url="https://host/mcp", headers={"Authorization": "x"}), "upstream"
 )
 
 
-def given(**env: str) -> Configured:
+def given(**env: str) -> ConfiguredServer:
     return COMMAND._replace(spec=replace(COMMAND.spec, env=env))
 
 
@@ -46,13 +46,13 @@ def given(**env: str) -> Configured:
         (URL, "something new", "", "the server's own log"),
     ],
 )
-def test_what_went_wrong_leads_to_what_to_do(server: Configured, reason: str, said: str, fix: str) -> None:
-    assert fix in diagnosis(server, reason, Heard(complaints=(said,))).fix
+def test_what_went_wrong_leads_to_what_to_do(server: ConfiguredServer, reason: str, said: str, fix: str) -> None:
+    assert fix in diagnosis(server, reason, ServerOutput(complaints=(said,))).fix
 
 
 def test_the_line_that_tells_most_is_told_though_others_came_after_it():
     lines = ("start", "npm error code E404", *(f"npm error {number}" for number in range(5)))
-    assert diagnosis(COMMAND, "exited", Heard(complaints=lines)).said == (
+    assert diagnosis(COMMAND, "exited", ServerOutput(complaints=lines)).said == (
         "npm error code E404",
         "npm error 3",
         "npm error 4",

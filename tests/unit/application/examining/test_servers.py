@@ -4,27 +4,27 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.examining import JsonSchemaJudge
-from riglm.application.examining.servers import ServersCheck, Visited, Visitor
+from riglm.adapters.examining import JsonSchemaValidator
+from riglm.application.examining.servers import ProbeResult, ServerProber, ServersCheck
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.visit import Visit
+from riglm.application.examining.visit import ServerProbe
 from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Finding, Severity
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.schemas.section import Timeouts
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.examining import Heard
+from riglm.ports.examining import ServerOutput
 
 
-class Told(Visitor):
+class Told(ServerProber):
     """Comes back from a visit that took so long."""
 
     def __init__(self, seconds: float) -> None:
         self._took = seconds
 
-    async def visit(self, upstream: Any) -> Visited:
+    async def visit(self, upstream: Any) -> ProbeResult:
         spec = UpstreamSpec(name=upstream, kind="stdio", command=("true",))
-        return Visited(Visit(spec=spec, seconds=self._took), Heard())
+        return ProbeResult(ServerProbe(spec=spec, seconds=self._took), ServerOutput())
 
 
 async def examined(client: str, seconds: float) -> Sequence[Finding]:
@@ -32,10 +32,12 @@ async def examined(client: str, seconds: float) -> Sequence[Finding]:
     async def opened() -> Any:
         yield ["slow"]
 
-    tools = ToolsFindings(JsonSchemaJudge(), naming="prefix", filtering=Filtering(), client=client, is_alone=False)
+    tools = ToolsFindings(
+        JsonSchemaValidator(), naming="prefix", filtering=FilteringSettings(), client=client, is_alone=False
+    )
     keys = {"slow": "mcpServers.slow", "other": "mcpServers.other"}
     known = support_by_key(client)
-    check = ServersCheck(opened, Told(seconds), tools, timeouts=Timeouts(), keys=keys, client=known)
+    check = ServersCheck(opened, Told(seconds), tools, timeouts=TimeoutSettings(), keys=keys, client=known)
     return [each for each in await check.examine() if "took" in each.what]
 
 

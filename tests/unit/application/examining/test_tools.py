@@ -1,13 +1,13 @@
 import json
 from typing import Any
 
-from riglm.adapters.examining import JsonSchemaJudge
+from riglm.adapters.examining import JsonSchemaValidator
 from riglm.application.examining.tools import ToolsFindings
-from riglm.application.examining.visit import Visit
+from riglm.application.examining.visit import ServerProbe
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.installation import ENTRY
 from riglm.domain.naming import Naming
-from riglm.domain.schemas.filtering import Filtering
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.tool import read_catalogue
 from riglm.domain.upstream import UpstreamSpec
 
@@ -18,16 +18,16 @@ def tool(name: str, schema: Any = EMPTY, description: str = "Does it.") -> dict[
     return {"name": name, "description": description, "inputSchema": schema}
 
 
-def visited(server: str, *tools: dict[str, Any]) -> Visit:
+def visited(server: str, *tools: dict[str, Any]) -> ServerProbe:
     spec = UpstreamSpec(name=server, kind="stdio", command=("true",))
-    return Visit(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
+    return ServerProbe(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
 
 
 async def told(
-    *visits: Visit, naming: Naming = "prefix", client: str = "", entry: str = ENTRY, **filtering: Any
+    *visits: ServerProbe, naming: Naming = "prefix", client: str = "", entry: str = ENTRY, **filtering: Any
 ) -> list[Finding]:
-    rules, is_alone = Filtering(**filtering), len(visits) == 1
-    judge = JsonSchemaJudge()
+    rules, is_alone = FilteringSettings(**filtering), len(visits) == 1
+    judge = JsonSchemaValidator()
     given = ToolsFindings(judge, naming=naming, filtering=rules, client=client, entry=entry, is_alone=is_alone)
     return await given.about(visits)
 

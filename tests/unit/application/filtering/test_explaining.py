@@ -7,7 +7,7 @@ import pytest
 
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.prediction import Prediction
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.session_state import SessionState
 from tests.records import an_override
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
@@ -176,7 +176,7 @@ def test_a_cold_list_says_that_nothing_was_learned():
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])
 def test_the_reason_is_the_same_on_every_surface(catalogue, surface):
-    session = a_session(era=Era.MODERN)
+    session = a_session(era=ProtocolEra.MODERN)
     stage = started(catalogue, session, surface=surface)
     explained = stage.filtering.explain(session).told()
     found = told(explained)

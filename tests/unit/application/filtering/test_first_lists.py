@@ -7,12 +7,12 @@ import pytest
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import Prices
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
-SURFACES = [("", Era.HANDSHAKE), ("x", Era.MODERN)]
+SURFACES = [("", ProtocolEra.HANDSHAKE), ("x", ProtocolEra.MODERN)]
 
 
 @pytest.fixture
@@ -172,11 +172,11 @@ def test_what_was_learned_meanwhile_counts_for_the_next_session_of_the_handshake
 
 
 def test_what_was_learned_meanwhile_counts_for_all_modern_sessions_at_once(catalogue):
-    stage, under_way = Stage(), a_session("x", Era.MODERN)
+    stage, under_way = Stage(), a_session("x", ProtocolEra.MODERN)
     stage.learned({"tool09": 0.9})
     assert stage.shown(under_way, catalogue) == ["tool09"]
     stage.learned({"tool04": 0.9}, sessions=20)
-    assert stage.shown(under_way, catalogue) == stage.shown(a_session("y", Era.MODERN), catalogue) == ["tool04"]
+    assert stage.shown(under_way, catalogue) == stage.shown(a_session("y", ProtocolEra.MODERN), catalogue) == ["tool04"]
 
 
 def test_a_list_of_an_incomplete_catalog_does_not_bind_the_complete_one(catalogue):

@@ -7,11 +7,11 @@ from uuid import uuid4
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.policy import Override, OverrideKind
 from riglm.domain.schemas.section import PriceSettings
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 NAMES = tuple(f"tool{number:02}" for number in range(16))
@@ -86,7 +86,7 @@ class Life:
         return answer
 
     def call(self, tool, key):
-        self.stage.calls(self.session, tool, found=Found.NAMED, turn_key=key)
+        self.stage.calls(self.session, tool, found=DiscoveryMethod.NAMED, turn_key=key)
 
     def pause(self, seconds):
         self.stage.now += seconds
@@ -94,7 +94,7 @@ class Life:
     def learn(self, uses):
         self.stage.use.next_uses = uses
         self.stage.learned(uses)
-        if self.session.era is Era.MODERN:
+        if self.session.era is ProtocolEra.MODERN:
             self.before = None
 
     def catalogue_changed(self, number):
@@ -131,7 +131,7 @@ class Life:
         assert names == [name for name in self.catalogue.names if name in set(names)]
 
 
-def lists_context_later(rules, era=Era.HANDSHAKE):
+def lists_context_later(rules, era=ProtocolEra.HANDSHAKE):
     """A story in which set_context pays only with what is learned while the session lasts."""
     learned = ("learn", dict.fromkeys(("tool00", "tool03", "tool04", "tool05"), 1.0))
     first = ("learn", {"tool00": 1.0, "tool03": 1.0, "tool04": 0.5, "tool01": 0.0, "tool05": 1.0})
@@ -141,7 +141,7 @@ def lists_context_later(rules, era=Era.HANDSHAKE):
 
 @settings(max_examples=150, deadline=None)
 @example(**lists_context_later({"pinned": ("tool0[12]",), "max_tools": 4, "surface": "dynamic"}))
-@given(rules=surroundings, era=st.sampled_from(Era), story=steps)
+@given(rules=surroundings, era=st.sampled_from(ProtocolEra), story=steps)
 def test_in_any_life_lists_stay_ordered_and_free_of_what_is_denied_and_nothing_is_sent_twice(rules, era, story):
     async def live():
         life = Life(rules, era)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
@@ -80,7 +80,7 @@ async def test_calls_turns_and_pauses_leave_the_list_as_it_is(catalogue):
     stage = started(session, catalogue)
     before = stage.filtering.compose(session, catalogue).raw
     for number, name in enumerate(ALL):
-        stage.calls(session, name, found=Found.SEARCHED, turn_key=f"turn {number}")
+        stage.calls(session, name, found=DiscoveryMethod.SEARCHED, turn_key=f"turn {number}")
         stage.now += 1000
         assert stage.filtering.compose(session, catalogue).raw == before
 
@@ -259,8 +259,11 @@ def test_what_is_denied_stays_denied_when_planning_fails(catalogue):
 def test_a_call_teaches_before_the_state_knows_it(catalogue):
     stage, session = Stage(), a_session()
     stage.shown(session, catalogue)
-    stage.calls(session, "tool01", "tool02", found=Found.NAMED)
-    assert stage.prediction.lessons == [("tool01", Found.NAMED, ()), ("tool02", Found.NAMED, ("tool01",))]
+    stage.calls(session, "tool01", "tool02", found=DiscoveryMethod.NAMED)
+    assert stage.prediction.lessons == [
+        ("tool01", DiscoveryMethod.NAMED, ()),
+        ("tool02", DiscoveryMethod.NAMED, ("tool01",)),
+    ]
 
 
 def test_a_call_of_a_tool_that_does_not_exist_teaches_nothing(catalogue):

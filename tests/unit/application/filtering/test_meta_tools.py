@@ -8,7 +8,7 @@ from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.lists.writing import NAMES
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
@@ -58,7 +58,7 @@ def named(tools):
     return [tool["name"] for tool in tools]
 
 
-@pytest.mark.parametrize(("client", "era"), [("", Era.HANDSHAKE), ("x", Era.MODERN)])
+@pytest.mark.parametrize(("client", "era"), [("", ProtocolEra.HANDSHAKE), ("x", ProtocolEra.MODERN)])
 def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_tools(catalogue, client, era):
     stage, session = Stage(meta_tools={"mark_tool": True, "set_context": False}), a_session(client, era)
     stage.learned({"tool01": 0.9, "tool02": 0.5})
@@ -141,7 +141,7 @@ async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
     raw = b'{"name":"a","x":1.0,"inputSchema":{"type":"object","$ref":"#/y"}}'
     rest = b",".join(b'{"name":"b%d","description":"%b"}' % (number, b"x" * 400) for number in range(30))
     for tool, given in (("set_context", "context"), ("search_available_tools", "query")):
-        stage, session = Stage(), a_session("x", Era.MODERN)
+        stage, session = Stage(), a_session("x", ProtocolEra.MODERN)
         stage.learned({"b1": 0.9})
         stage.shown(session, read_catalogue(b'{"tools":[%b,%b]}' % (raw, rest)))
         stage.prediction.finds("a")
@@ -152,7 +152,7 @@ async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
 
 @pytest.mark.parametrize("given", [("set_context", "context"), ("search_available_tools", "query")])
 async def test_on_a_stable_surface_results_carry_tools_and_the_list_stays(catalogue, given):
-    stage, session = short(prices=UNCACHED), a_session("x", Era.MODERN)
+    stage, session = short(prices=UNCACHED), a_session("x", ProtocolEra.MODERN)
     before = stage.filtering.compose(session, catalogue).raw
     stage.prediction.finds("tool09", "tool01")
     answer, result = await run(stage, session, given[0], **{given[1]: "send mail"})

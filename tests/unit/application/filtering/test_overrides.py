@@ -8,7 +8,7 @@ import pytest
 
 from riglm.application.filtering.decisions import Overrides
 from riglm.application.worker import Worker
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from tests.records import an_override
 from tests.stores.memory import InMemoryAnalytics
 
@@ -20,7 +20,7 @@ class Store(InMemoryAnalytics):
 
     def list_overrides(self):
         if self.away:
-            raise AnalyticsUnavailable("the disk is gone")
+            raise AnalyticsUnavailableError("the disk is gone")
         return super().list_overrides()
 
 

@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
-from riglm.application.filtering.service import LONGEST_FRESH, PROMISED_SECONDS
-from riglm.domain.invocation import Found
+from riglm.application.filtering.service import MAX_FRESH_SECONDS, PROMISED_SECONDS
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
@@ -57,7 +57,7 @@ def test_an_override_for_one_session_concerns_no_other(catalogue):
 
 @pytest.mark.parametrize("client", ["x", "claude-code"])
 def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalogue, client):
-    mine, other = a_session(client, Era.MODERN), a_session(client, Era.MODERN)
+    mine, other = a_session(client, ProtocolEra.MODERN), a_session(client, ProtocolEra.MODERN)
     stage = Stage()
     stage.learned({"tool04": 0.9, "tool11": 0.9})
     before = stage.filtering.compose(other, catalogue)
@@ -73,23 +73,23 @@ def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalog
 
 
 def test_a_list_that_an_override_decides_is_promised_only_until_another_may_count(catalogue):
-    stage, session = Stage(surface="full"), a_session("x", Era.MODERN)
+    stage, session = Stage(surface="full"), a_session("x", ProtocolEra.MODERN)
     stage.filtering.compose(session, catalogue)
-    assert stage.filtering.fresh_seconds(session) == LONGEST_FRESH
+    assert stage.filtering.fresh_seconds(session) == MAX_FRESH_SECONDS
     stage.overrides = (override(OverrideKind.EXCLUDE, "tool00", expires_at=stage.now + 60.0),)
     assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
 def test_an_override_for_a_principal_concerns_its_sessions(catalogue):
-    mine = a_session("x", Era.MODERN)
+    mine = a_session("x", ProtocolEra.MODERN)
     mine.principal = "p"
     stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.PRINCIPAL, key="p")])
     assert "tool00" not in stage.shown(mine, catalogue)
-    assert "tool00" in stage.shown(a_session("x", Era.MODERN), catalogue)
+    assert "tool00" in stage.shown(a_session("x", ProtocolEra.MODERN), catalogue)
 
 
 @pytest.mark.parametrize("client", ["", "claude-code"])
-@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("era", ProtocolEra)
 def test_a_denied_tool_is_in_no_list_of_any_surface(catalogue, client, era):
     stage = Stage(denylist=["TOOL05"])
     stage.learned({"tool05": 0.9, "tool06": 0.9})
@@ -102,7 +102,7 @@ def test_a_denied_tool_is_in_no_list_of_any_surface(catalogue, client, era):
 async def test_a_denied_tool_is_not_predicted_learned_or_followed(catalogue):
     stage, session = Stage(denylist=["tool05"]), a_session()
     stage.filtering.know(session, catalogue)
-    stage.calls(session, "tool05", found=Found.NAMED)
+    stage.calls(session, "tool05", found=DiscoveryMethod.NAMED)
     stage.use.next_uses = {"tool05": 0.9, "tool08": 0.9}
     await stage.about(session, "mail", "tool05", "tool06", "tool07")
     assert stage.prediction.lessons == []

@@ -3,11 +3,11 @@
 import pytest
 
 from riglm.application.sharing.session_record import decoded, encoded
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.policy import OverrideKind
-from riglm.domain.schemas.filtering import Filtering
-from riglm.domain.session import Era
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ProtocolEra
 from tests.records import an_override
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
@@ -22,7 +22,7 @@ def catalogue():
 def change(stage, predictor="hybrid", **rules):
     """Change over to other rules; what is not named stays."""
     given = {**stage.filtering.rules.model_dump(exclude_unset=True), **rules}
-    stage.filtering.prepared(Filtering(**given), predictor)()
+    stage.filtering.prepared(FilteringSettings(**given), predictor)()
 
 
 def limited(stage, session, catalogue):
@@ -34,7 +34,7 @@ def limited(stage, session, catalogue):
 def test_nothing_changes_before_the_change_over(catalogue):
     stage, session = Stage(), a_session()
     before = limited(stage, session, catalogue)
-    ready = stage.filtering.prepared(Filtering(denylist=("tool01",), min_tools=1), "hybrid")
+    ready = stage.filtering.prepared(FilteringSettings(denylist=("tool01",), min_tools=1), "hybrid")
     assert stage.shown(session, catalogue) == before
     assert stage.filtering.denial(session, "tool01") is None
     ready()
@@ -137,7 +137,7 @@ def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalogue, ru
     assert filtering.offered(session) == ()
     listed = filtering.compose(session, catalogue)  # one that was asked for before
     assert (names_in(listed.raw), listed.is_passthrough) == (ALL, True)
-    filtering.called(session, "tool01", Found.LISTED, "")
+    filtering.called(session, "tool01", DiscoveryMethod.LISTED, "")
     assert stage.prediction.lessons == []
 
 
@@ -169,7 +169,7 @@ def test_from_shadow_on_the_list_is_what_the_shadow_said(catalogue):
     assert stage.shown(session, catalogue) == would_be
 
 
-@pytest.mark.parametrize("era", list(Era))
+@pytest.mark.parametrize("era", list(ProtocolEra))
 def test_where_rules_may_change_changes_are_promised(era):
     stage = Stage(surface="full")
     assert stage.filtering.announces(a_session(era=era)) is False

@@ -6,7 +6,7 @@ from riglm.application.filtering.decisions import PAUSE_SECONDS
 from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalogue
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
@@ -29,7 +29,11 @@ def learned(**rules):
 
 
 def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
-    claude, modern, old = a_session("claude-code", Era.MODERN), a_session("x", Era.MODERN), a_session("x")
+    claude, modern, old = (
+        a_session("claude-code", ProtocolEra.MODERN),
+        a_session("x", ProtocolEra.MODERN),
+        a_session("x"),
+    )
     assert [Stage().filtering.surface(each) for each in (claude, modern, old)] == [
         Surface.HINTS,
         Surface.STABLE,
@@ -42,19 +46,19 @@ def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
 
 
 async def test_nothing_that_a_session_does_changes_a_stable_list(catalogue):
-    stage, session = learned(), a_session("x", Era.MODERN)
+    stage, session = learned(), a_session("x", ProtocolEra.MODERN)
     before = stage.filtering.compose(session, catalogue).raw
     assert not await stage.about(session, "mail", "tool20", "tool21")
     for turn in range(10):
         stage.calls(session, "tool20", turn_key=str(turn))
         assert stage.filtering.compose(session, catalogue).raw == before
-    assert stage.filtering.compose(a_session("y", Era.MODERN), catalogue).raw == before
+    assert stage.filtering.compose(a_session("y", ProtocolEra.MODERN), catalogue).raw == before
     assert stage.filtering.state(session).changes == 0
 
 
 @pytest.mark.parametrize(("period", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
 def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalogue, period, promised):
-    stage, session = learned(period=period), a_session("x", Era.MODERN)
+    stage, session = learned(period=period), a_session("x", ProtocolEra.MODERN)
     stage.filtering.compose(session, catalogue)
     promises = set()
     for _ in range(100):
@@ -68,7 +72,7 @@ def test_a_list_is_promised_for_no_longer_than_an_override_takes_to_count():
 
 
 def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalogue):
-    stage, session = learned(pinned=["tool20"]), a_session("claude-code", Era.MODERN)
+    stage, session = learned(pinned=["tool20"]), a_session("claude-code", ProtocolEra.MODERN)
     listed = stage.filtering.compose(session, catalogue)
     entries = jsonrpc.elements(listed.raw)
     assert names_in(listed.raw) == ALL
@@ -145,13 +149,13 @@ def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalogue):
 
 
 def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says(catalogue):
-    stage, session = Stage(surface="full"), a_session("x", Era.MODERN)
+    stage, session = Stage(surface="full"), a_session("x", ProtocolEra.MODERN)
     stage.shown(session, catalogue)
     assert stage.filtering.fresh_seconds(session) > 86_400 * 300
 
 
 def test_changes_are_announced_where_lists_follow_a_session_or_a_warm_set():
-    dynamic, modern = a_session(), a_session("x", Era.MODERN)
+    dynamic, modern = a_session(), a_session("x", ProtocolEra.MODERN)
     for session in (dynamic, modern):
         assert Stage().filtering.announces(session)
         assert not Stage(mode="shadow").filtering.announces(session)
@@ -160,7 +164,7 @@ def test_changes_are_announced_where_lists_follow_a_session_or_a_warm_set():
 
 
 def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
-    stage, session = learned(surface="dynamic"), a_session("x", Era.MODERN)
+    stage, session = learned(surface="dynamic"), a_session("x", ProtocolEra.MODERN)
     assert stage.filtering.fresh_seconds(session) == 0.0
     stage.shown(session, catalogue)
     assert stage.filtering.fresh_seconds(session) == 0.0

@@ -119,7 +119,7 @@ def counting():
     return lambda asked: asked.result(tools("t" * 100, nextCursor=str(next(count))))
 
 
-@pytest.mark.parametrize(("name", "value"), [("MOST_PAGES", 3), ("MOST_BYTES", 500), ("LONGEST_SECONDS", -1.0)])
+@pytest.mark.parametrize(("name", "value"), [("MAX_PAGES", 3), ("MAX_BYTES", 500), ("MAX_SECONDS", -1.0)])
 async def test_an_endless_list_is_taken_for_all_that_came(monkeypatch, caplog, name, value):
     monkeypatch.setattr(asking, name, value)
     link = link_to(counting())

@@ -1,7 +1,7 @@
 """Lists of tools: read once, remembered by upstream, and never one client's for another."""
 
 from riglm.application.forwarding import catalogues
-from riglm.application.forwarding.catalogues import Catalogues, SeenTools
+from riglm.application.forwarding.catalogues import CatalogCache, ListedTools
 from riglm.domain import jsonrpc
 
 FIRST = jsonrpc.request(b"1", "tools/list", b"{}")
@@ -17,14 +17,14 @@ def tools(*names, **more):
 
 
 def test_an_unchanged_list_is_not_read_again():
-    known = Catalogues()
+    known = CatalogCache()
     first = known.read("up", FIRST, tools("a"))
     assert known.read("up", FIRST, bytes(bytearray(tools("a")))) is first
     assert known.read("up", FIRST, tools("b")) is not first
 
 
 def test_pages_make_one_catalogue_and_the_first_page_begins_anew():
-    known = Catalogues()
+    known = CatalogCache()
     known.read("up", FIRST, tools("a", "b"))
     known.read("up", page(b'"2"'), tools("c", "a"))
     assert known.of("up").names == ("a", "b", "c")
@@ -33,14 +33,14 @@ def test_pages_make_one_catalogue_and_the_first_page_begins_anew():
 
 
 def test_what_a_later_page_repeats_is_its_own():
-    known = Catalogues()
+    known = CatalogCache()
     known.read("up", FIRST, tools("a"))
     known.read("up", page(b'"2"'), b'{"tools":[{"name":"a","inputSchema":{"new":1}}]}')
     assert bytes(known.input_schema("up", "a") or b"") == b'{"new":1}'
 
 
 def test_upstreams_do_not_know_each_other_s_tools():
-    known = Catalogues()
+    known = CatalogCache()
     known.read("one", FIRST, tools("a"))
     known.read("other", FIRST, tools("b"))
     assert (known.of("one").names, known.of("other").names, known.of("nobody").names) == (("a",), ("b",), ())
@@ -48,7 +48,7 @@ def test_upstreams_do_not_know_each_other_s_tools():
 
 
 def test_a_tool_is_lacking_only_once_every_page_is_known():
-    known = Catalogues()
+    known = CatalogCache()
     assert not known.lacks("up", "x")
     known.read("up", FIRST, tools("a", nextCursor="2"))
     assert not known.lacks("up", "x")
@@ -60,15 +60,15 @@ def test_a_tool_is_lacking_only_once_every_page_is_known():
 
 
 def test_pages_that_go_in_circles_are_never_all_known():
-    known = Catalogues()
+    known = CatalogCache()
     known.read("up", FIRST, tools("a", nextCursor="2"))
     known.read("up", page(b'"2"'), tools("b", nextCursor="2"))
     assert not known.lacks("up", "x")
 
 
 def test_endless_pages_are_passed_on_and_not_remembered(monkeypatch):
-    monkeypatch.setattr(catalogues, "MOST_PAGES", 3)
-    known, seen = Catalogues(), SeenTools()
+    monkeypatch.setattr(catalogues, "MAX_PAGES", 3)
+    known, seen = CatalogCache(), ListedTools()
     known.read("up", FIRST, tools("t"))
     for number in range(5):
         cursor = b"%d" % number
@@ -81,7 +81,7 @@ def test_endless_pages_are_passed_on_and_not_remembered(monkeypatch):
 
 
 def test_a_client_has_seen_what_it_was_shown_and_not_what_another_was():
-    known, anna, bert = Catalogues(), SeenTools(), SeenTools()
+    known, anna, bert = CatalogCache(), ListedTools(), ListedTools()
     assert "a" not in anna
     anna.note(FIRST, known.read("up", FIRST, tools("a")))
     anna.note(page(b"2"), known.read("up", page(b"2"), tools("b")))

@@ -2,27 +2,29 @@
 
 import pytest
 
-from riglm.application.forwarding.exchange import NOWHERE, Call, Exchange
+from riglm.application.forwarding.exchange import NOWHERE, ActiveCall, ProxiedRequest
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind, Found
-from riglm.domain.session import Client, Transport
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.application.fakes import Sink, World
 
 ASKED = jsonrpc.request(b"7", "tools/call", b'{"name":"t"}')
 GOOD = jsonrpc.result(b"7", b'{"content":[]}')
 NOTE = jsonrpc.notification("notifications/progress", b"{}")
-MARK = EventMark(b"e1")
+MARK = EventPosition(b"e1")
 
 
 def exchange(world=None, **hooks):
     sink = Sink()
     call = None
     if world is not None:
-        session = world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
-        call = Call(world.tracking, session, tool="t", upstream="up", arguments=b"{}", found=Found.LISTED)
-    return sink, Exchange(ASKED, sink, call=call, **hooks)
+        session = world.sessions.of_connection(Caller(transport=Transport.HTTP), ClientInfo(), "")
+        call = ActiveCall(
+            world.tracking, session, tool="t", upstream="up", arguments=b"{}", found=DiscoveryMethod.LISTED
+        )
+    return sink, ProxiedRequest(ASKED, sink, call=call, **hooks)
 
 
 def test_an_answer_passes_once_with_its_status_and_place():
@@ -71,7 +73,7 @@ def test_a_call_is_recorded_once_by_how_it_ended(end, kind, code):
     one.cancelled()
     (note,) = world.records.of(world.records.Note)
     assert (note.tool, note.upstream, note.error_kind, note.error_code) == ("t", "up", kind, code)
-    assert (note.arguments, note.sequence_number, note.found) == (b"{}", 1, Found.LISTED)
+    assert (note.arguments, note.sequence_number, note.found) == (b"{}", 1, DiscoveryMethod.LISTED)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +81,19 @@ def test_a_call_is_recorded_once_by_how_it_ended(end, kind, code):
 )
 def test_only_a_success_shows_that_an_unlisted_name_is_a_tool(result, kind):
     world, told = World(), []
-    session = world.sessions.of_connection(Caller(transport=Transport.HTTP), Client(), "")
-    call = Call(
+    session = world.sessions.of_connection(Caller(transport=Transport.HTTP), ClientInfo(), "")
+    call = ActiveCall(
         world.tracking,
         session,
         tool="t",
         upstream="up",
         arguments=None,
-        found=Found.NAMED,
+        found=DiscoveryMethod.NAMED,
         is_unlisted=lambda: True,
         on_end=told.append,
     )
-    Exchange(ASKED, Sink(), call=call).replied(jsonrpc.result(b"7", result))
-    assert world.records.calls == [("t", "up", kind, Found.NAMED)]
+    ProxiedRequest(ASKED, Sink(), call=call).replied(jsonrpc.result(b"7", result))
+    assert world.records.calls == [("t", "up", kind, DiscoveryMethod.NAMED)]
     assert told == [kind]
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from riglm.application.forwarding import announcer
-from riglm.application.forwarding.announcer import HeldBack
+from riglm.application.forwarding.announcer import HeldMessages
 from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 from tests.unit.application.fakes import Channel
 
 
@@ -27,10 +27,10 @@ def listen(channel, held):
 
 
 def test_messages_are_handed_over_in_order_once(channel):
-    held = HeldBack(channel)
+    held = HeldMessages(channel)
     notes = [note(number) for number in range(3)]
     for each in notes:
-        held.keep(each, EventMark(b"1"))
+        held.keep(each, EventPosition(b"1"))
     held.flush()
     assert len(held) == 3
     assert listen(channel, held) == [each.line for each in notes]
@@ -40,7 +40,7 @@ def test_messages_are_handed_over_in_order_once(channel):
 
 
 def test_messages_go_straight_to_a_client_that_listens(channel):
-    held = HeldBack(channel)
+    held = HeldMessages(channel)
     assert not held.push(note(1))
     channel.is_open = True
     assert held.push(note(2))
@@ -48,8 +48,8 @@ def test_messages_go_straight_to_a_client_that_listens(channel):
 
 
 def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, monkeypatch, caplog):
-    monkeypatch.setattr(announcer, "MOST_HELD_BACK", 2)
-    held = HeldBack(channel)
+    monkeypatch.setattr(announcer, "MAX_HELD_BACK", 2)
+    held = HeldMessages(channel)
     for number in range(5):
         held.keep(note(number))
     assert listen(channel, held) == [note(3).line, note(4).line]
@@ -57,8 +57,8 @@ def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, mo
 
 
 def test_too_many_bytes_push_out_the_oldest_but_never_the_last(channel, monkeypatch):
-    monkeypatch.setattr(announcer, "MOST_BYTES", 250)
-    held = HeldBack(channel)
+    monkeypatch.setattr(announcer, "MAX_BYTES", 250)
+    held = HeldMessages(channel)
     for number in range(5):
         held.keep(note(number, 100))
     assert len(held) == 1

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.application.forwarding import exchange
-from riglm.application.forwarding.exchange import Overhead
+from riglm.application.forwarding.exchange import OverheadMeter
 from riglm.application.proxy import ProxyService
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Channel, Clock, Server, Sink, World, asks, opened, tools
@@ -47,7 +47,7 @@ class SlowObserver:
 
     def calling(self, session, tool, given, known):
         self.clock.now += NOTING
-        return Found.LISTED, lambda _: None
+        return DiscoveryMethod.LISTED, lambda _: None
 
 
 class Stage(World):
@@ -56,7 +56,7 @@ class Stage(World):
     def __init__(self, clock, *servers):
         super().__init__()
         self.clock, self.meter = clock, Meter()
-        services = replace(self.services, overhead=Overhead(self.meter), on_call=SlowObserver(clock).calling)
+        services = replace(self.services, overhead=OverheadMeter(self.meter), on_call=SlowObserver(clock).calling)
         self.servers = servers
         self.proxy = ProxyService(services, servers, "on_collision")
         self.sink = SlowSink(clock)

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from riglm.application.forwarding.asking import Workers
-from riglm.application.forwarding.exchange import Exchange
+from riglm.application.forwarding.exchange import ProxiedRequest
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import Sink, asks
 
 
 def exchange():
     sink = Sink()
-    return sink, Exchange(asks(1, "m"), sink)
+    return sink, ProxiedRequest(asks(1, "m"), sink)
 
 
 async def wait_for_ever():

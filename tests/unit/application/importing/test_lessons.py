@@ -1,14 +1,14 @@
 """What the calls of a transcript teach of the contexts they were made in."""
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.importing.conversations import ContextLessons, Conversation, Step
+from riglm.application.importing.conversations import ImportedCall, PairTraining, TranscriptSession
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import uuid7
 from tests.records import a_session
 
 
 def make_step(tool, *, failed=False):
-    return Step(
+    return ImportedCall(
         id=uuid7(),
         tool=tool,
         upstream="server",
@@ -22,8 +22,8 @@ def make_step(tool, *, failed=False):
 
 
 def test_a_failed_call_teaches_no_context():
-    lessons = ContextLessons(LearnedPairs(), HashingEmbedder(), most_pairs=10, scope="", names=str)
-    conversation = Conversation(
+    lessons = PairTraining(LearnedPairs(), HashingEmbedder(), most_pairs=10, scope="", names=str)
+    conversation = TranscriptSession(
         id=uuid7(),
         source="claude-code",
         client="claude-code",

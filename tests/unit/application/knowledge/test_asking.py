@@ -9,11 +9,11 @@ import pytest
 
 from riglm.adapters.embedding.building import SharedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.knowledge.retrieval import QuestionEmbedder, StoreAside
+from riglm.application.knowledge.retrieval import LazyVectorStore, QuestionEmbedder
 from riglm.application.worker import Worker
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge.provenance import Table
-from riglm.ports.embedder import Embedders, EmbedderUnavailable
+from riglm.ports.embedder import Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge
 from tests.unit.application.knowledge.voices import a_thought, embedded
@@ -43,7 +43,7 @@ class Model(HashingEmbedder):
     def embed(self, texts: Any) -> Any:
         assert self.gate.wait(10)
         if self.is_down:
-            raise EmbedderUnavailable("it is down")
+            raise EmbedderUnavailableError("it is down")
         return super().embed(texts)
 
 
@@ -78,7 +78,7 @@ async def test_the_model_is_opened_by_the_first_question_on_the_thread_of_predic
 async def test_a_model_that_is_down_is_said_to_be(worker: Worker, model: Model):
     embed = asking(worker, model)
     model.is_down = True
-    with pytest.raises(EmbedderUnavailable):
+    with pytest.raises(EmbedderUnavailableError):
         await embed("falcon")
     model.is_down = False
     assert (await embed("falcon")).provider == "static"
@@ -87,7 +87,7 @@ async def test_a_model_that_is_down_is_said_to_be(worker: Worker, model: Model):
 async def test_a_model_that_hangs_is_waited_for_so_long_and_no_longer(worker: Worker, model: Model):
     embed = asking(worker, model, seconds=0.05)
     model.gate.clear()
-    with pytest.raises(EmbedderUnavailable):
+    with pytest.raises(EmbedderUnavailableError):
         await embed("falcon")
 
 
@@ -104,7 +104,7 @@ async def test_dimensions_that_were_thought_to_be_others_are_told_once_and_the_m
 async def test_once_it_is_closed_no_question_opens_the_model(worker: Worker, model: Model):
     embed = asking(worker, model)
     await embed.close()
-    with pytest.raises(EmbedderUnavailable):
+    with pytest.raises(EmbedderUnavailableError):
         await embed("falcon")
     assert model.opened == []
 
@@ -131,7 +131,7 @@ class Away(InMemoryKnowledge):
 
     def __enter__(self) -> Self:
         if self.is_away:
-            raise AnalyticsUnavailable("it is away")
+            raise AnalyticsUnavailableError("it is away")
         self.opened.append(threading.current_thread().name)
         return self
 
@@ -148,7 +148,7 @@ class Away(InMemoryKnowledge):
 async def test_the_store_is_opened_by_the_first_question_on_a_thread_of_its_own():
     store = Away()
     store.add_thoughts([a_thought("falcon")])
-    aside = StoreAside(lambda: store, seconds=10)
+    aside = LazyVectorStore(lambda: store, seconds=10)
     for _ in range(2):
         (found,) = await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
         assert found.text == "falcon"
@@ -160,8 +160,8 @@ async def test_the_store_is_opened_by_the_first_question_on_a_thread_of_its_own(
 async def test_a_store_that_could_not_be_opened_is_tried_again():
     store = Away()
     store.is_away = True
-    aside = StoreAside(lambda: store, seconds=10)
-    with pytest.raises(AnalyticsUnavailable):
+    aside = LazyVectorStore(lambda: store, seconds=10)
+    with pytest.raises(AnalyticsUnavailableError):
         await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
     store.is_away = False
     assert await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5) == []
@@ -171,8 +171,8 @@ async def test_a_store_that_could_not_be_opened_is_tried_again():
 async def test_a_store_that_hangs_is_waited_for_so_long_and_no_longer():
     store = Away()
     store.gate.clear()
-    aside = StoreAside(lambda: store, seconds=0.05)
-    with pytest.raises(AnalyticsUnavailable):
+    aside = LazyVectorStore(lambda: store, seconds=0.05)
+    with pytest.raises(AnalyticsUnavailableError):
         await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
     store.gate.set()
     await aside.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from riglm.application.knowledge import importing
-from riglm.application.knowledge.importing import MOST_TOLD, Format, Importing, Source, check, format_of
-from riglm.domain.errors import UnusableInput
+from riglm.application.knowledge.importing import MAX_PROBLEMS, KnowledgeImporter, LineFormat, Source, check, format_of
+from riglm.domain.errors import UnusableInputError
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import an_embedding
@@ -34,8 +34,8 @@ def file(tmp_path):
     return written
 
 
-def run(store, path, format_=Format.MEMORY, owner="", advance=lambda _: None):
-    return Importing(store, owner, 1_000.0).run([Source(path, format_)], advance)
+def run(store, path, format_=LineFormat.MEMORY, owner="", advance=lambda _: None):
+    return KnowledgeImporter(store, owner, 1_000.0).run([Source(path, format_)], advance)
 
 
 def texts(store, table, owner=""):
@@ -57,7 +57,7 @@ WHOLE = {
 @pytest.mark.parametrize("order", [(ALICE, ACME, WORKS), (WORKS, ALICE, ACME), (ALICE, WORKS, ACME)])
 @pytest.mark.parametrize("at_once", [1, 2, 500])
 def test_a_graph_is_the_same_in_whatever_order_its_lines_come(store, file, order, at_once, monkeypatch):
-    monkeypatch.setattr(importing, "_LINES_AT_ONCE", at_once)
+    monkeypatch.setattr(importing, "_LINE_BATCH_SIZE", at_once)
     done = run(store, file(*order))
     assert (done.new.entities, done.new.observations, done.new.relations, done.left_out) == (2, 2, 1, 0)
     assert state(store) == WHOLE
@@ -93,7 +93,7 @@ def test_a_relation_that_comes_later_is_told_by_the_entities_that_were_known(sto
 def test_an_entity_keeps_its_kind_and_its_vector_when_it_is_described_again_without_one(
     store, file, at_once, monkeypatch
 ):
-    monkeypatch.setattr(importing, "_LINES_AT_ONCE", at_once)
+    monkeypatch.setattr(importing, "_LINE_BATCH_SIZE", at_once)
     path = file(ALICE, {"type": "entity", "name": "ALICE"}, WORKS)
     run(store, path)
     [alice] = store.newest(Table.ENTITIES, Scope(owner=""), 10)
@@ -131,15 +131,15 @@ def test_what_one_owner_imports_is_not_another_s(store, file):
 
 
 def test_equal_thoughts_are_taken_once(store, file):
-    done = run(store, file({"text": "Tea"}, {"text": " tea "}, {"text": "Coffee"}), Format.THOUGHTS)
+    done = run(store, file({"text": "Tea"}, {"text": " tea "}, {"text": "Coffee"}), LineFormat.THOUGHTS)
     assert (done.read.thoughts, done.new.thoughts) == (3, 2)
     assert texts(store, Table.THOUGHTS) == ["Coffee", "Tea"]
 
 
 def test_a_thought_that_comes_again_with_other_tags_is_told_as_changed(store, file):
-    run(store, file({"text": "zebra", "origin": "human"}), Format.THOUGHTS)
+    run(store, file({"text": "zebra", "origin": "human"}), LineFormat.THOUGHTS)
     again = file({"text": "zebra", "tags": ["secret"], "origin": "model"})
-    assert [run(store, again, Format.THOUGHTS).changed.thoughts for _ in range(2)] == [1, 0]
+    assert [run(store, again, LineFormat.THOUGHTS).changed.thoughts for _ in range(2)] == [1, 0]
     assert store.newest(Table.THOUGHTS, Scope(owner="", exclude_tags=frozenset(["secret"])), 1) == []
 
 
@@ -160,19 +160,19 @@ def test_a_line_that_is_wrong_is_left_out_as_a_whole_and_told_by_file_line_and_f
 
 
 def test_nothing_of_a_wrong_line_is_told(store, file):
-    done = run(store, file('["secret"]', '"secret"', '{"text": "secret"', '{"secret": 1}'), Format.THOUGHTS)
+    done = run(store, file('["secret"]', '"secret"', '{"text": "secret"', '{"secret": 1}'), LineFormat.THOUGHTS)
     assert done.left_out == 4
     assert not any("secret" in problem.reason for problem in done.problems)
 
 
 def test_of_many_wrong_lines_some_are_told_and_all_are_counted(store, file):
-    done = run(store, file(*["{"] * (MOST_TOLD + 20)))
-    assert (len(done.problems), done.left_out) == (MOST_TOLD, MOST_TOLD + 20)
+    done = run(store, file(*["{"] * (MAX_PROBLEMS + 20)))
+    assert (len(done.problems), done.left_out) == (MAX_PROBLEMS, MAX_PROBLEMS + 20)
 
 
 def test_an_unknown_key_is_told_once_with_its_first_place(store, file):
     path = file({"text": "a"}, {"text": "b", "mood": "good"}, {"text": "c", "mood": "bad", "Private": True})
-    done = run(store, path, Format.THOUGHTS)
+    done = run(store, path, LineFormat.THOUGHTS)
     assert done.unknown_keys == {"mood": f"{path}:2"}
     assert done.new.thoughts == 3
 
@@ -184,27 +184,32 @@ def test_progress_is_told_in_bytes(store, file):
 
 
 def test_long_lines_are_taken_fewer_at_once(store, file, monkeypatch):
-    monkeypatch.setattr(importing, "_BYTES_AT_ONCE", 100)
+    monkeypatch.setattr(importing, "_MAX_BATCH_BYTES", 100)
     told = []
-    run(store, file(*[{"text": f"{number} " + "x" * 150} for number in range(3)]), Format.THOUGHTS, advance=told.append)
+    run(
+        store,
+        file(*[{"text": f"{number} " + "x" * 150} for number in range(3)]),
+        LineFormat.THOUGHTS,
+        advance=told.append,
+    )
     assert len(told) == 3
 
 
 def test_a_check_stores_nothing_and_names_the_first_wrong_line(file):
     path = file(ALICE, ALICE | {"name": 7}, "{")
-    with pytest.raises(UnusableInput, match=r":2: 'name' must be .* — fix: .*; nothing was stored"):
-        check([Source(path, Format.MEMORY)])
-    check([Source(file(ALICE, WORKS), Format.MEMORY)])
+    with pytest.raises(UnusableInputError, match=r":2: 'name' must be .* — fix: .*; nothing was stored"):
+        check([Source(path, LineFormat.MEMORY)])
+    check([Source(file(ALICE, WORKS), LineFormat.MEMORY)])
 
 
 @pytest.mark.parametrize(
     ("lines", "format_"),
     [
-        ([ALICE], Format.MEMORY),
-        ([WORKS], Format.MEMORY),
-        ([{"text": "tea"}], Format.THOUGHTS),
-        ([{"text": "tea", "type": "note"}], Format.THOUGHTS),
-        (["", "{", "[]", '{"other": 1}', WORKS], Format.MEMORY),
+        ([ALICE], LineFormat.MEMORY),
+        ([WORKS], LineFormat.MEMORY),
+        ([{"text": "tea"}], LineFormat.THOUGHTS),
+        ([{"text": "tea", "type": "note"}], LineFormat.THOUGHTS),
+        (["", "{", "[]", '{"other": 1}', WORKS], LineFormat.MEMORY),
         ([""], None),
         (["\n  \n"], None),
     ],
@@ -214,7 +219,7 @@ def test_a_file_says_by_its_lines_what_it_is(file, lines, format_):
 
 
 def test_a_file_that_does_not_say_what_it_is_is_refused_with_the_fix(file):
-    with pytest.raises(UnusableInput, match=r"no line is a thought.* — fix: "):
+    with pytest.raises(UnusableInputError, match=r"no line is a thought.* — fix: "):
         format_of(file('{"other": 1}', "[]"))
-    with pytest.raises(UnusableInput, match=r"No such file .* — fix: "):
+    with pytest.raises(UnusableInputError, match=r"No such file .* — fix: "):
         format_of(Path("nowhere.jsonl"))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge.pieces import Embedding, Entity, Observation
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.session import uuid7
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 from tests.unit.application.knowledge.voices import Stage, a_thought, embedded
 
 SCHEMA = Draft202012Validator(OUTPUT_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -137,14 +137,14 @@ async def test_a_long_question_is_read_as_far_as_a_model_reads():
 
 async def test_a_model_that_does_not_answer_is_embedder_unavailable():
     stage = Stage()
-    stage.error = EmbedderUnavailable("secret reasons")
+    stage.error = EmbedderUnavailableError("secret reasons")
     assert await stage.code({"query": "falcon"}) == "embedder_unavailable"
     assert stage.store.asked == []
 
 
 async def test_a_store_that_does_not_answer_is_db_error():
     stage = Stage()
-    stage.store.error = AnalyticsUnavailable("secret reasons")
+    stage.store.error = AnalyticsUnavailableError("secret reasons")
     assert await stage.code({"query": "falcon"}) == "db_error"
 
 
@@ -220,7 +220,9 @@ async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_ca
     assert (stage.journal.answered_count, stage.journal.failed_count) == (0, 0)
 
 
-@pytest.mark.parametrize("error", [EmbedderUnavailable("away"), AnalyticsUnavailable("away"), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    "error", [EmbedderUnavailableError("away"), AnalyticsUnavailableError("away"), ZeroDivisionError()]
+)
 async def test_a_rehearsal_that_fails_leaves_it_to_the_question(error: Exception):
     stage = Stage()
     stage.error = stage.store.error = error

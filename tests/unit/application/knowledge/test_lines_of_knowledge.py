@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.json_lines import BadLine
+from riglm.application.json_lines import InvalidLineError
 from riglm.application.knowledge import lines
 from riglm.application.knowledge.lines import Described, memory_of, thought_of
 from riglm.domain.knowledge.pieces import Relation
@@ -110,7 +110,7 @@ def test_a_time_is_rfc_3339_or_a_number_of_seconds_or_milliseconds(written, seco
     ],
 )
 def test_a_value_that_is_none_of_its_key_is_refused_with_the_fix_and_not_repeated(row, key):
-    with pytest.raises(BadLine, match=rf"^'{key}' must be .*(, not|, and is missing).* — fix: ") as caught:
+    with pytest.raises(InvalidLineError, match=rf"^'{key}' must be .*(, not|, and is missing).* — fix: ") as caught:
         thought(**row)
     assert "yesterday" not in str(caught.value)
     assert "dog" not in str(caught.value)
@@ -144,5 +144,5 @@ def test_a_relation_is_its_owner_s():
     ],
 )
 def test_what_is_neither_entity_nor_relation_is_refused_with_the_fix(row, key):
-    with pytest.raises(BadLine, match=rf"^'{key}' must be .* — fix: "):
+    with pytest.raises(InvalidLineError, match=rf"^'{key}' must be .* — fix: "):
         memory_of(row, "")

@@ -7,7 +7,7 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.importing import give_vectors
 from riglm.domain.knowledge.pieces import Embedding
 from riglm.domain.knowledge.provenance import Table
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 from tests.contracts.knowledge_contract import MINE, a_thought, an_entity, an_observation
 from tests.stores.memory import InMemoryKnowledge
 
@@ -27,7 +27,7 @@ class Counted(HashingEmbedder):
     def embed(self, texts):
         self.asked += [list(texts)] * bool(texts)
         if len(self.asked) > self._answers and not self._changes:
-            raise EmbedderUnavailable("it is away")
+            raise EmbedderUnavailableError("it is away")
         return super().embed(texts)
 
 
@@ -68,7 +68,7 @@ def test_one_of_another_model_is_replaced(store):
 
 def test_what_was_given_before_the_model_went_away_stays_and_the_rest_comes_the_next_time(store):
     told = []
-    with pytest.raises(EmbedderUnavailable, match="away"):
+    with pytest.raises(EmbedderUnavailableError, match="away"):
         give_vectors(store, Counted(answers=9), 8, told.append)
     assert (waiting(store), sum(told)) == (102 - 64, 64)
     give_vectors(store, Counted(), 8, told.append)
@@ -76,7 +76,7 @@ def test_what_was_given_before_the_model_went_away_stays_and_the_rest_comes_the_
 
 
 def test_vectors_of_a_model_that_came_in_between_are_not_kept(store):
-    with pytest.raises(EmbedderUnavailable, match="another model"):
+    with pytest.raises(EmbedderUnavailableError, match="another model"):
         give_vectors(store, Counted(answers=3, changes=True), 8, lambda _: None)
     assert waiting(store) == 102
 
@@ -91,7 +91,7 @@ def test_it_ends_when_another_process_takes_the_vectors_away_again(store, monkey
 
 def test_a_model_that_cannot_be_used_says_why_and_nothing_is_given(store):
     embedder = Counted(answers=-1)
-    with pytest.raises(EmbedderUnavailable, match="it is away"):
+    with pytest.raises(EmbedderUnavailableError, match="it is away"):
         give_vectors(store, embedder, 8, lambda _: None)
     assert embedder.asked == []
     assert waiting(store) == 102

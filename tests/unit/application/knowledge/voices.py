@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.knowledge.inner_voice import InnerVoice, Journal
-from riglm.application.knowledge.retrieval import Bounds, Defaults, Embedded, Retrieval, Store
-from riglm.domain.knowledge.pieces import Candidate, Embedding, Thought
+from riglm.application.knowledge.inner_voice import InnerVoice, QueryLog
+from riglm.application.knowledge.retrieval import Bounds, Defaults, EmbeddedQuery, Retrieval, VectorStore
+from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope
@@ -25,7 +25,7 @@ def a_thought(text: str, **more: Any) -> Thought:
     return Thought(id=uuid7(), text=text, **{**given, **more})
 
 
-class Memory(Store):
+class Memory(VectorStore):
     """A store in memory that fails when it is told to, and notes what it was asked."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Memory(Store):
         async with self._more:
             await self._more.wait_for(lambda: len(self.asked) >= times)
 
-    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[Candidate]:
+    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
         async with self._more:
             self.asked.append((table, scope, most))
             self._more.notify_all()
@@ -57,7 +57,7 @@ class Stage:
         self.error: BaseException | None = None
         self.hangs = False
         self.was_embedding = asyncio.Event()
-        self.journal = Journal(is_silent=is_silent)
+        self.journal = QueryLog(is_silent=is_silent)
         bounds = Bounds(min_floor=0.15, most_candidates=most_candidates)
         retrieval = Retrieval(self._embed, self.store, bounds, shared=shared)
         self.voice = InnerVoice(retrieval, Defaults(), self.journal)
@@ -81,10 +81,10 @@ class Stage:
         assert "structuredContent" not in result
         return str(json.loads(result["content"][0]["text"])["error"]["code"])
 
-    async def _embed(self, text: str) -> Embedded:
+    async def _embed(self, text: str) -> EmbeddedQuery:
         self.was_embedding.set()
         if self.hangs:
             await asyncio.Event().wait()
         if self.error is not None:
             raise self.error
-        return Embedded(provider="static", embedding=embedded(text))
+        return EmbeddedQuery(provider="static", embedding=embedded(text))

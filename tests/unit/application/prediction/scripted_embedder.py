@@ -9,15 +9,15 @@ from uuid import uuid4
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.knowledge import Recollection
+from riglm.application.prediction.knowledge import PredictionStateLoader
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.invocation import Found, ToolInvocation
-from riglm.domain.session import Client, Era, Method, Session, Transport
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalogue
-from riglm.ports.embedder import EmbedderPort, EmbedderUnavailable
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 
 DAY = 86_400.0
@@ -69,7 +69,7 @@ class ScriptedEmbedder(EmbedderPort):
                 self.held.set()
             assert self.go.wait(10)
         if self.fails_after is not None and len(self.asked) > self.fails_after:
-            raise EmbedderUnavailable("it ended")
+            raise EmbedderUnavailableError("it ended")
         if self.error is not None:
             raise self.error
         return self._hashing.embed(texts)
@@ -104,10 +104,10 @@ TOOLS = catalogue(
 def a_session(principal="", client="tester"):
     return Session(
         started_at=NOON,
-        era=Era.HANDSHAKE,
+        era=ProtocolEra.HANDSHAKE,
         transport=Transport.STDIO,
-        method=Method.CONNECTION,
-        client=Client(name=client),
+        method=IdentificationMethod.CONNECTION,
+        client=ClientInfo(name=client),
         principal=principal,
     )
 
@@ -156,7 +156,7 @@ class Stage:
             yield service
 
     def recollection(self, put):
-        return lambda: Recollection(
+        return lambda: PredictionStateLoader(
             open_store=lambda: self.store,
             make_predictor=self.make_predictor,
             make_embedder=lambda: self.embedder,
@@ -205,7 +205,7 @@ class Stage:
                 duration_ms=1.0,
                 success=True,
                 sequence_number=number,
-                found=Found.LISTED,
+                found=DiscoveryMethod.LISTED,
             )
             for number, tool in enumerate(tools, 1)
         ]

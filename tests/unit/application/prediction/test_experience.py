@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.experience import MOST_SCOPES
+from riglm.application.prediction.experience import MAX_SCOPES
 from riglm.application.worker import Urgency
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import Situation
+from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalogue
 
@@ -38,7 +38,7 @@ def first(stage, principal="", calls=()):
 
 
 async def call(stage, principal, tool):
-    stage.service.called(a_session(principal), SessionState(), tool, Found.LISTED, NAMES)
+    stage.service.called(a_session(principal), SessionState(), tool, DiscoveryMethod.LISTED, NAMES)
     stage.learned()
 
 
@@ -80,7 +80,7 @@ async def test_a_scope_that_was_not_asked_for_lately_is_replayed_when_it_is():
     stage.used_before("play_song", principal="ann")
     async with stage.running() as service:
         await loaded(stage, "ann")
-        for number in range(MOST_SCOPES):
+        for number in range(MAX_SCOPES):
             await loaded(stage, f"somebody {number}")
         assert service.knowledge.experiences.known("ann") is None
         await loaded(stage, "ann")
@@ -92,7 +92,9 @@ async def test_what_another_process_served_is_learned_in_the_scope_of_its_princi
     async with stage.running() as service:
         await loaded(stage, "ann", "bob")
         for whose in ("ann", "nobody that was here"):
-            service.learn_along(Situation(candidates=(), principal=whose, time=NOON), "play_song", Found.LISTED)
+            service.learn_along(
+                PredictionInput(candidates=(), principal=whose, time=NOON), "play_song", DiscoveryMethod.LISTED
+            )
         stage.learned()
         assert [used(stage, who) for who in ("", "ann", "bob")] == [set(), {"play_song"}, set()]
 
@@ -143,7 +145,7 @@ async def test_a_burst_of_calls_and_marks_is_kept_whole_by_a_clean_end(caplog):
         session = a_session()
         await service.set_context(session, state, "zebra")
         for name in names[:300]:
-            service.called(session, state, name, Found.LISTED, names)
+            service.called(session, state, name, DiscoveryMethod.LISTED, names)
         service.marked(session, state, names[300], relevant=True)
     assert {pair.tool for pair in stage.store.list_learned_pairs("model-a")} == set(names)
     assert "training examples were left out" in caplog.text
@@ -156,7 +158,7 @@ async def test_a_mark_does_not_wait_for_the_calls_before_it():
         session = a_session()
         await service.set_context(session, state, "zebra")
         for _ in range(250):
-            service.called(session, state, "read_file", Found.LISTED, NAMES)
+            service.called(session, state, "read_file", DiscoveryMethod.LISTED, NAMES)
         service.marked(session, state, "play_song", relevant=True)
         async with asyncio.timeout(10):
             while not any(isinstance(record, LearnedPair) for record in stage.put):

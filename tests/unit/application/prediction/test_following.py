@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.plan import Plan
+from riglm.application.prediction.plan import PredictionSettings
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
 
@@ -32,7 +32,7 @@ def a_plan(**changes):
         "most": 2,
         "period": 60.0,
     }
-    return Plan(**{**given, **changes})
+    return PredictionSettings(**{**given, **changes})
 
 
 def predictor(stage, principal=""):

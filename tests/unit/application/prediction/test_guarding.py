@@ -6,11 +6,11 @@ import weakref
 import numpy as np
 import pytest
 
-from riglm.application.prediction.guarding import GuardedPredictor
-from riglm.domain.prediction import Prediction, Situation
+from riglm.application.prediction.guarding import IsolatedPredictor
+from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 
-SITUATION = Situation(candidates=("a", "b"))
+SITUATION = PredictionInput(candidates=("a", "b"))
 
 
 class Scripted(PredictorPort):
@@ -43,7 +43,7 @@ def guard(instead):
     made = []
 
     def make(answer, patience=5.0):
-        made.append(GuardedPredictor(Scripted(answer), instead, patience=patience))
+        made.append(IsolatedPredictor(Scripted(answer), instead, patience=patience))
         return made[-1]
 
     yield make
@@ -110,7 +110,7 @@ def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
 
 
 def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
-    guarded = GuardedPredictor(Scripted(scores(0.3, 0.4)), instead, patience=5.0)
+    guarded = IsolatedPredictor(Scripted(scores(0.3, 0.4)), instead, patience=5.0)
     guarded.learn(SITUATION, "a")
     guarded.predict(SITUATION)
     thread, gone = guarded._worker._thread, weakref.ref(guarded)

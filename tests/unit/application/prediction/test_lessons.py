@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.prediction.lessons import MOST_GISTS, MOST_LESSONS, Lessons
+from riglm.application.prediction.lessons import MAX_PAIR_UPDATES, MAX_UPDATES, TrainingQueue
 
 
 async def all_of(learned, count):
@@ -14,7 +14,7 @@ async def all_of(learned, count):
 
 
 async def test_nothing_is_learned_before_it_has_begun_and_then_in_order():
-    lessons, learned = Lessons(), []
+    lessons, learned = TrainingQueue(), []
     for number in range(3):
         lessons.add(lambda number=number: learned.append(number))
     await asyncio.sleep(0.03)
@@ -25,7 +25,7 @@ async def test_nothing_is_learned_before_it_has_begun_and_then_in_order():
 
 
 async def test_a_call_does_not_wait_for_what_it_teaches():
-    lessons, learned = Lessons(), []
+    lessons, learned = TrainingQueue(), []
     lessons.begin()
     lessons.add(lambda: learned.append(1))
     assert learned == []
@@ -42,7 +42,7 @@ async def test_after_a_long_lesson_comes_a_longer_pause(seconds, pause, monkeypa
         timers.append((delay, function))
         return object()
 
-    lessons = Lessons(clock=lambda: now[0])
+    lessons = TrainingQueue(clock=lambda: now[0])
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
     lessons.begin()
     lessons.add(lesson)
@@ -77,7 +77,7 @@ async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
         time.now += 0.002
         learned.append(time.now)
 
-    lessons = Lessons(clock=lambda: time.now)
+    lessons = TrainingQueue(clock=lambda: time.now)
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", time.call_later)
     lessons.begin()
     for _ in range(200):
@@ -89,23 +89,23 @@ async def test_lessons_wait_longer_while_calls_follow_each_other(monkeypatch):
 
 
 async def test_of_what_comes_faster_than_it_can_be_learned_the_gist_is_learned_and_comes_first():
-    lessons, learned = Lessons(), []
-    for number in range(MOST_LESSONS + 5):
+    lessons, learned = TrainingQueue(), []
+    for number in range(MAX_UPDATES + 5):
         lessons.add(lambda number=number: learned.append(number), lambda number=number: learned.append(-number))
-    assert len(lessons) == MOST_LESSONS + 5
+    assert len(lessons) == MAX_UPDATES + 5
     lessons.begin()
     await all_of(learned, 6)
-    assert learned[:6] == [*(-number for number in range(MOST_LESSONS, MOST_LESSONS + 5)), 0]
+    assert learned[:6] == [*(-number for number in range(MAX_UPDATES, MAX_UPDATES + 5)), 0]
 
 
 async def test_no_gist_is_ever_left_out_once_learning_has_begun():
-    lessons, learned = Lessons(), []
+    lessons, learned = TrainingQueue(), []
     lessons.begin()
-    for number in range(MOST_GISTS + 5):
+    for number in range(MAX_PAIR_UPDATES + 5):
         lessons.add_gist(lambda number=number: learned.append(number))
-    assert len(lessons) == MOST_GISTS
+    assert len(lessons) == MAX_PAIR_UPDATES
     lessons.finish(0.0)
-    assert sorted(learned) == list(range(MOST_GISTS + 5))
+    assert sorted(learned) == list(range(MAX_PAIR_UPDATES + 5))
 
 
 async def test_the_end_learns_the_gist_of_what_it_has_no_time_for():
@@ -115,7 +115,7 @@ async def test_the_end_learns_the_gist_of_what_it_has_no_time_for():
         now[0] += 0.2
         learned.append(name)
 
-    lessons = Lessons(clock=lambda: now[0])
+    lessons = TrainingQueue(clock=lambda: now[0])
     lessons.begin()
     for number in range(5):
         lessons.add(lambda number=number: lesson(f"whole {number}"), lambda number=number: lesson(f"gist {number}"))
@@ -127,7 +127,7 @@ async def test_the_end_learns_the_gist_of_what_it_has_no_time_for():
 
 
 async def test_what_was_never_begun_is_not_learned_at_the_end_and_told(caplog):
-    lessons, learned = Lessons(), []
+    lessons, learned = TrainingQueue(), []
     lessons.add(lambda: learned.append(1), lambda: learned.append(2))
     lessons.add_gist(lambda: learned.append(3))
     lessons.finish(1.0)
@@ -137,8 +137,8 @@ async def test_what_was_never_begun_is_not_learned_at_the_end_and_told(caplog):
 
 async def test_what_is_left_out_is_told_once_a_minute_with_its_number(caplog):
     now = [0.0]
-    lessons = Lessons(clock=lambda: now[0])
-    for _ in range(MOST_LESSONS + 3):
+    lessons = TrainingQueue(clock=lambda: now[0])
+    for _ in range(MAX_UPDATES + 3):
         lessons.add(lambda: None)
     now[0] = 61.0
     lessons.add(lambda: None)
@@ -146,7 +146,7 @@ async def test_what_is_left_out_is_told_once_a_minute_with_its_number(caplog):
 
 
 async def test_whoever_has_time_for_it_has_all_learned_at_once_and_in_order():
-    lessons, learned = Lessons(), []
+    lessons, learned = TrainingQueue(), []
     for number in range(3):
         lessons.add(lambda number=number: learned.append(number))
     lessons.catch_up()

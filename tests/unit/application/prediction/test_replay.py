@@ -5,24 +5,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.prediction.selection import select_predictor
-from riglm.application.prediction.experience import Experience, latest, training_examples
+from riglm.application.prediction.experience import ScopeModel, latest, training_examples
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import Situation
+from riglm.domain.prediction import PredictionInput
 from riglm.domain.session import uuid7
-from riglm.ports.analytics import RecordedCall, RecordedSession
+from riglm.ports.analytics import TrainingCall, TrainingSession
 
 TOOLS = tuple(f"{server}__tool{number}" for server in ("files", "mail", "web") for number in range(6))
 SERVERS = {tool: tool.partition("__")[0] for tool in TOOLS}
 
 
-def recorded(principal, *tools, found=Found.LISTED, failed=(), available=(), start=0.0):
+def recorded(principal, *tools, found=DiscoveryMethod.LISTED, failed=(), available=(), start=0.0):
     calls = tuple(
-        RecordedCall(tool, SERVERS.get(tool, "server"), found, place not in failed, start + place)
+        TrainingCall(tool, SERVERS.get(tool, "server"), found, place not in failed, start + place)
         for place, tool in enumerate(tools)
     )
-    return RecordedSession(
+    return TrainingSession(
         id=uuid7(),
         started_at=start,
         client="tester",
@@ -59,7 +59,7 @@ def test_of_many_calls_the_latest_are_kept_in_their_order(most, kept):
 
 
 def test_calls_are_taught_session_by_session_with_what_went_before():
-    history = [recorded("ann", "a", "b"), recorded("bob", "a", found=Found.SEARCHED)]
+    history = [recorded("ann", "a", "b"), recorded("bob", "a", found=DiscoveryMethod.SEARCHED)]
     found = [(each.situation.principal, each.situation.calls, each.tool, each.signal) for each in examples(history)]
     assert found == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
 
@@ -99,7 +99,7 @@ def live(experience, history):
     for session in history:
         before = []
         for call in session.calls:
-            situation = Situation(
+            situation = PredictionInput(
                 candidates=TOOLS,
                 calls=tuple(before),
                 servers=SERVERS,
@@ -121,7 +121,7 @@ def histories(draw):
             who,
             *(tool for tool, _ in made),
             failed={place for place, (_, fails) in enumerate(made) if fails and place % 3 == 2},
-            found=draw(st.sampled_from(list(Found))),
+            found=draw(st.sampled_from(list(DiscoveryMethod))),
             available=TOOLS,
             start=1e9 + 1e3 * number,
         )
@@ -133,7 +133,7 @@ def histories(draw):
 @settings(max_examples=25, deadline=None)
 def test_sizes_and_calibration_after_a_restart_equal_those_before(history, kind):
     before, after = (
-        Experience(predictor=select_predictor(kind), coverage=CoverageCalibrator(0.8, 2, len(TOOLS))) for _ in range(2)
+        ScopeModel(predictor=select_predictor(kind), coverage=CoverageCalibrator(0.8, 2, len(TOOLS))) for _ in range(2)
     )
     live(before, history)
     for example in training_examples(latest(history), no_owner):
@@ -141,7 +141,9 @@ def test_sizes_and_calibration_after_a_restart_equal_those_before(history, kind)
     assert after.used == before.used
     assert after.coverage.calibrated == before.coverage.calibrated
     for calls in [(), *((tool,) for tool in TOOLS)]:
-        asked = Situation(candidates=TOOLS, calls=calls, servers=SERVERS, principal="ann", client="tester", time=2e9)
+        asked = PredictionInput(
+            candidates=TOOLS, calls=calls, servers=SERVERS, principal="ann", client="tester", time=2e9
+        )
         expected, found = (each.predictor.predict(asked) for each in (before, after))
         assert found.scores.tolist() == pytest.approx(expected.scores.tolist())
         assert after.coverage.size(found) == before.coverage.size(expected)

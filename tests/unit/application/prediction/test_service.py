@@ -10,13 +10,13 @@ import pytest
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.worker import Urgency
-from riglm.domain.invocation import Found
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Prediction
 from riglm.domain.retrieval.retriever import passage
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import profile
-from riglm.ports.embedder import EmbedderUnavailable
+from riglm.ports.embedder import EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalogue
 
@@ -31,7 +31,7 @@ def anything(name):
     return True
 
 
-async def call(stage, state, tool, found=Found.LISTED, session=None):
+async def call(stage, state, tool, found=DiscoveryMethod.LISTED, session=None):
     stage.service.called(session or a_session(), state, tool, found, NAMES)
     state.called(tool, stage.now)
     stage.learned()
@@ -41,7 +41,7 @@ async def test_lists_and_calls_alone_load_nothing():
     stage, state = Stage(), SessionState()
     async with stage.running() as service:
         service.know(TOOLS)
-        service.called(a_session(), state, "read_file", Found.LISTED, NAMES)
+        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
         assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
         assert service.status()["embeddings"]["status"] == "loading"
         assert "not recognised" not in service.status()["advice"]
@@ -163,7 +163,7 @@ async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
         assert state.context is None
 
 
-@pytest.mark.parametrize("error", [EmbedderUnavailable("it ended"), ValueError("broken")])
+@pytest.mark.parametrize("error", [EmbedderUnavailableError("it ended"), ValueError("broken")])
 async def test_words_alone_count_while_the_model_does_not_answer(error):
     stage, state = Stage(), SessionState()
     stage.embedder.error = error
@@ -178,7 +178,7 @@ async def test_words_alone_count_while_the_model_does_not_answer(error):
 
 async def test_tools_are_embedded_once_the_model_answers_again():
     stage = Stage()
-    stage.embedder.error = EmbedderUnavailable("not yet")
+    stage.embedder.error = EmbedderUnavailableError("not yet")
     async with stage.recalling() as service:
         stage.embedder.error = None
         await service.search(a_session(), "read a file", 3, anything)
@@ -262,15 +262,15 @@ async def test_calls_before_and_while_prediction_loads_are_learned_once():
     stage.make_predictor = Counting
     async with stage.running() as service:
         service.know(TOOLS)
-        service.called(a_session(), state, "read_file", Found.LISTED, NAMES)
+        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
         stage.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
         service.begin()
-        service.called(a_session(), state, "send_mail", Found.LISTED, NAMES)
+        service.called(a_session(), state, "send_mail", DiscoveryMethod.LISTED, NAMES)
         stage.used_before("read_file", "send_mail")  # what the recorder stored by now
         stage.now += 1
         held.set()
         await stage.known()
-        service.called(a_session(), state, "play_song", Found.LISTED, NAMES)
+        service.called(a_session(), state, "play_song", DiscoveryMethod.LISTED, NAMES)
         await stage.recalled()
         stage.learned()
         assert sorted(learned) == ["play_song", "read_file", "send_mail"]
@@ -363,7 +363,7 @@ async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_le
     async with stage.running() as service:
         service.know(TOOLS)
         await stage.known()
-        service.called(a_session(), SessionState(context=state.context), "play_song", Found.LISTED, NAMES)
+        service.called(a_session(), SessionState(context=state.context), "play_song", DiscoveryMethod.LISTED, NAMES)
         stage.embedder.opening.set()
         await stage.recalled()
         stage.learned()
@@ -377,7 +377,7 @@ async def test_a_tool_that_a_search_found_is_learned_for_the_words_of_the_search
         await service.set_context(a_session(), state, "zebra")
         await service.search(a_session(), "play something", 3, anything)
         state.found("play something", ["play_song"])
-        await call(stage, state, "play_song", Found.SEARCHED)
+        await call(stage, state, "play_song", DiscoveryMethod.SEARCHED)
         pairs = {len(pair.terms): pair.confidence for pair in stage.put}
         assert len(stage.put) == 2
         assert set(pairs.values()) == {1.5}
@@ -484,7 +484,7 @@ async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_an
         service.know(TOOLS)
         await stage.recalled()
         await service.set_context(session, state, "zebra")
-        service.called(session, state, "play_song", Found.LISTED, NAMES)
+        service.called(session, state, "play_song", DiscoveryMethod.LISTED, NAMES)
         stage.learned()
         pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
         assert [pair.session_id for pair in pairs] == [session.id]

@@ -8,7 +8,7 @@ import pytest
 from riglm.application.prediction.warm_sets import WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.session import PROFILE, Client
+from riglm.domain.session import PROFILE, ClientInfo
 from tests.records import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
@@ -59,7 +59,7 @@ class Stage:
         for _ in range(sessions):
             session = a_session(
                 started_at=self.now - 60.0,
-                client=Client(name=client),
+                client=ClientInfo(name=client),
                 principal=principal,
                 metadata={PROFILE: profile} if profile else {},
             )
@@ -67,7 +67,7 @@ class Stage:
 
     async def usage(self, client="tester", principal="", profile="default"):
         """Return the estimate that a session which starts now gets."""
-        session = a_session(client=Client(name=client), principal=principal)
+        session = a_session(client=ClientInfo(name=client), principal=principal)
         await self.warm_sets.refresh(session, profile)
         return self.warm_sets.usage(session, profile)
 
@@ -148,7 +148,7 @@ async def test_results_follow_what_is_recorded_at_once(stage):
     await stage.usage()
     stage.record(3, "read", "write")
     await stage.usage()
-    after = stage.warm_sets.model(a_session(client=Client(name="tester")), "default").after({"read"})
+    after = stage.warm_sets.model(a_session(client=ClientInfo(name="tester")), "default").after({"read"})
     assert set(after) == {"write"}
     assert "write" not in (await stage.usage()).probabilities
 

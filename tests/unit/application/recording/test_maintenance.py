@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from riglm.application.recording.maintenance import Maintenance, Rhythm
-from riglm.domain.errors import AnalyticsUnavailable
-from riglm.domain.retention import Expiry, Forgotten, Whose
+from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
 from tests.records import a_learned_pair, a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
@@ -83,7 +83,7 @@ def test_sessions_whose_process_was_killed_end_with_their_last_record(store):
 def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog):
     class Stuck(Counting):
         def prune_learned_pairs(self, most):
-            raise AnalyticsUnavailable("no such table")
+            raise AnalyticsUnavailableError("no such table")
 
     store = Stuck()
     Maintenance(lambda: store, lambda: 1, clock=Clock()).look_after()
@@ -127,7 +127,7 @@ def test_a_forgetting_by_a_clock_ahead_is_heard_and_hides_no_other(store):
     told = []
     maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock())
     for heard, (key, at) in enumerate((("p", NOW + 86_400.0), ("q", NOW + 5.0)), 1):
-        next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key=key, at=at)))
+        next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=key, at=at)))
         maintenance.watch()
         assert len(told) == heard
 
@@ -138,7 +138,7 @@ def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store)
     clock = Clock()
     Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
     assert store.get_cooccurrences(["read"])
-    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0)))
+    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
     Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
     assert not store.get_cooccurrences(["read"])
 
@@ -154,7 +154,7 @@ def test_what_is_too_old_is_removed_and_told(store, caplog):
 def test_what_is_too_old_is_looked_for_now_and_then_although_nothing_new_is_stored(store):
     clock = Clock()
     maintenance = Maintenance(
-        lambda: store, lambda: 0, expiry=of_all_before(5000.0), rhythm=Rhythm(purge=60.0), clock=clock
+        lambda: store, lambda: 0, expiry=of_all_before(5000.0), rhythm=MaintenanceSchedule(purge=60.0), clock=clock
     )
     maintenance.look_after()
     an_old_session(store)
@@ -174,7 +174,7 @@ def test_without_limits_nothing_is_removed(store):
 
 def test_forgetting_that_was_given_up_is_finished(store):
     an_old_session(store)
-    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="", at=2000.0)))
+    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
     Maintenance(lambda: store, lambda: 0).look_after()
     assert store.list_sessions() == []
 
@@ -193,7 +193,7 @@ def test_nothing_is_done_while_another_process_is_at_it(store):
 
 def test_a_process_that_found_another_at_it_tries_again_soon(store):
     an_old_session(store)
-    rhythm = Rhythm(delay=0.0, retry=0.001, interval=3600.0)
+    rhythm = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
     with store.maintenance_lease():
         tried = threading.Event()
 
@@ -226,7 +226,7 @@ def test_two_at_once_purge_nothing_twice(store):
         def maintenance_lease(self):
             return store.maintenance_lease()
 
-    rhythm = Rhythm(delay=0.0, retry=0.001, interval=3600.0)
+    rhythm = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
     both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), rhythm=rhythm) for _ in range(2)]
     for each in both:
         each.start()
@@ -246,11 +246,11 @@ def test_whoever_asked_for_it_is_told_once_that_somebody_was_forgotten(store):
     maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0))
     maintenance.watch()
     assert told == []
-    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=5001.0)))
+    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=5001.0)))
     maintenance.watch()
     maintenance.watch()
     assert told == [1]
-    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="q", at=5002.0)))
+    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="q", at=5002.0)))
     maintenance.watch()
     assert told == [1, 1]
 
@@ -261,7 +261,7 @@ def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_re
     maintenance.when_forgotten(lambda sessions: told.append([each.key for each in sessions]))
     ids = ["one", "other"]
     for id_ in ids:
-        for _ in store.forget(Forgotten(whose=Whose.SESSION, key=id_, at=6000.0)):
+        for _ in store.forget(ErasureRequest(whose=ErasureScope.SESSION, key=id_, at=6000.0)):
             pass
         maintenance.watch()
         maintenance.watch()
@@ -269,7 +269,7 @@ def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_re
 
 
 def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
-    next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=4000.0)))
+    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=4000.0)))
     told = []
     Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0)).watch()
     assert told == []
@@ -277,7 +277,7 @@ def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
 
 def test_a_store_that_is_away_forgets_nobody():
     def away():
-        raise AnalyticsUnavailable("away")
+        raise AnalyticsUnavailableError("away")
 
     told = []
     Maintenance(away, lambda: 0, on_forgotten=lambda: told.append(1)).watch()
@@ -285,7 +285,7 @@ def test_a_store_that_is_away_forgets_nobody():
 
 
 def test_a_failed_round_is_logged_and_tried_again(store, caplog):
-    failures = [AnalyticsUnavailable("away")]
+    failures = [AnalyticsUnavailableError("away")]
 
     def open_store():
         if failures:
@@ -302,11 +302,11 @@ def test_a_failed_round_is_logged_and_tried_again(store, caplog):
 def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(store):
     stored = iter(range(1_000_000))
     told = threading.Semaphore(0)
-    rhythm = Rhythm(delay=0.0, interval=0.001, watch=0.0005)
+    rhythm = MaintenanceSchedule(delay=0.0, interval=0.001, watch=0.0005)
     with Maintenance(lambda: store, lambda: next(stored), rhythm=rhythm, on_forgotten=told.release) as maintenance:
         for _ in range(3):
             assert store.refreshed.acquire(timeout=SOON)
-        next(store.forget(Forgotten(whose=Whose.PRINCIPAL, key="p", at=maintenance._clock())))
+        next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=maintenance._clock())))
         assert told.acquire(timeout=SOON)
     assert store.thread is not threading.current_thread()
     maintenance.close(SOON)
@@ -314,7 +314,7 @@ def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(st
 
 
 def test_closing_does_not_wait_for_the_delay(store):
-    maintenance = Maintenance(lambda: store, lambda: 0, rhythm=Rhythm(delay=3600.0))
+    maintenance = Maintenance(lambda: store, lambda: 0, rhythm=MaintenanceSchedule(delay=3600.0))
     maintenance.start()
     maintenance.close(SOON)
     assert not maintenance._thread.is_alive()
@@ -331,7 +331,7 @@ def test_closing_gives_a_purge_up(store):
                 yield removed
                 begun.set()
 
-    maintenance = Maintenance(Slow, lambda: 1, expiry=of_all_before(5000.0), rhythm=Rhythm(delay=0.0))
+    maintenance = Maintenance(Slow, lambda: 1, expiry=of_all_before(5000.0), rhythm=MaintenanceSchedule(delay=0.0))
     maintenance.start()
     assert begun.wait(SOON)
     maintenance.close(SOON)

@@ -8,7 +8,7 @@ import pytest
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.application.recording.recorder import Recorder
-from riglm.domain.errors import AnalyticsUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
@@ -99,7 +99,7 @@ def test_a_store_that_cannot_be_opened_at_once_is_opened_for_the_first_record(sh
     def open_store():
         tries.append(1)
         if len(tries) == 1:
-            raise AnalyticsUnavailable("the shop is shut")
+            raise AnalyticsUnavailableError("the shop is shut")
         return shop
 
     tries = []
@@ -274,7 +274,7 @@ def test_a_record_whose_storing_failed_half_way_keeps_its_identifier(shop):
 
 def test_a_store_that_cannot_be_opened_is_tried_again():
     shop = Shop()
-    failures = [ImportError("no driver"), AnalyticsUnavailable("no file")]
+    failures = [ImportError("no driver"), AnalyticsUnavailableError("no file")]
 
     def open_store():
         if failures:

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from riglm.adapters.spool.sqlite import SqliteSpool, survey
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
-from riglm.ports.analytics import PairsForgotten, SessionClosed
-from riglm.ports.spool import SpoolUnavailable
+from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
+from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
@@ -35,7 +35,7 @@ class Shelf(SqliteSpool):
 
     def append(self, records):
         if self.fails:
-            raise SpoolUnavailable("the shelf is broken")
+            raise SpoolUnavailableError("the shelf is broken")
         return super().append(records)
 
 
@@ -99,7 +99,7 @@ class Recording(RuleBasedStateMachine):
     @rule(data=st.data(), again=st.booleans())
     def forgets_a_pair(self, data, again):
         pair = data.draw(st.sampled_from(self.pairs))
-        self.record(PairsForgotten(ids=(pair.id,)))
+        self.record(LearnedPairsDeleted(ids=(pair.id,)))
         if again:
             self.record(replace(pair, updated_at=float(self.put)))
 

@@ -11,9 +11,9 @@ import pytest
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
-from riglm.domain.errors import AnalyticsUnavailable
-from riglm.ports.analytics import PairsForgotten, SessionClosed
-from riglm.ports.spool import SpoolUnavailable
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
+from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
 
@@ -28,7 +28,7 @@ class Shelf(SqliteSpool):
 
     def append(self, records):
         if self.fails:
-            raise SpoolUnavailable("the shelf is broken")
+            raise SpoolUnavailableError("the shelf is broken")
         return super().append(records)
 
 
@@ -171,7 +171,7 @@ def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_no
         recorder._dispatcher._retry_at = 0.0  # the pause is over
         recorder.put(replace(first, tools_available=("new",)))
         recorder.put(SessionClosed(session_id=first.id, ended_at=2000.0))
-        recorder.put(PairsForgotten(ids=(pair.id,)))
+        recorder.put(LearnedPairsDeleted(ids=(pair.id,)))
         recorder.put(second)
         recorder.put(an_invocation(first, "read"))
         recorder.put(an_exposure(first, "read"))
@@ -461,7 +461,7 @@ def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_some
 
 def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
     def closed():
-        raise AnalyticsUnavailable("no driver")
+        raise AnalyticsUnavailableError("no driver")
 
     recorder = Eager(closed, open_spool=lambda: SqliteSpool(root))
     with recorder:
@@ -478,7 +478,7 @@ class Odd(SqliteSpool):
 
     def sync(self):
         if not self.syncs:
-            raise SpoolUnavailable("the disk does not sync")
+            raise SpoolUnavailableError("the disk does not sync")
         super().sync()
 
     def read(self, limit):

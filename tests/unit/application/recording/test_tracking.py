@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.application.lists.selection import ListSelection
-from riglm.application.recording.tracking import TrackingService
+from riglm.application.recording.tracking import CallRecordingService
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind, Found, ToolInvocation
-from riglm.domain.session import Client, Session
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import ClientInfo, Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.analytics_contract import a_session
 
@@ -42,7 +42,7 @@ class Brim:
 
 
 def tracking(sink, arguments="hash"):
-    return TrackingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
+    return CallRecordingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
 
 
 class Meter:
@@ -70,7 +70,7 @@ def call(service, session, **known):
             "duration_ms": 1.5,
             "error_kind": None,
             "error_code": None,
-            "found": Found.LISTED,
+            "found": DiscoveryMethod.LISTED,
             **known,
         },
     )
@@ -97,7 +97,7 @@ def test_an_invocation_is_recorded_with_all_that_is_known_of_it(sink):
         arguments_hash=HASHER.arguments(b'{"a":2,"b":1}'),
         error_kind=ErrorKind.PROTOCOL,
         error_code=-32000,
-        found=Found.LISTED,
+        found=DiscoveryMethod.LISTED,
     )
     assert record.id.version == 7
 
@@ -163,9 +163,9 @@ def test_an_error_code_that_no_database_holds_does_not_lose_the_invocation(sink,
 
 def test_a_session_is_recorded_as_it_was_when_it_was_opened(sink):
     service = tracking(sink)
-    session = a_session(client=Client(name="codex"))
+    session = a_session(client=ClientInfo(name="codex"))
     service.session_opened(session)
-    session.client = Client(name="cursor")
+    session.client = ClientInfo(name="cursor")
     session.keys["threadId"] = "hash"
     session.metadata["title"] = "x"
     service.session_changed(session)
@@ -290,7 +290,7 @@ def test_what_is_stored_of_arguments_can_change_between_calls(sink, choice, kept
 
 def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     meter, session = Meter(), a_session()
-    service = TrackingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
+    service = CallRecordingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
     before_any = service.list_of(session)
     service.exposed(session, ListSelection(("write",), ("read",), mode="shadow", surface="dynamic"))
     without = service.list_of(session)
@@ -299,4 +299,9 @@ def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     service.exposed(session, ListSelection(("write",), ("read",), mode="enforce", surface="dynamic"))
     for with_list in (before_any, without, now, service.list_of(session)):
         call(service, session, tool="read", with_list=with_list)
-    assert meter.calls == [("off", None), ("shadow", Found.NAMED), ("shadow", Found.LISTED), ("enforce", Found.LISTED)]
+    assert meter.calls == [
+        ("off", None),
+        ("shadow", DiscoveryMethod.NAMED),
+        ("shadow", DiscoveryMethod.LISTED),
+        ("enforce", DiscoveryMethod.LISTED),
+    ]

@@ -4,8 +4,8 @@ import random
 from typing import Final
 
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import Found
-from riglm.domain.session import Client
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.session import ClientInfo
 from riglm.ports.analytics import Record
 from tests.records import a_session, an_exposure, an_invocation
 
@@ -27,7 +27,7 @@ def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 1
     records: list[Record] = []
     for number in range(sessions):
         at = start + days * _DAY * number / sessions
-        session = a_session(started_at=at, ended_at=at + 900, tools_available=TOOLS, client=Client(name="editor"))
+        session = a_session(started_at=at, ended_at=at + 900, tools_available=TOOLS, client=ClientInfo(name="editor"))
         workflow = WORKFLOWS[chance.randrange(len(WORKFLOWS))]
         server = workflow[0].partition("__")[0]
         likely = tuple(name for name in TOOLS if name.startswith(server))[:_SHORT]
@@ -35,7 +35,11 @@ def worked(sessions: int = 100, *, start: float = 1_790_000_000.0, days: int = 1
         records += [session, an_exposure(session, *likely, hidden=hidden, timestamp=at, **_tokens(_SHORT, len(hidden)))]
         for step in range(chance.randrange(4, 12)):
             tool = chance.choice(TOOLS) if chance.random() < 0.05 else workflow[step % len(workflow)]
-            called = {"timestamp": at + 100 * (step + 1), "upstream": tool.partition("__")[0], "found": Found.LISTED}
+            called = {
+                "timestamp": at + 100 * (step + 1),
+                "upstream": tool.partition("__")[0],
+                "found": DiscoveryMethod.LISTED,
+            }
             records.append(an_invocation(session, tool, **called))
     return records
 

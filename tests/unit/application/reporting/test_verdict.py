@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.reporting.verdict import Evidence, Interval, judge
+from riglm.application.reporting.verdict import Interval, VerdictInput, judge
 
-GOOD = Evidence(is_on=False, others=0, sessions=40, calls=400, recorded=40, hidden=True, price=Interval(0.6, 0.9))
+GOOD = VerdictInput(is_on=False, others=0, sessions=40, calls=400, recorded=40, hidden=True, price=Interval(0.6, 0.9))
 
 
 def test_what_holds_in_all_respects_is_worth_switching_on():

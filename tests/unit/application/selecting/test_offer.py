@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.selecting.offer import Reader, UnusableTool
+from riglm.application.selecting.offer import ToolReader, UnusableToolError
 
 
 class Counted:
@@ -19,21 +19,21 @@ class Counted:
 
 
 def test_an_object_is_read_once_however_often_it_is_given():
-    tools, read = [Counted("a"), Counted("b")], Reader()
+    tools, read = [Counted("a"), Counted("b")], ToolReader()
     first = read(tools)
     assert read(list(tools)) is first
     assert [tool.looks for tool in tools] == [1, 1]
 
 
 def test_a_definition_that_was_changed_in_place_is_read_anew():
-    definition, read = {"name": "a", "description": "old"}, Reader()
+    definition, read = {"name": "a", "description": "old"}, ToolReader()
     before = read([definition]).catalogue
     definition["description"] = "new"
     assert read([definition]).catalogue.digest != before.digest
 
 
 def test_equal_tools_in_other_objects_come_out_as_the_newest_objects():
-    read = Reader()
+    read = ToolReader()
     first = read([{"name": "a"}])
     again = {"name": "a"}
     assert read([again]).objects["a"] is again
@@ -42,18 +42,18 @@ def test_equal_tools_in_other_objects_come_out_as_the_newest_objects():
 
 def test_two_tools_of_one_name_are_refused_and_one_given_twice_is_one():
     tool = {"name": "a"}
-    assert list(Reader()([tool, tool]).objects) == ["a"]
-    with pytest.raises(UnusableTool, match="two tools are called 'a' — fix: give one of them another name"):
-        Reader()([tool, {"name": "a"}])
+    assert list(ToolReader()([tool, tool]).objects) == ["a"]
+    with pytest.raises(UnusableToolError, match="two tools are called 'a' — fix: give one of them another name"):
+        ToolReader()([tool, {"name": "a"}])
 
 
 def test_what_stands_before_two_underscores_is_the_server():
-    owners = Reader()([{"name": name} for name in ("git__log", "log", "__log", "git__")]).owners
+    owners = ToolReader()([{"name": name} for name in ("git__log", "log", "__log", "git__")]).owners
     assert owners == {"git__log": ("git", "log"), "log": ("", "log"), "__log": ("", "__log"), "git__": ("", "git__")}
 
 
 def test_a_tool_is_named_by_itself_by_its_like_or_by_its_name():
     tool = Counted("a")
-    offer = Reader()([tool])
+    offer = ToolReader()([tool])
     assert [offer.name_of(each) for each in ("a", tool, {"name": "a"}, "unknown")] == ["a", "a", "a", "unknown"]
     assert tool.looks == 1

@@ -11,7 +11,7 @@ from langchain_core.tools import tool as langchain_tool
 from mcp import Tool as McpTool
 from pydantic_ai import Tool as PydanticTool
 
-from riglm.application.selecting.offer import UnusableTool, read_tool
+from riglm.application.selecting.offer import UnusableToolError, read_tool
 from riglm.domain.tool import profile
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}
@@ -80,7 +80,7 @@ def test_half_a_surrogate_pair_beside_a_schema_that_is_no_json_is_kept():
 
 @pytest.mark.parametrize("nothing", [42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()])
 def test_what_is_no_tool_is_refused_with_what_would_be_one(nothing):
-    with pytest.raises(UnusableTool, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
+    with pytest.raises(UnusableToolError, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
         read_tool(nothing)
 
 

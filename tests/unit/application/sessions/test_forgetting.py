@@ -3,11 +3,11 @@
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
-from riglm.application.sessions.registry import Forgetting
-from riglm.application.sharing.sealing import Sealer, count_name, drop_sessions, session_name
-from riglm.domain.errors import StateUnavailable
+from riglm.application.sessions.registry import SessionReset
+from riglm.application.sharing.sealing import StateSigner, count_name, drop_sessions, session_name
+from riglm.domain.errors import StateUnavailableError
 from riglm.domain.prediction import Context
-from riglm.domain.retention import Forgotten, Whose
+from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import uuid7
 from tests.unit.application.sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
 
@@ -19,9 +19,9 @@ class Remembering(Process):
         def let_go(one):
             self.states.forget(one)
 
-        forgetting = Forgetting(self.sessions, [let_go, self.sharing.forgotten])
-        strangers = [Forgotten(whose=Whose.SESSION, key=key, at=at) for key in (str(uuid7()), "no id")]
-        forgetting.heard([*strangers, Forgotten(whose=Whose.SESSION, key=str(session.id), at=at)])
+        forgetting = SessionReset(self.sessions, [let_go, self.sharing.forgotten])
+        strangers = [ErasureRequest(whose=ErasureScope.SESSION, key=key, at=at) for key in (str(uuid7()), "no id")]
+        forgetting.heard([*strangers, ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=at)])
 
 
 @pytest.fixture
@@ -91,17 +91,17 @@ async def test_it_is_let_go_once_for_each_time_that_it_is_forgotten(one):
 
 async def test_what_is_kept_of_forgotten_sessions_is_removed_and_nothing_else(one, state):
     mine = await at_work(one)
-    its_names = {session_name(Sealer(KEY), mine.id), count_name(Sealer(KEY), mine.id)}
+    its_names = {session_name(StateSigner(KEY), mine.id), count_name(StateSigner(KEY), mine.id)}
     await state.keep("session:of somebody else", b"value", GAP)
     before = set(state._values)
     assert await drop_sessions(state, KEY, [uuid7() for _ in range(150)] + [mine.id]) == 1
     assert before - set(state._values) == before & its_names
-    assert session_name(Sealer(KEY), mine.id) in before
+    assert session_name(StateSigner(KEY), mine.id) in before
 
 
 async def test_that_it_could_not_be_removed_is_told(state):
     state.is_away = True
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(StateUnavailableError):
         await drop_sessions(state, KEY, [uuid7()])
 
 
@@ -111,6 +111,6 @@ async def test_a_state_that_does_not_remove_is_noticed():
             pass
 
     state, id_ = Stubborn(), uuid7()
-    await state.keep(session_name(Sealer(KEY), id_), b"value", GAP)
-    with pytest.raises(StateUnavailable, match="could not be removed"):
+    await state.keep(session_name(StateSigner(KEY), id_), b"value", GAP)
+    with pytest.raises(StateUnavailableError, match="could not be removed"):
         await drop_sessions(state, KEY, [id_])

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.sessions.registry import Evidence
-from riglm.domain.session import Client, Confidence, Method, Session, Transport
+from riglm.application.sessions.registry import IdentificationSettings
+from riglm.domain.session import ClientInfo, IdentificationConfidence, IdentificationMethod, Session, Transport
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import World
@@ -15,7 +15,7 @@ STDIO = Caller(transport=Transport.STDIO)
 HTTP = Caller(transport=Transport.HTTP, address="10.0.0.1")
 ANNA = Caller(transport=Transport.HTTP, principal="anna", address="10.0.0.1")
 BERT = Caller(transport=Transport.HTTP, principal="bert", address="10.0.0.1")
-CODE = Client(name="code", version="1")
+CODE = ClientInfo(name="code", version="1")
 KEYS = ("vscode.conversationId", "threadId", "openai/session")
 ONE = b'{"threadId":"one"}'
 TWO = b'{"threadId":"two"}'
@@ -36,14 +36,14 @@ def handled(caller, handle="h"):
 @pytest.mark.parametrize(
     ("caller", "environment", "meta", "method", "confidence"),
     [
-        (handled(STDIO), {"CODE_SESSION": "e"}, ONE, Method.HANDLE, Confidence.EXACT),
-        (handled(HTTP), {}, ONE, Method.HANDLE, Confidence.EXACT),
-        (STDIO, {"CODE_SESSION": "e"}, ONE, Method.META_KEY, Confidence.EXACT),
-        (ANNA, {}, ONE, Method.META_KEY, Confidence.EXACT),
-        (STDIO, {"CODE_SESSION": "e"}, b"{}", Method.ENVIRONMENT, Confidence.EXACT),
-        (STDIO, {"CODE_SESSION": ""}, b"", Method.PROCESS, Confidence.CONNECTION),
-        (ANNA, {"CODE_SESSION": "e"}, b"", Method.PRINCIPAL, Confidence.INFERRED),
-        (HTTP, {"CODE_SESSION": "e"}, b"", Method.ADDRESS, Confidence.WEAK),
+        (handled(STDIO), {"CODE_SESSION": "e"}, ONE, IdentificationMethod.HANDLE, IdentificationConfidence.EXACT),
+        (handled(HTTP), {}, ONE, IdentificationMethod.HANDLE, IdentificationConfidence.EXACT),
+        (STDIO, {"CODE_SESSION": "e"}, ONE, IdentificationMethod.META_KEY, IdentificationConfidence.EXACT),
+        (ANNA, {}, ONE, IdentificationMethod.META_KEY, IdentificationConfidence.EXACT),
+        (STDIO, {"CODE_SESSION": "e"}, b"{}", IdentificationMethod.ENVIRONMENT, IdentificationConfidence.EXACT),
+        (STDIO, {"CODE_SESSION": ""}, b"", IdentificationMethod.PROCESS, IdentificationConfidence.CONNECTION),
+        (ANNA, {"CODE_SESSION": "e"}, b"", IdentificationMethod.PRINCIPAL, IdentificationConfidence.INFERRED),
+        (HTTP, {"CODE_SESSION": "e"}, b"", IdentificationMethod.ADDRESS, IdentificationConfidence.WEAK),
     ],
 )
 def test_a_modern_request_is_recognised_by_its_best_evidence(caller, environment, meta, method, confidence):
@@ -56,11 +56,11 @@ def test_a_modern_request_is_recognised_by_its_best_evidence(caller, environment
 @pytest.mark.parametrize(
     ("caller", "environment", "method"),
     [
-        (handled(STDIO), {"CODE_SESSION": "e"}, Method.HANDLE),
-        (STDIO, {"OTHER_SESSION": "e"}, Method.ENVIRONMENT),
-        (STDIO, {}, Method.PROCESS),
-        (ANNA, {"CODE_SESSION": "e"}, Method.CONNECTION),
-        (Caller(transport=Transport.SSE), {}, Method.CONNECTION),
+        (handled(STDIO), {"CODE_SESSION": "e"}, IdentificationMethod.HANDLE),
+        (STDIO, {"OTHER_SESSION": "e"}, IdentificationMethod.ENVIRONMENT),
+        (STDIO, {}, IdentificationMethod.PROCESS),
+        (ANNA, {"CODE_SESSION": "e"}, IdentificationMethod.CONNECTION),
+        (Caller(transport=Transport.SSE), {}, IdentificationMethod.CONNECTION),
     ],
 )
 def test_a_connection_is_recognised_by_its_best_evidence(caller, environment, method):
@@ -79,7 +79,7 @@ def test_conversation_keys_are_tried_in_the_order_configured_and_all_are_remembe
 
 @pytest.mark.parametrize("meta", [b'{"threadId":7}', b'{"threadId":""}', b'{"x":"threadId"}', b"[]", b"{"])
 def test_a_conversation_key_that_says_nothing_is_no_evidence(meta):
-    assert world().sessions.of_request(ANNA, CODE, "", meta).method is Method.PRINCIPAL
+    assert world().sessions.of_request(ANNA, CODE, "", meta).method is IdentificationMethod.PRINCIPAL
 
 
 def test_what_was_sent_is_stored_as_keyed_hashes_only():
@@ -109,9 +109,9 @@ def test_guesses_tell_clients_and_addresses_apart():
     elsewhere = Caller(transport=Transport.HTTP, address="10.0.0.2")
     found = [
         sessions.of_request(ANNA, CODE, "", b""),
-        sessions.of_request(ANNA, Client(name="other"), "", b""),
+        sessions.of_request(ANNA, ClientInfo(name="other"), "", b""),
         sessions.of_request(HTTP, CODE, "", b""),
-        sessions.of_request(HTTP, Client(name="other"), "", b""),
+        sessions.of_request(HTTP, ClientInfo(name="other"), "", b""),
         sessions.of_request(elsewhere, CODE, "", b""),
     ]
     assert len({session.id for session in found}) == 5
@@ -150,10 +150,10 @@ def test_the_first_conversation_key_names_the_connection_s_session_and_further_o
     base = w.sessions.of_connection(caller, CODE, VERSION)
     assert w.sessions.of_call(base, caller, b"") is base
     assert w.sessions.of_call(base, caller, ONE) is base
-    assert base.method is Method.META_KEY
+    assert base.method is IdentificationMethod.META_KEY
     other = w.sessions.of_call(base, caller, TWO)
     assert other is not base
-    assert (other.method, other.client, other.protocol_version) == (Method.META_KEY, CODE, VERSION)
+    assert (other.method, other.client, other.protocol_version) == (IdentificationMethod.META_KEY, CODE, VERSION)
     assert w.sessions.of_call(base, caller, ONE) is base
     assert w.sessions.of_call(base, caller, TWO) is other
 
@@ -163,7 +163,7 @@ def test_a_conversation_key_upgrades_earlier_modern_requests_on_the_same_pipe(en
     sessions = world(environment=environment).sessions
     listed = sessions.of_request(STDIO, CODE, "", b"")
     assert sessions.of_request(STDIO, CODE, "", ONE) is listed
-    assert listed.method is Method.META_KEY
+    assert listed.method is IdentificationMethod.META_KEY
     assert sessions.of_request(STDIO, CODE, "", b"") is listed
     assert sessions.of_request(STDIO, CODE, "", TWO) is not listed
 
@@ -173,7 +173,7 @@ def test_a_handle_stays_the_best_evidence():
     caller = handled(HTTP)
     base = sessions.of_connection(caller, CODE, VERSION)
     assert sessions.of_call(base, caller, ONE) is base
-    assert base.method is Method.HANDLE
+    assert base.method is IdentificationMethod.HANDLE
     assert "threadId" in base.keys
 
 
@@ -182,7 +182,7 @@ def test_two_connections_of_one_conversation_share_its_session():
     first, second = (sessions.of_connection(HTTP, CODE, VERSION) for _ in range(2))
     assert sessions.of_call(first, HTTP, ONE) is first
     assert sessions.of_call(second, HTTP, ONE) is first
-    assert second.method is Method.CONNECTION
+    assert second.method is IdentificationMethod.CONNECTION
 
 
 # --- how long a session lives ---
@@ -326,13 +326,13 @@ def test_what_becomes_known_of_a_session_is_recorded():
     base = w.sessions.of_connection(HTTP, CODE, VERSION)
     w.sessions.of_call(base, HTTP, ONE)
     methods = [record.method for record in w.records.of(Session)]
-    assert methods == [Method.CONNECTION, Method.META_KEY]
+    assert methods == [IdentificationMethod.CONNECTION, IdentificationMethod.META_KEY]
 
 
 def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
     here = world()
     known = here.sessions.of_request(HTTP, CODE, VERSION, ONE)
-    here.sessions.look_for(Evidence(meta_keys=("new", "threadId"), idle_gap=10.0))
+    here.sessions.look_for(IdentificationSettings(meta_keys=("new", "threadId"), idle_gap=10.0))
     assert here.sessions.of_request(HTTP, CODE, VERSION, ONE) is known
     assert here.sessions.of_request(HTTP, CODE, VERSION, b'{"threadId":"one","new":"2"}') is not known
     here.clock.now += 11.0
@@ -343,7 +343,7 @@ def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
 def test_a_session_is_recorded_with_the_profile_that_it_began_with():
     stage = world(profile="work")
     first = stage.sessions.of_connection(HTTP, CODE, VERSION)
-    stage.sessions.look_for(Evidence(profile="home"))
+    stage.sessions.look_for(IdentificationSettings(profile="home"))
     second = stage.sessions.of_connection(HTTP, CODE, VERSION)
     assert [each.metadata for each in (first, second)] == [{"profile": "work"}, {"profile": "home"}]
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from riglm.domain import jsonrpc, parameters
-from riglm.domain.errors import SessionEnded, StateUnavailable
+from riglm.domain.errors import SessionEndedError, StateUnavailableError
 from riglm.domain.prediction import Context
 from tests.unit.application.fakes import Sink, asks
 from tests.unit.application.sharing.test_sharing import ANNA, HANDLED, OK, Flaky, Process, calls
@@ -28,7 +28,7 @@ class Leaving(Flaky):
     async def swap(self, key, before, value, seconds):
         found = await super().swap(key, before, value, seconds)
         if self.loses_answers:
-            raise StateUnavailable("no answer in time")
+            raise StateUnavailableError("no answer in time")
         return found
 
     async def returned(self, seconds):
@@ -242,7 +242,7 @@ async def test_a_connection_that_ended_meanwhile_is_not_opened_again_by_what_was
     part = await one.sharing.arrives(b"id", message, ANNA, here)
     await other.sharing.ended(b"id")
     await part(OK)
-    with pytest.raises(SessionEnded):
+    with pytest.raises(SessionEndedError):
         await one.sharing.arrives(b"id", asks(3, "tools/list"), ANNA, here)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.sharing.sealing import MOST_WRITERS, changed_by, head, read_head
+from riglm.application.sharing.sealing import MAX_WRITERS, changed_by, head, read_head
 
 
 def test_a_head_comes_back_as_it_was():
@@ -23,8 +23,8 @@ def test_what_is_no_head_is_none(line):
 
 def test_the_latest_writers_are_told_each_with_its_last_change():
     writers = {}
-    for number in range(MOST_WRITERS + 2):
+    for number in range(MAX_WRITERS + 2):
         writers = changed_by(writers, f"w{number}", 1)
     writers = changed_by(writers, "w5", 2)
-    assert list(writers) == [*(f"w{number}" for number in range(2, MOST_WRITERS + 2) if number != 5), "w5"]
+    assert list(writers) == [*(f"w{number}" for number in range(2, MAX_WRITERS + 2) if number != 5), "w5"]
     assert writers["w5"] == 2

@@ -6,8 +6,8 @@ import pytest
 from riglm.application.sharing.session_record import merged, recorded
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.session import Era, Method, Session, Transport
-from riglm.domain.session_state import MOST_CALLS, MOST_USED, SessionState
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session_state import MAX_CALLS, MAX_USED, SessionState
 
 
 def a_plan(*tools):
@@ -18,7 +18,9 @@ class Side:
     """A session as one process has it."""
 
     def __init__(self, record=None):
-        opened = Session(started_at=1.0, era=Era.MODERN, transport=Transport.HTTP, method=Method.CONNECTION)
+        opened = Session(
+            started_at=1.0, era=ProtocolEra.MODERN, transport=Transport.HTTP, method=IdentificationMethod.CONNECTION
+        )
         self.session = opened if record is None else record.session()
         self.state = SessionState()
         if record is not None:
@@ -68,11 +70,11 @@ def test_what_both_have_already_is_not_there_twice(base):
 
 
 def test_calls_stay_when_more_were_made_than_are_remembered(base):
-    full = Side(base).calls(*["a"] * MOST_CALLS).record
+    full = Side(base).calls(*["a"] * MAX_CALLS).record
     _, state = after(full, Side(full).calls("one"), Side(full).calls("a", "other"))
     assert state.calls[-4:] == ["a", "one", "a", "other"]
-    assert len(state.calls) == MOST_CALLS
-    assert state.made == 2 + MOST_CALLS + 3
+    assert len(state.calls) == MAX_CALLS
+    assert state.made == 2 + MAX_CALLS + 3
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -143,10 +145,10 @@ def test_what_follows_after_it_was_forgotten_is_joined_as_ever(base):
 
 
 def test_more_than_riglm_would_remember_is_cut_when_joined(base):
-    progress = replace_progress(base, used_in_turn={str(number): 0 for number in range(MOST_USED)})
+    progress = replace_progress(base, used_in_turn={str(number): 0 for number in range(MAX_USED)})
     one = Side(base).calls("new")
     used = merged(base, one.record, progress).progress.used_in_turn
-    assert len(used) == MOST_USED
+    assert len(used) == MAX_USED
     assert "new" in used
 
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from riglm.application.sharing import session_record, shared_links
-from riglm.application.sharing.shared_links import MOST_TOLD, LinkRecord
+from riglm.application.sharing.shared_links import MAX_PROBLEMS, ConnectionRecord
 from riglm.domain import jsonrpc
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
-from riglm.domain.session import Client, Era, Method, Session, Transport
-from riglm.domain.session_state import MOST_CALLS, SessionState
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session_state import MAX_CALLS, SessionState
 
 HELLO = jsonrpc.request(b"1", "initialize", b'{"protocolVersion":"2025-11-25"}')
 LEVEL = jsonrpc.request(b"2", "logging/setLevel", b'{"level":"debug"}')
@@ -24,7 +24,9 @@ def subscribe(uri, method="resources/subscribe"):
 
 @pytest.fixture
 def record():
-    return LinkRecord(principal="p", session=UUID(int=1), handshake=HELLO.line.decode(), tickets={"up": b"x: \xff\r\n"})
+    return ConnectionRecord(
+        principal="p", session=UUID(int=1), handshake=HELLO.line.decode(), tickets={"up": b"x: \xff\r\n"}
+    )
 
 
 def test_a_connection_comes_back_as_it_was(record):
@@ -40,9 +42,9 @@ def test_the_last_word_on_each_subject_counts(record):
 
 
 def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
-    for number in range(MOST_TOLD + 5):
+    for number in range(MAX_PROBLEMS + 5):
         record = record.noted(subscribe(str(number)))
-    assert len(record.told) == MOST_TOLD
+    assert len(record.told) == MAX_PROBLEMS
 
 
 @pytest.mark.parametrize(
@@ -74,10 +76,10 @@ def test_what_is_no_record_at_all_is_ignored(plain):
 def a_session(**more):
     return Session(
         started_at=1.5,
-        era=Era.MODERN,
+        era=ProtocolEra.MODERN,
         transport=Transport.HTTP,
-        method=Method.HANDLE,
-        client=Client(name="c", version="1"),
+        method=IdentificationMethod.HANDLE,
+        client=ClientInfo(name="c", version="1"),
         client_id="hash",
         principal="whose",
         protocol_version="2026-07-28",
@@ -180,7 +182,7 @@ def test_more_than_riglm_would_remember_is_cut():
     assert record is not None
     state = SessionState()
     record.bring(record.session(), state)
-    assert len(state.calls) == MOST_CALLS
+    assert len(state.calls) == MAX_CALLS
     assert len(state.used_in_turn) == 1_000
 
 

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from riglm.application.sharing.sealing import LONGEST, Sealer
+from riglm.application.sharing.sealing import MAX, StateSigner
 
 KEY = bytes(32)
 OTHER = bytes([1]) * 32
@@ -12,12 +12,12 @@ OTHER = bytes([1]) * 32
 
 @pytest.fixture
 def sealer():
-    return Sealer(KEY)
+    return StateSigner(KEY)
 
 
 @pytest.mark.parametrize("plain", [b"", b"x", bytes(range(256)), b"long" * 100_000])
 def test_what_was_sealed_is_opened_by_another_process_with_the_key(plain, sealer):
-    assert Sealer(KEY).opened("name", sealer.seal("name", plain)) == plain
+    assert StateSigner(KEY).opened("name", sealer.seal("name", plain)) == plain
 
 
 def test_nothing_is_nothing(sealer, caplog):
@@ -34,7 +34,7 @@ def test_nothing_is_nothing(sealer, caplog):
         lambda value: value + b"x",
         lambda value: value[:5] + bytes([value[5] ^ 1]) + value[6:],
         lambda value: b'{"plain":"json"}' + value[:0],
-        lambda value: Sealer(OTHER).seal("name", value),
+        lambda value: StateSigner(OTHER).seal("name", value),
     ],
 )
 def test_a_value_that_riglm_did_not_seal_is_ignored_and_said_once(spoil, sealer, caplog):
@@ -50,7 +50,7 @@ def test_a_value_taken_from_another_name_is_ignored(sealer):
 
 
 def test_a_value_that_unpacks_to_too_much_is_ignored(sealer):
-    bomb = zlib.compress(bytes(LONGEST + 1), 9)
+    bomb = zlib.compress(bytes(MAX + 1), 9)
     value = b"r1" + sealer._seal("name", bomb) + bomb
     assert sealer.opened("name", value) is None
 
@@ -61,7 +61,7 @@ def test_names_tell_nothing_and_keep_things_apart(sealer):
         sealer.name("session", b"secret-session-id"),
         sealer.name("link", b"secret-session", b"-id"),
         sealer.name("link", b"secret", b"-session-id"),
-        Sealer(OTHER).name("link", b"secret-session-id"),
+        StateSigner(OTHER).name("link", b"secret-session-id"),
     }
     assert len(names) == 5
     assert not any("secret" in name for name in names)

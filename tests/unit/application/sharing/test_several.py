@@ -2,11 +2,11 @@
 
 import pytest
 
-from riglm.application.aggregating.conversation import AggregateConversation
-from riglm.application.aggregating.listings import Listings
+from riglm.application.aggregating.conversation import MultiServerConnection
+from riglm.application.aggregating.listings import MergedListCache
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
-from riglm.ports.downstream import Caller, Carried
+from riglm.ports.downstream import Caller, ConnectionHandoff
 from tests.unit.application.fakes import Channel, Link, Server, Sink, World, asks, opened, tools
 
 CALLER = Caller(transport=Transport.HTTP)
@@ -47,8 +47,8 @@ class Stage(World):
         self.web = TicketServer("web", {"initialize": hello, "tools/list": tools("one")})
         self.own = Server("own", {"initialize": opened("tools"), "tools/list": tools("two")})
         self.channel = Channel()
-        self.conversation = AggregateConversation(
-            self.services, [self.web, self.own], Listings("prefix"), CALLER, self.channel
+        self.conversation = MultiServerConnection(
+            self.services, [self.web, self.own], MergedListCache("prefix"), CALLER, self.channel
         )
 
     async def asks(self, message):
@@ -63,7 +63,7 @@ class Stage(World):
 
 async def carried_from(stage):
     await stage.asks(HELLO)
-    return Carried(session=stage.conversation.session, handshake=HELLO, tickets=stage.conversation.tickets)
+    return ConnectionHandoff(session=stage.conversation.session, handshake=HELLO, tickets=stage.conversation.tickets)
 
 
 @pytest.fixture
@@ -90,13 +90,17 @@ async def test_a_newer_ticket_takes_the_place_of_the_older(carried):
     stage = Stage()
     await stage.asks(HELLO)
     newer = carried.tickets["web"].replace(b':"ticket"', b':"newer"')
-    stage.conversation.adopt(Carried(session=stage.conversation.session, handshake=HELLO, tickets={"web": newer}))
+    stage.conversation.adopt(
+        ConnectionHandoff(session=stage.conversation.session, handshake=HELLO, tickets={"web": newer})
+    )
     assert stage.web.link.ticket == b"newer"
 
 
 async def test_where_all_have_tickets_nobody_is_told_anew(carried):
     stage = Stage()
-    stage.conversation = AggregateConversation(stage.services, [stage.web], Listings("prefix"), CALLER, stage.channel)
+    stage.conversation = MultiServerConnection(
+        stage.services, [stage.web], MergedListCache("prefix"), CALLER, stage.channel
+    )
     stage.sessions.adopt(carried.session)
     stage.conversation.listen(listening=True)
     assert stage.conversation.adopt(carried)
@@ -107,7 +111,9 @@ async def test_where_all_have_tickets_nobody_is_told_anew(carried):
 async def test_a_ticket_that_is_none_is_not_gone_on_with(carried, ticket):
     stage = Stage()
     stage.sessions.adopt(carried.session)
-    assert not stage.conversation.adopt(Carried(session=carried.session, handshake=HELLO, tickets={"web": ticket}))
+    assert not stage.conversation.adopt(
+        ConnectionHandoff(session=carried.session, handshake=HELLO, tickets={"web": ticket})
+    )
     await stage.asks(HELLO)
     assert "initialize" in stage.web.link.methods
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
-from riglm.application.conversations.conversation import DirectConversation
-from riglm.application.forwarding.services import Services
-from riglm.application.sessions.registry import Evidence, SessionRegistry
+from riglm.application.conversations.conversation import SingleServerConnection
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.application.sharing.sharing import build_sharing
 from riglm.domain import jsonrpc, parameters
-from riglm.domain.errors import SessionEnded, StateUnavailable
+from riglm.domain.errors import SessionEndedError, StateUnavailableError
 from riglm.domain.prediction import Context
 from riglm.domain.session import Session, Transport
 from riglm.domain.session_state import SessionStates
@@ -62,7 +62,7 @@ class Flaky(InMemorySessionState):
 
     def _check(self):
         if self.is_away:
-            raise StateUnavailable("away")
+            raise StateUnavailableError("away")
 
 
 class Process(World, NewsListener):
@@ -70,12 +70,12 @@ class Process(World, NewsListener):
 
     def __init__(self, state, *, filtered=True, key=KEY):
         super().__init__()
-        evidence = Evidence(meta_keys=("threadId",), idle_gap=GAP)
+        evidence = IdentificationSettings(meta_keys=("threadId",), idle_gap=GAP)
         self.sessions = SessionRegistry(
             self.tracking, self.hasher, evidence, shared=True, monotonic=self.clock, clock=self.clock
         )
         services = self.services
-        self.services = Services(tracking=self.tracking, sessions=self.sessions, catalogues=services.catalogues)
+        self.services = RequestServices(tracking=self.tracking, sessions=self.sessions, catalogues=services.catalogues)
         self.states = SessionStates()
         self.contexts = []
         self.news = []
@@ -101,7 +101,7 @@ class Process(World, NewsListener):
         self.news.append((session_id, news))
 
     def conversation(self, caller=ANNA):
-        return DirectConversation(self.services, self.server, caller, Channel())
+        return SingleServerConnection(self.services, self.server, caller, Channel())
 
     async def opens(self, session_id=b"id", caller=ANNA):
         """A client shakes hands here."""
@@ -234,7 +234,7 @@ async def test_an_ended_connection_is_ended_for_all_and_they_hear_of_it(one, oth
         while not one.news:
             await asyncio.sleep(0)
     assert one.news == [(b"id", ENDED)]
-    with pytest.raises(SessionEnded):
+    with pytest.raises(SessionEndedError):
         await one.sharing.arrives(b"id", asks(1, "tools/list"), ANNA, conversation)
     assert await one.takes_over() is None
     assert there is not None

@@ -3,9 +3,9 @@
 import asyncio
 
 from riglm.application.filtering.service import FilteringService
-from riglm.application.lists.meta_answers import MetaAnswer
+from riglm.application.lists.meta_answers import MetaToolResult
 from riglm.application.lists.selection import ListSelection
-from riglm.application.showing.showing import Showing
+from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
 from riglm.domain.session_state import SessionState
@@ -160,7 +160,7 @@ class ScriptedMeta:
             forward = (bytes(fields["name"]), bytes(fields.get("arguments", b"")))
         elif name == "search_available_tools":
             self.filtering.state(session).searched.add(jsonrpc.text(fields["query"]))
-        return MetaAnswer(
+        return MetaToolResult(
             result=b'{"content":[{"type":"text","text":"own"}]}', list_changed=name == "set_context", forward=forward
         )
 
@@ -172,4 +172,4 @@ class ShowingWorld(World):
         super().__init__(**more)
         self.filter = ScriptedFilter()
         self.meta = ScriptedMeta(self.filter)
-        self.showing = Showing(self.services, self.filter, self.meta)
+        self.showing = FilterMiddleware(self.services, self.filter, self.meta)

@@ -5,17 +5,17 @@ from itertools import pairwise
 
 import pytest
 
-from riglm.application.aggregating.conversation import AggregateConversation
-from riglm.application.aggregating.listings import Listings
-from riglm.application.conversations.conversation import DirectConversation
+from riglm.application.aggregating.conversation import MultiServerConnection
+from riglm.application.aggregating.listings import MergedListCache
+from riglm.application.conversations.conversation import SingleServerConnection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure, Surface
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
-from riglm.domain.tool import Catalogue
+from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import Caller
-from riglm.ports.upstream import EventMark, Stream
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
 from tests.unit.application.showing.scripted import OWN, ShowingWorld
 
@@ -33,7 +33,7 @@ class Stage(ShowingWorld):
         self.conversation = self.converse()
 
     def converse(self):
-        return DirectConversation(self.services, self.server, CALLER, self.channel, self.showing)
+        return SingleServerConnection(self.services, self.server, CALLER, self.channel, self.showing)
 
     def send(self, line, **more):
         sink = Sink()
@@ -117,12 +117,12 @@ async def test_a_page_that_is_asked_for_by_cursor_has_no_denied_tool(stage):
 @pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
 async def test_a_list_is_a_stream_where_the_server_s_is_one_and_names_no_place_to_take_it_up(stage, params):
     sink = stage.list(1, params)
-    reply, mark = stage.link.asked[0].reply, EventMark(b"e1", 100)
+    reply, mark = stage.link.asked[0].reply, EventPosition(b"e1", 100)
     assert not reply.resumable
     reply.primed(mark)
     reply.related(note := jsonrpc.notification("notifications/message"), mark)
     reply.replied(answer := jsonrpc.result(b"1", tools("a")), 200, mark)
-    bare = EventMark(None, 100)
+    bare = EventPosition(None, 100)
     assert sink.got == [("primed", bare), ("related", note.line, None), ("replied", answer.line, 200, None)]
 
 
@@ -210,7 +210,7 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     assert (code, words.startswith("Unknown tool: ")) == (-32602, True)
     assert stage.link.asked == []
     ((_, upstream, kind, found),) = stage.records.calls
-    assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, Found.NAMED)
+    assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)
     assert stage.filter.calls == []
 
 
@@ -270,7 +270,7 @@ async def test_a_page_that_cannot_be_looked_through_is_not_shown_where_anything_
 async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
     got = []
 
-    class Rest(Stream):
+    class Rest(ResumedStreamHandler):
         def continued(self, message, event=None):
             got.append((message.line, event))
 
@@ -287,7 +287,7 @@ async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
         stream.continued(jsonrpc.result(b"8", b'{"content":[]}'), mark)
         stream.ended()
 
-    note, mark = jsonrpc.notification("notifications/message"), EventMark(b"e1", 100)
+    note, mark = jsonrpc.notification("notifications/message"), EventPosition(b"e1", 100)
     stage.filter.denied = {"delete"}
     stage.list()
     stage.link.resume = resume
@@ -386,7 +386,7 @@ async def test_call_tool_is_the_call_that_it_stands_for(stage):
     asked.result(b'{"content":[],"structuredContent":{"x":1.0},"isError":true}')
     assert [got[0] for got in sink.got] == ["related", "replied"]
     assert bytes(sink.answers[0].result) == b'{"content":[],"structuredContent":{"x":1.0},"isError":true}'
-    assert stage.records.calls == [("far", "up", ErrorKind.TOOL, Found.NAMED)]
+    assert stage.records.calls == [("far", "up", ErrorKind.TOOL, DiscoveryMethod.NAMED)]
 
 
 async def stage_asked(stage, count=1):
@@ -403,7 +403,7 @@ async def test_a_forwarded_call_is_cancelled_upstream(stage):
     assert stage.link.cancelled == [(b"9", notice)]
     asked.result(b"{}")
     assert sink.got == []
-    assert stage.records.calls == [("far", "up", ErrorKind.CANCELLED, Found.NAMED)]
+    assert stage.records.calls == [("far", "up", ErrorKind.CANCELLED, DiscoveryMethod.NAMED)]
 
 
 async def test_an_own_tool_is_cancelled_before_it_has_done_anything(stage):
@@ -425,7 +425,7 @@ async def test_call_tool_reaches_no_denied_tool(stage, target):
     answer = await sink.answer()
     assert jsonrpc.plain(answer.error) == {"code": -32602, "message": f"Unknown tool: {target}"}
     assert stage.link.of("tools/call") == []
-    assert stage.records.calls == [(target, "", ErrorKind.PROTOCOL, Found.NAMED)]
+    assert stage.records.calls == [(target, "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
 
 
 async def test_call_tool_never_ends_in_a_tool_of_riglm(stage):
@@ -583,7 +583,7 @@ async def test_recorded_use_that_comes_too_late_is_not_waited_for(stage, monkeyp
 
 
 async def test_an_incomplete_list_is_not_recorded(stage):
-    missing = Catalogue(missing=("slow",))
+    missing = ToolCatalog(missing=("slow",))
     stage.showing.read = lambda _: missing
     stage.list()
     stage.link.asked[-1].result(tools("a"))
@@ -618,8 +618,8 @@ class Many(Stage):
             Server("one", {**answers, "tools/list": tools(*self.tools)}),
             Server("two", {**answers, "tools/list": tools("write")}),
         ]
-        listings = Listings(self.naming)
-        return AggregateConversation(self.services, self.servers, listings, CALLER, self.channel, self.showing)
+        listings = MergedListCache(self.naming)
+        return MultiServerConnection(self.services, self.servers, listings, CALLER, self.channel, self.showing)
 
     async def hello(self):
         await self.send(asks(0, "initialize", b"{}").line).answer()
@@ -707,7 +707,7 @@ async def test_tools_of_several_servers_are_chosen_from_together():
     stage.call(2, "call_tool", b'{"name":"one__read"}')
     asked = await stage.servers[0].link.next("tools/call")
     asked.result(b"{}")
-    assert stage.records.calls == [("one__read", "one", None, Found.NAMED)]
+    assert stage.records.calls == [("one__read", "one", None, DiscoveryMethod.NAMED)]
     await stage.conversation.close()
 
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from riglm.application.aggregating.listings import Listings
-from riglm.application.aggregating.modern import AggregateModern
-from riglm.application.conversations.stateless import Stateless
-from riglm.application.forwarding.exchange import Exchange
+from riglm.application.aggregating.listings import MergedListCache
+from riglm.application.aggregating.modern import MultiServerModernHandler
+from riglm.application.conversations.stateless import SingleServerModernHandler
+from riglm.application.forwarding.exchange import ProxiedRequest
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import ErrorKind, Found
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
@@ -29,7 +29,7 @@ class Stage(ShowingWorld):
         super().__init__()
         self.server = Server("up", modern=True)
         self.filter.kind = Surface.STABLE
-        self.modern = Stateless(self.services, self.server, self.showing)
+        self.modern = SingleServerModernHandler(self.services, self.server, self.showing)
         self.underway = None
 
     def send(self, number, method, params=b"{}", client="c", headers=None):
@@ -158,7 +158,7 @@ class Many(Stage):
             Server("one", {"tools/list": listed(*own)}, modern=True),
             Server("two", {"tools/list": listed("write")}, modern=True),
         ]
-        self.modern = AggregateModern(self.services, self.servers, Listings(naming), self.showing)
+        self.modern = MultiServerModernHandler(self.services, self.servers, MergedListCache(naming), self.showing)
 
     @property
     def reached(self):
@@ -209,7 +209,7 @@ async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
     asked.result(raw)
     assert [got[0] for got in sink.got] == ["related", "replied"]
     assert bytes(sink.answers[0].result) == raw
-    assert stage.records.calls == [("far", "up", None, Found.NAMED)]
+    assert stage.records.calls == [("far", "up", None, DiscoveryMethod.NAMED)]
     assert stage.underway.done
 
 
@@ -360,7 +360,7 @@ async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stag
     stage.call(8, "a")
     stage.link.asked[-1].result(b"{}")
     assert len(sink.notes) == 1
-    assert isinstance(stage.underway, Exchange)
+    assert isinstance(stage.underway, ProxiedRequest)
 
 
 async def test_while_the_filter_is_off_a_list_passes_as_it_came(stage):

@@ -238,5 +238,5 @@ async def test_without_a_tracer_nothing_stands_in_the_way():
     server = Server("up")
     proxy = ProxyService(stage.services, [server])
     conversation = proxy.converse(Caller(transport=Transport.STDIO), Channel())
-    assert type(conversation).__name__ == "DirectConversation"
-    assert type(proxy.modern).__name__ == "Stateless"
+    assert type(conversation).__name__ == "SingleServerConnection"
+    assert type(proxy.modern).__name__ == "SingleServerModernHandler"

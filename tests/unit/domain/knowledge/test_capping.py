@@ -5,11 +5,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.provenance import LONGEST, capped
+from riglm.domain.knowledge.provenance import MAX, capped
 
 
 def test_a_text_that_fits_stays_as_it_is():
-    assert capped("x" * LONGEST) == ("x" * LONGEST, 0, LONGEST)
+    assert capped("x" * MAX) == ("x" * MAX, 0, MAX)
     assert capped("") == ("", 0, 0)
 
 
@@ -32,7 +32,7 @@ def test_a_line_may_end_a_sentence():
 
 
 def test_without_a_sentence_the_cut_is_hard_and_between_characters():
-    assert capped("😀" * 900).text == "😀" * LONGEST
+    assert capped("😀" * 900).text == "😀" * MAX
 
 
 @given(st.text(alphabet="ab.!? \n😀", max_size=60), st.integers(1, 40))
@@ -48,4 +48,4 @@ def test_what_is_left_is_the_longest_that_ends_a_sentence_or_the_limit(text: str
 
 
 def test_an_abbreviation_at_the_beginning_is_not_all_that_is_left():
-    assert capped("TODO. " + "x" * 900).text == "TODO. " + "x" * (LONGEST - 6)
+    assert capped("TODO. " + "x" * 900).text == "TODO. " + "x" * (MAX - 6)

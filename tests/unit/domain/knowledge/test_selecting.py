@@ -5,33 +5,33 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import Candidate, content_hash
+from riglm.domain.knowledge.pieces import SnippetCandidate, content_hash
 from riglm.domain.knowledge.provenance import Origin, Table, capped
-from riglm.domain.knowledge.selecting import Request, allocated, selected
+from riglm.domain.knowledge.selecting import SnippetQuery, allocated, selected
 
 TEXTS = ("one", "ONE ", "two", "three", "four", "five", "six", "seven", "eight. " * 200, "eight. " * 300)
 
 
-def a_candidate(table: Table, key: str, score: float, text: str = "") -> Candidate:
-    return Candidate(
+def a_candidate(table: Table, key: str, score: float, text: str = "") -> SnippetCandidate:
+    return SnippetCandidate(
         table=table, key=key, text=text or f"{table} {key}", origin=Origin.HUMAN, created_at=0.0, score=score
     )
 
 
-def thoughts(*scores: float) -> list[Candidate]:
+def thoughts(*scores: float) -> list[SnippetCandidate]:
     return [a_candidate(Table.THOUGHTS, str(number), score) for number, score in enumerate(scores)]
 
 
-def graph(*scores: float) -> list[Candidate]:
+def graph(*scores: float) -> list[SnippetCandidate]:
     return [a_candidate(Table.OBSERVATIONS, str(number), score) for number, score in enumerate(scores)]
 
 
-def a_request(top_k: int = 10, mix: float = 0.6, floor: float = 0.25, min_floor: float = 0.15) -> Request:
-    return Request(top_k=top_k, mix=mix, floor=floor, min_floor=min_floor)
+def a_request(top_k: int = 10, mix: float = 0.6, floor: float = 0.25, min_floor: float = 0.15) -> SnippetQuery:
+    return SnippetQuery(top_k=top_k, mix=mix, floor=floor, min_floor=min_floor)
 
 
 def plainly(
-    request: Request, of_thoughts: list[Candidate], of_graph: list[Candidate]
+    request: SnippetQuery, of_thoughts: list[SnippetCandidate], of_graph: list[SnippetCandidate]
 ) -> tuple[list[tuple[Table, str]], float]:
     """The steps one after the other: floor, duplicates, shares, order."""
     sources = {"graph": of_graph if request.mix > 0 else [], "thoughts": of_thoughts if request.mix < 1 else []}
@@ -47,7 +47,7 @@ def plainly(
         floor = least
     hits = [each for source in sources.values() for each in source if each.score >= floor]
     hits.sort(key=lambda each: (-each.score, each.table is Table.THOUGHTS, each.key))
-    kept: list[Candidate] = []
+    kept: list[SnippetCandidate] = []
     for hit in hits:
         same_piece = any((hit.table, hit.key) == (other.table, other.key) for other in kept)
         if not same_piece and not any(hash_of(hit) == hash_of(other) for other in kept):
@@ -61,7 +61,9 @@ def plainly(
     return [(each.table, each.key) for each in taken], floor
 
 
-def shared_out(request: Request, of_graph: list[Candidate], of_thoughts: list[Candidate]) -> list[Candidate]:
+def shared_out(
+    request: SnippetQuery, of_graph: list[SnippetCandidate], of_thoughts: list[SnippetCandidate]
+) -> list[SnippetCandidate]:
     """The best of each source for its share, then whatever is left as long as there is room."""
     wanted = math.floor(request.mix * request.top_k + 0.5)
     if 0 < request.mix < 1 and request.top_k > 1 and of_graph and of_thoughts:
@@ -71,7 +73,7 @@ def shared_out(request: Request, of_graph: list[Candidate], of_thoughts: list[Ca
     return [*taken, *left[: request.top_k - len(taken)]]
 
 
-def hash_of(candidate: Candidate) -> str:
+def hash_of(candidate: SnippetCandidate) -> str:
     return content_hash(capped(candidate.text).text)
 
 
@@ -102,7 +104,7 @@ _requests = st.builds(
 @settings(max_examples=1_000)
 @given(_requests, _thoughts, _graph)
 def test_the_same_is_selected_as_by_the_steps_taken_one_by_one(
-    request: Request, of_thoughts: list[Candidate], of_graph: list[Candidate]
+    request: SnippetQuery, of_thoughts: list[SnippetCandidate], of_graph: list[SnippetCandidate]
 ):
     of_thoughts, of_graph = by_piece(of_thoughts), by_piece(of_graph)
     snippets, floor = selected(request, of_thoughts, of_graph)
@@ -110,15 +112,17 @@ def test_the_same_is_selected_as_by_the_steps_taken_one_by_one(
     assert (found, floor) == plainly(request, of_thoughts, of_graph)
 
 
-def by_piece(candidates: list[Candidate]) -> list[Candidate]:
+def by_piece(candidates: list[SnippetCandidate]) -> list[SnippetCandidate]:
     """Candidates of which each piece has one text and score, as in a store; some are given twice."""
-    first: dict[tuple[Table, str], Candidate] = {}
+    first: dict[tuple[Table, str], SnippetCandidate] = {}
     return [first.setdefault((each.table, each.key), each) for each in candidates]
 
 
 @settings(max_examples=200)
 @given(_requests, _thoughts, _graph)
-def test_a_selection_keeps_its_promises(request: Request, of_thoughts: list[Candidate], of_graph: list[Candidate]):
+def test_a_selection_keeps_its_promises(
+    request: SnippetQuery, of_thoughts: list[SnippetCandidate], of_graph: list[SnippetCandidate]
+):
     snippets, floor = selected(request, of_thoughts, of_graph)
     assert len(snippets) <= request.top_k
     assert len({each.content_hash for each in snippets}) == len(snippets)

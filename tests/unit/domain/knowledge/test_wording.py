@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.domain.knowledge.pieces import Relation, entity_text, searched_text, sentence
-from riglm.domain.knowledge.provenance import LONGEST
+from riglm.domain.knowledge.provenance import MAX
 from tests.contracts.knowledge_contract import a_thought, an_entity, an_observation
 
 
@@ -46,7 +46,7 @@ def test_a_relation_s_kind_is_told_in_words(kind, plain):
 @given(st.lists(st.text(max_size=300), max_size=20))
 def test_relations_are_whole_and_as_many_as_fit_a_snippet(names):
     text = entity_text("Alice", "person", [_relation("Alice", "knows", name) for name in names])
-    assert len(text) <= LONGEST
+    assert len(text) <= MAX
     told = {f"Alice knows {name}." for name in names}
     left = text.removeprefix("Alice (person).")
     while left:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from riglm.domain.prediction import Context
-from riglm.domain.retrieval.pairs import Reliability
+from riglm.domain.retrieval.pairs import PairReliability
 from riglm.domain.retrieval.scoring import level, relative, standardised, suitability
 from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.tool import ToolProfile
@@ -52,7 +52,7 @@ def test_equal_scores_tell_nothing():
 
 
 def test_what_was_right_one_time_in_four_is_hardly_trusted_and_old_failures_are_forgotten():
-    record = Reliability()
+    record = PairReliability()
     for number in range(400):
         record.note(number % 4 == 0)
     assert record.trust < 0.07
@@ -62,7 +62,7 @@ def test_what_was_right_one_time_in_four_is_hardly_trusted_and_old_failures_are_
 
 
 def test_one_success_is_no_proof():
-    record = Reliability()
+    record = PairReliability()
     assert record.trust == 0
     record.note(True)
     assert record.trust < 0.05

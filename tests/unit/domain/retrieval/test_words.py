@@ -1,6 +1,6 @@
 from riglm.domain.retrieval.words import (
-    LONGEST_REQUEST,
-    MOST_SENTENCES,
+    MAX_REQUEST_LENGTH,
+    MAX_SENTENCES,
     hashed,
     request_texts,
     split_name,
@@ -46,8 +46,8 @@ def test_each_sentence_of_a_long_request_is_embedded_too():
 
 def test_the_texts_of_a_huge_request_are_bounded():
     texts = request_texts("one two three. " * 100_000)
-    assert len(texts) == MOST_SENTENCES + 1
-    assert sum(map(len, texts)) <= 2 * LONGEST_REQUEST
+    assert len(texts) == MAX_SENTENCES + 1
+    assert sum(map(len, texts)) <= 2 * MAX_REQUEST_LENGTH
 
 
 def test_what_is_embedded_of_a_tool_names_its_server():

@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 
     from riglm.domain.prediction import Vector
 
-_ROWS_AT_ONCE: Final = 1_000
+_ROW_BATCH_SIZE: Final = 1_000
 _NOWHERE: Final = UUID(int=0)
 _BYTES: Final = 16
 _TAGS_KEPT: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class TableVersion:
     """When a table's pieces were changed last, and when some were removed: in microseconds, later for each change."""
 
     changed: int = 0
     removed: int = 0
 
-    def is_before(self, other: "Clock") -> bool:
+    def is_before(self, other: "TableVersion") -> bool:
         """Whether it went back from there, as in a database that was restored from an older backup."""
         return self.changed < other.changed or self.removed < other.removed
 
 
-def clock_of(connection: Connection, table: Table) -> Clock:
+def clock_of(connection: Connection, table: Table) -> TableVersion:
     """How far a table is."""
     columns = knowledge_clock.c
     row = connection.execute(select(columns.changed, columns.removed).where(columns.piece == table.name)).one_or_none()
-    return Clock() if row is None else Clock(changed=row.changed, removed=row.removed)
+    return TableVersion() if row is None else TableVersion(changed=row.changed, removed=row.removed)
 
 
 class Index:
@@ -68,7 +68,7 @@ class Index:
         self._table = table
         self._model = model
         self._dimensions = dimensions
-        self._seen = Clock()
+        self._seen = TableVersion()
         self._last: tuple[int, UUID] = (0, _NOWHERE)
         self._begin(0)
 
@@ -93,7 +93,7 @@ class Index:
             return
         if self._is_mostly_dead or not len(self._codes) or now.is_before(self._seen):
             self._last = (0, _NOWHERE)
-            self._seen = Clock(removed=now.removed)
+            self._seen = TableVersion(removed=now.removed)
             self._begin(connection.execute(select(func.count()).select_from(self._table)).scalar_one())
         if now.changed != self._seen.changed:
             self._take_changes(connection)
@@ -139,7 +139,7 @@ class Index:
             .order_by(columns.changed, columns.id)
         )
         # One statement: of many, PostgreSQL may look through all rows for each, until it has analysed the table.
-        for rows in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}).partitions():
+        for rows in connection.execute(query, execution_options={"yield_per": _ROW_BATCH_SIZE}).partitions():
             self._take(rows, is_first=is_first)
             self._last = (rows[-1].changed, UUID(bytes=_key(rows[-1].id)))
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 from sqlalchemy import Table as SqlTable
 
-from riglm.adapters.analytics.rows import Row, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, slices, to_bytes
 from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, thought
 from riglm.domain.knowledge.pieces import (
-    Candidate,
     Embedding,
     Entity,
     Observation,
     Relation,
+    SnippetCandidate,
     Thought,
     content_hash,
     entity_text,
@@ -34,9 +34,9 @@ GRAPH_ORIGIN: Final = Origin.TOOL
 """Who writes a graph: a memory server, when a model asks it to."""
 
 
-def row_of(piece: Piece, changed: int) -> Row:
+def row_of(piece: Piece, changed: int) -> DatabaseRow:
     """A piece as a row of its table, changed at that tick of the table's clock."""
-    common: Row = {
+    common: DatabaseRow = {
         "id": piece.id,
         "owner": piece.owner,
         "hash": identity(piece),
@@ -55,7 +55,7 @@ def row_of(piece: Piece, changed: int) -> Row:
             return {**common, "entity": piece.entity, "about": content_hash(piece.entity)}
 
 
-def vector_of(embedding: Embedding | None) -> Row:
+def vector_of(embedding: Embedding | None) -> DatabaseRow:
     """The columns of a vector."""
     if embedding is None:
         return {"model": None, "dimensions": None, "vector": None}
@@ -79,7 +79,7 @@ def relation_identity(relation: Relation) -> str:
     return content_hash(" ".join(content_hash(part) for part in (relation.source, relation.kind, relation.target)))
 
 
-def relation_row(relation: Relation) -> Row:
+def relation_row(relation: Relation) -> DatabaseRow:
     """A relation as a row."""
     return {
         "owner": relation.owner,
@@ -97,9 +97,9 @@ def relation_of(row: Any) -> Relation:
     return Relation(owner=row.owner, source=row.source, target=row.target, kind=row.kind)
 
 
-def candidate(table: Table, row: Any, score: float) -> Candidate:
+def candidate(table: Table, row: Any, score: float) -> SnippetCandidate:
     """A row as an answer to a question."""
-    return Candidate(
+    return SnippetCandidate(
         table=table,
         key=str(row.id),
         text=row.text,

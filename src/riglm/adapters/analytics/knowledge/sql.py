@@ -28,28 +28,28 @@ from riglm.adapters.analytics.knowledge.rows import (
     tell_anew,
     vector_of,
 )
-from riglm.adapters.analytics.odd_text import LONGEST_STORED
+from riglm.adapters.analytics.odd_text import MAX_STORED_LENGTH
 from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
 from riglm.domain.knowledge.pieces import (
-    Candidate,
     Embedding,
     Entity,
     Observation,
     Relation,
+    SnippetCandidate,
     Thought,
     content_hash,
     limited,
 )
-from riglm.domain.knowledge.provenance import LONGEST, Table
-from riglm.ports.knowledge import Added, KnowledgeCounts, KnowledgePort, Scope
+from riglm.domain.knowledge.provenance import MAX, Table
+from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertCounts
 
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
-_ROWS_AT_ONCE: Final = 200  # a statement holds up the other writers of the database
-_TEXT_READ: Final = LONGEST_STORED * (LONGEST + 1)  # cutting looks at the character behind the last one that fits
-_MOST_INDEXES: Final = 6  # two models of three tables
+_ROW_BATCH_SIZE: Final = 200  # a statement holds up the other writers of the database
+_TEXT_READ: Final = MAX_STORED_LENGTH * (MAX + 1)  # cutting looks at the character behind the last one that fits
+_MAX_INDEXES: Final = 6  # two models of three tables
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
 _Kept = TypeVar("_Kept", Thought, Entity, Observation)
@@ -79,17 +79,17 @@ class SqlKnowledge(KnowledgePort):
         self._database.close()
         self._indexes.clear()
 
-    def add_thoughts(self, thoughts: Sequence[Thought]) -> Added:
+    def add_thoughts(self, thoughts: Sequence[Thought]) -> UpsertCounts:
         return self._add(Table.THOUGHTS, thoughts)
 
-    def add_entities(self, entities: Sequence[Entity]) -> Added:
+    def add_entities(self, entities: Sequence[Entity]) -> UpsertCounts:
         return self._add(Table.ENTITIES, entities)
 
     def tell_anew(self, owner: str, names: Sequence[str]) -> int:
         with self._database.writing() as connection:
             return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
 
-    def add_observations(self, observations: Sequence[Observation]) -> Added:
+    def add_observations(self, observations: Sequence[Observation]) -> UpsertCounts:
         return self._add(Table.OBSERVATIONS, observations)
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
@@ -98,7 +98,7 @@ class SqlKnowledge(KnowledgePort):
             insert = insert_into(connection, kg_relation).on_conflict_do_nothing().returning(kg_relation.c.hash)
             return sum(len(connection.execute(insert.values(list(some))).all()) for some in slices(rows))
 
-    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[Candidate]:
+    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[SnippetCandidate]:
         kept = TABLES[table]
         with self._database.reading() as connection:
             with self._indexing:
@@ -157,7 +157,7 @@ class SqlKnowledge(KnowledgePort):
         found: list[Piece] = []
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(kept.c.created_at.desc(), kept.c.id.desc()))
-            for row in rows.yield_per(_ROWS_AT_ONCE):
+            for row in rows.yield_per(_ROW_BATCH_SIZE):
                 if len(found) == most:
                     break
                 if _is_tagged(row, scope):
@@ -203,18 +203,18 @@ class SqlKnowledge(KnowledgePort):
             connection.execute(delete(kg_relation).where(_of(kg_relation, owner)))
         return gone
 
-    def _add(self, table: Table, pieces: Sequence[_Kept]) -> Added:
+    def _add(self, table: Table, pieces: Sequence[_Kept]) -> UpsertCounts:
         if not pieces:
-            return Added(0, 0)
+            return UpsertCounts(0, 0)
         kept = TABLES[table]
         with self._database.writing() as connection:
             before = _count(connection, kept, true())
             changed = _tick(connection, kept)
-            for start in range(0, len(pieces), _ROWS_AT_ONCE):
-                some = _limited(connection, table, pieces[start : start + _ROWS_AT_ONCE])
+            for start in range(0, len(pieces), _ROW_BATCH_SIZE):
+                some = _limited(connection, table, pieces[start : start + _ROW_BATCH_SIZE])
                 connection.execute(_put(connection, kept), [row_of(piece, changed) for piece in some])
             new = _count(connection, kept, true()) - before
-            return Added(new, _count(connection, kept, kept.c.changed == changed) - new)
+            return UpsertCounts(new, _count(connection, kept, kept.c.changed == changed) - new)
 
     def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
         """Return the index of a table and model; the least recently used one is removed.
@@ -227,7 +227,7 @@ class SqlKnowledge(KnowledgePort):
         key = (table, asked.model, asked.dimensions)
         index = self._indexes.pop(key, None) or Index(TABLES[table], asked.model, asked.dimensions)
         self._indexes[key] = index
-        if len(self._indexes) > _MOST_INDEXES:
+        if len(self._indexes) > _MAX_INDEXES:
             del self._indexes[next(iter(self._indexes))]
         return index
 

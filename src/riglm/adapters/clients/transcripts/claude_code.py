@@ -7,7 +7,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
-from riglm.ports.clients import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptsPort,
+    UnreadableLine,
+    UserMessage,
+)
 
 _PREFIX: Final = "mcp__"
 _QUOTE: Final = ord('"')
@@ -25,7 +32,7 @@ _OTHERS: Final = (b'"session_meta"', b'"projectHash"')
 """What transcripts of others begin with; those of this client begin with anything."""
 
 
-class _Line(msgspec.Struct, rename="camel"):
+class _ClaudeCodeLine(msgspec.Struct, rename="camel"):
     type: str = ""
     timestamp: str = ""
     session_id: str = ""
@@ -52,7 +59,7 @@ class _Block(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b'""')
 
 
-_read_line: Final = msgspec.json.Decoder(_Line).decode
+_read_line: Final = msgspec.json.Decoder(_ClaudeCodeLine).decode
 _read_message: Final = msgspec.json.Decoder(_Message).decode
 _read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
 _read_any: Final = msgspec.json.Decoder().decode
@@ -75,11 +82,11 @@ class ClaudeCodeTranscripts(TranscriptsPort):
     def wrote(self, file: Path) -> bool:
         return not any(mark in head(file) for mark in _OTHERS)
 
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
-        conversation = _Conversation(file.stem)
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
+        conversation = _ClaudeCodeConversation(file.stem)
         for number, text, is_whole, fault in lines(file, advance):
             if fault:
-                yield Damaged(line=number, reason=fault)
+                yield UnreadableLine(line=number, reason=fault)
                 continue
             if b'"user"' not in text and b'"tool_use"' not in text:
                 continue
@@ -87,7 +94,7 @@ class ClaudeCodeTranscripts(TranscriptsPort):
                 yield from conversation.take(text)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if is_whole:
-                    yield Damaged(line=number, reason=str(error))
+                    yield UnreadableLine(line=number, reason=str(error))
 
 
 class _Use(NamedTuple):
@@ -100,14 +107,14 @@ class _Use(NamedTuple):
     began: float
 
 
-class _Conversation:
+class _ClaudeCodeConversation:
     """What calls of one file wait for their results."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._open: dict[str, _Use] = {}
 
-    def take(self, text: bytes) -> list[Happening]:
+    def take(self, text: bytes) -> list[TranscriptEvent]:
         """Parse a line."""
         line = decoded(_read_line, text)
         if line.type not in {"user", "assistant"}:
@@ -128,13 +135,13 @@ class _Conversation:
             if block.type == "tool_use" and block.id and block.name and block.name.startswith(_PREFIX):
                 self._open.setdefault(block.id, _Use(lane, block.id, block.name.removeprefix(_PREFIX), block.input, at))
 
-    def _ended(self, line: _Line, blocks: list[_Block], at: float) -> list[Happening]:
-        ended: list[Happening] = []
+    def _ended(self, line: _ClaudeCodeLine, blocks: list[_Block], at: float) -> list[TranscriptEvent]:
+        ended: list[TranscriptEvent] = []
         for block in blocks:
             use = self._open.pop(block.tool_use_id or "", None)
             if use is not None:
                 ended.append(
-                    Called(
+                    TranscriptCall(
                         lane=use.lane,
                         identity=use.id,
                         name=use.name,
@@ -148,21 +155,21 @@ class _Conversation:
         return ended
 
 
-def _ending(line: _Line, result: _Block) -> Ending:
+def _ending(line: _ClaudeCodeLine, result: _Block) -> CallOutcome:
     if line.tool_denial_kind is not None:
-        return Ending.NOT_RUN
+        return CallOutcome.NOT_RUN
     if not result.is_error:
-        return Ending.DONE
+        return CallOutcome.DONE
     said = _read_any(result.content)
     if isinstance(said, list):
         said = next((block.get("text") for block in said if isinstance(block, dict)), "")
-    return Ending.NOT_RUN if isinstance(said, str) and said.startswith(_REFUSALS) else Ending.FAILED
+    return CallOutcome.NOT_RUN if isinstance(said, str) and said.startswith(_REFUSALS) else CallOutcome.FAILED
 
 
-def _said(line: _Line, lane: str, blocks: list[_Block], at: float) -> list[Happening]:
+def _said(line: _ClaudeCodeLine, lane: str, blocks: list[_Block], at: float) -> list[TranscriptEvent]:
     """What the user wrote, without what the client adds in the user's name."""
     if line.is_meta or line.is_compact_summary:
         return []
     written = (block.text.strip() for block in blocks if block.type == "text" and isinstance(block.text, str))
     text = "\n".join(part for part in written if part and not part.startswith(_NOT_ASKED))
-    return [Said(lane=lane, at=at, text=text)] if text else []
+    return [UserMessage(lane=lane, at=at, text=text)] if text else []

@@ -7,7 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
-from riglm.ports.clients import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptsPort,
+    UnreadableLine,
+    UserMessage,
+)
 
 _NOT_RUN: Final = (
     "unsupported call",
@@ -21,18 +28,18 @@ _NOT_RUN: Final = (
 _read: Final = msgspec.json.Decoder().decode
 
 
-def by_result(result: Any) -> Ending:
+def by_result(result: Any) -> CallOutcome:
     """By the result that the note of its end holds."""
     match result:
         case {"Ok": {"isError": True}}:
-            return Ending.FAILED
+            return CallOutcome.FAILED
         case {"Err": _}:
-            return Ending.NOT_RUN
+            return CallOutcome.NOT_RUN
         case _:
-            return Ending.DONE
+            return CallOutcome.DONE
 
 
-def by_output(output: Any) -> Ending:
+def by_output(output: Any) -> CallOutcome:
     """Detect failures in the model's input where Codex wrote nothing else; not every failure can be detected."""
     told = output
     if isinstance(output, str):
@@ -41,16 +48,16 @@ def by_output(output: Any) -> Ending:
             try:
                 told = decoded(_read, told.encode())
             except (msgspec.MsgspecError, RecursionError):
-                return Ending.DONE  # it is cut, as long results are
+                return CallOutcome.DONE  # it is cut, as long results are
     match told:
         case str(text) | [{"text": str(text)}, *_] | {"content": [{"text": str(text)}, *_]}:
             if text.startswith(_NOT_RUN):
-                return Ending.NOT_RUN
+                return CallOutcome.NOT_RUN
     match told:
         case {"isError": True} | {"is_error": True}:
-            return Ending.FAILED
+            return CallOutcome.FAILED
         case _:
-            return Ending.DONE
+            return CallOutcome.DONE
 
 
 _PREFIX: Final = "mcp__"
@@ -82,13 +89,13 @@ class _Payload(msgspec.Struct):
     output: Any = None
 
 
-class _Line(msgspec.Struct):
+class _CodexLine(msgspec.Struct):
     timestamp: str = ""
     type: str = ""
     payload: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_read_line: Final = msgspec.json.Decoder(_Line).decode
+_read_line: Final = msgspec.json.Decoder(_CodexLine).decode
 _read_payload: Final = msgspec.json.Decoder(_Payload).decode
 
 
@@ -116,11 +123,11 @@ class CodexTranscripts(TranscriptsPort):
     def wrote(self, file: Path) -> bool:
         return b'"session_meta"' in head(file)
 
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
-        conversation = _Conversation(file.stem)
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
+        conversation = _CodexConversation(file.stem)
         for number, text, is_whole, fault in lines(file, advance):
             if fault:
-                yield Damaged(line=number, reason=fault)
+                yield UnreadableLine(line=number, reason=fault)
                 continue
             if not any(word in text for word in _READ):
                 continue
@@ -128,10 +135,10 @@ class CodexTranscripts(TranscriptsPort):
                 yield from conversation.take(text)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if is_whole:
-                    yield Damaged(line=number, reason=str(error))
+                    yield UnreadableLine(line=number, reason=str(error))
 
 
-class _Conversation:
+class _CodexConversation:
     """What calls of one file wait for their results, and whose they are."""
 
     def __init__(self, name: str) -> None:
@@ -142,7 +149,7 @@ class _Conversation:
         self._copied_until = 0.0
         self._open: dict[str | None, tuple[_Payload, float]] = {}
 
-    def take(self, text: bytes) -> list[Happening]:
+    def take(self, text: bytes) -> list[TranscriptEvent]:
         """Parse a line."""
         line = decoded(_read_line, text)
         if line.type not in {"session_meta", "response_item", "event_msg"}:
@@ -154,7 +161,7 @@ class _Conversation:
         at = moment(line.timestamp)
         match said.type:
             case "user_message" if isinstance(said.message, str) and said.message.strip():
-                return [Said(lane=self._lane or self._name, at=at, text=said.message.strip())]
+                return [UserMessage(lane=self._lane or self._name, at=at, text=said.message.strip())]
             case "function_call" if _qualified(said):
                 self._open[said.call_id] = (said, at)
             case "mcp_tool_call_end" if said.invocation is not None:
@@ -175,21 +182,28 @@ class _Conversation:
             self._origin = origin
             self._copied_until = moment(self._began) + _COPYING_SECONDS
 
-    def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> Called:
+    def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> TranscriptCall:
         given = bytes(told.arguments)
         return self._called(
             end.call_id, told.tool, told.server, b"{}" if given == b"null" else given, began, at, by_result(end.result)
         )
 
-    def _by_function(self, call: _Payload, began: float, at: float, ending: Ending) -> Called:
+    def _by_function(self, call: _Payload, began: float, at: float, ending: CallOutcome) -> TranscriptCall:
         given = call.arguments if isinstance(call.arguments, str) else ""
         return self._called(call.call_id, _qualified(call), None, given.encode() or b"{}", began, at, ending)
 
     def _called(
-        self, call_id: str | None, name: str, server: str | None, given: bytes, began: float, at: float, ending: Ending
-    ) -> Called:
+        self,
+        call_id: str | None,
+        name: str,
+        server: str | None,
+        given: bytes,
+        began: float,
+        at: float,
+        ending: CallOutcome,
+    ) -> TranscriptCall:
         lane = self._lane or self._name
-        return Called(
+        return TranscriptCall(
             lane=lane,
             identity=f"{self._origin or lane}/{call_id}",
             name=name,

@@ -7,10 +7,17 @@ from typing import Any, Final
 import msgspec
 
 from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
-from riglm.ports.clients import Called, Damaged, Ending, Happening, Said, TranscriptsPort
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptsPort,
+    UnreadableLine,
+    UserMessage,
+)
 
 _PREFIX: Final = "mcp_"
-_ENDINGS: Final = {"success": Ending.DONE, "error": Ending.FAILED, "cancelled": Ending.NOT_RUN}
+_ENDINGS: Final = {"success": CallOutcome.DONE, "error": CallOutcome.FAILED, "cancelled": CallOutcome.NOT_RUN}
 
 
 class _Call(msgspec.Struct):
@@ -51,17 +58,17 @@ class GeminiTranscripts(TranscriptsPort):
     def wrote(self, file: Path) -> bool:
         return b'"projectHash"' in head(file)
 
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[Happening]:
+    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         lane, messages = "", dict[str, _Record]()
         for number, text, is_whole, fault in lines(file, advance):
             if fault:
-                yield Damaged(line=number, reason=fault)
+                yield UnreadableLine(line=number, reason=fault)
                 continue
             try:
                 record = decoded(_read, text)
             except (msgspec.MsgspecError, RecursionError) as error:
                 if is_whole:
-                    yield Damaged(line=number, reason=str(error))
+                    yield UnreadableLine(line=number, reason=str(error))
                 continue
             if record.id:
                 messages[record.id] = record
@@ -71,15 +78,15 @@ class GeminiTranscripts(TranscriptsPort):
             try:
                 yield from _happenings(record, lane or file.stem)
             except ValueError as error:
-                yield Damaged(line=0, reason=str(error))
+                yield UnreadableLine(line=0, reason=str(error))
 
 
-def _happenings(record: _Record, lane: str) -> list[Happening]:
+def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
     if record.type == "user":
         text = _text(record.content).strip()
-        return [Said(lane=lane, at=moment(record.timestamp), text=text)] if text else []
+        return [UserMessage(lane=lane, at=moment(record.timestamp), text=text)] if text else []
     return [
-        Called(
+        TranscriptCall(
             lane=lane,
             identity=f"{lane}/{call.id}",
             name=call.name.removeprefix(_PREFIX),

@@ -11,7 +11,7 @@ import msgspec
 
 from riglm.domain.rawjson import has_surrogates, mended
 
-LONGEST_LINE: Final = 256 * 1024 * 1024
+MAX_LINE_LENGTH: Final = 256 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes."""
 
 _BLANK: Final = 64
@@ -21,7 +21,7 @@ _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, with which some editors beg
 _Read = TypeVar("_Read")
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     """A line with its number, counted from 1; `fault` explains why it cannot be read, if that is known at once.
 
     It `is_whole` when it ends: the last one of a file may still be written.
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     fault: str = ""
 
 
-def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
+def lines(file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptLine]:
     """Yield the non-empty lines of a file; `advance` gets the bytes read, at least every mebibyte of lines.
 
     Raises:
@@ -41,10 +41,10 @@ def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
     """
     number, told = 0, 0
     with file.open("rb") as opened:
-        while text := opened.readline(LONGEST_LINE):
+        while text := opened.readline(MAX_LINE_LENGTH):
             number += 1
             is_whole = text.endswith(b"\n")
-            is_too_long = len(text) == LONGEST_LINE and not is_whole
+            is_too_long = len(text) == MAX_LINE_LENGTH and not is_whole
             told += len(text)
             while is_too_long and not is_whole and (more := opened.readline(_PART)):
                 told += len(more)
@@ -55,9 +55,9 @@ def lines(file: Path, advance: Callable[[int], None]) -> Iterator[Line]:
             if number == 1:
                 text = text.removeprefix(_MARK)
             if is_too_long:
-                yield Line(number, b"", is_whole, "it is too long")
+                yield TranscriptLine(number, b"", is_whole, "it is too long")
             elif text[:_BLANK].strip():
-                yield Line(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
+                yield TranscriptLine(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
     advance(told)
 
 

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from riglm.adapters.mcp.downstream.http_request import Request
+from riglm.adapters.mcp.downstream.http_request import McpHttpRequest
 from riglm.adapters.mcp.wire.sse import encode_event
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import Parting, ReplySink
-from riglm.ports.upstream import EventMark, Stream
+from riglm.ports.downstream import BeforeResponse, ClientResponseSink
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
@@ -29,7 +29,7 @@ PING: Final = b": ping\n\n"
 """What a stream says when there is nothing to say."""
 
 
-class Events(Stream):
+class Events(ResumedStreamHandler):
     """A stream of events; what the client does not read in time is kept up to a limit."""
 
     def __init__(self, limit: int, cut: Callable[[], None] = lambda: None) -> None:
@@ -64,10 +64,10 @@ class Events(Stream):
         self._size += len(data)
         self._notify()
 
-    def continued(self, message: Message, event: EventMark | None = None) -> None:
+    def continued(self, message: Message, event: EventPosition | None = None) -> None:
         self.put(encode_message(message, event))
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self.put(encode_event(b"", id=event.id, retry_ms=event.retry_ms))
 
     def ended(self) -> None:
@@ -99,7 +99,7 @@ class Events(Stream):
             self._wake.set_result(None)
 
 
-def encode_message(message: Message, event: EventMark | None = None) -> bytes:
+def encode_message(message: Message, event: EventPosition | None = None) -> bytes:
     """A message as an event."""
     if event is None:
         return encode_event(message.line)
@@ -148,11 +148,11 @@ async def send_error(send: Send, status: int, code: int, words: str, extra: Iter
     await send_json(send, status, jsonrpc.error(None, code, words).line, extra)
 
 
-class HttpAnswer(ReplySink):
+class HttpResponse(ClientResponseSink):
     """The answer to one POST."""
 
     @abstractmethod
-    async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
+    async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
         """Send the answer."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class HttpAnswer(ReplySink):
         """Say something if nothing was said for a while."""
 
 
-class Answer(HttpAnswer):
+class JsonOrSseResponse(HttpResponse):
     """JSON when nothing precedes the reply, a stream of events otherwise."""
 
     __slots__ = ("_born", "_cut", "_events", "_limit", "_reply", "_status", "_wake", "errors_have_status")
@@ -179,13 +179,13 @@ class Answer(HttpAnswer):
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._born = time.monotonic()
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._stream().continued(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._stream().primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self._events is not None:
             self._events.continued(message, event)
             self._events.ended()
@@ -204,7 +204,7 @@ class Answer(HttpAnswer):
         elif self._reply is None and now - self._born >= QUIET_SECONDS:
             self._stream().put(PING)
 
-    async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
+    async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
         await self._wake
         if self._events is not None:
             await self._events.run(send, extra(None))
@@ -228,22 +228,22 @@ class Answer(HttpAnswer):
 _waiting: Final[set["asyncio.Task[None]"]] = set()
 
 
-class Parted(ReplySink):
+class DelayedResponseSink(ClientResponseSink):
     """Holds the answer to one request back until `parting` is through, which is bounded and does not raise."""
 
     __slots__ = ("_parting", "_sink")
 
-    def __init__(self, sink: ReplySink, parting: Parting) -> None:
+    def __init__(self, sink: ClientResponseSink, parting: BeforeResponse) -> None:
         self._sink = sink
         self._parting = parting
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._sink.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         self._sink.primed(event)
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         task = asyncio.get_running_loop().create_task(self._part(message, status, event))
         _waiting.add(task)
         task.add_done_callback(_waiting.discard)
@@ -251,7 +251,7 @@ class Parted(ReplySink):
     def interrupted(self) -> None:
         self._sink.interrupted()
 
-    async def _part(self, message: Message, status: int, event: EventMark | None) -> None:
+    async def _part(self, message: Message, status: int, event: EventPosition | None) -> None:
         try:
             await self._parting(message)
         finally:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import STREAM_HEADERS, Events, Extra, HttpAnswer, Send, no_extra, send_whole
-from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.answer import STREAM_HEADERS, Events, Extra, HttpResponse, Send, no_extra, send_whole
+from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.wire.sse import encode_event
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 
-MOST_KEPT: Final = 1 << 20
+MAX_KEPT: Final = 1 << 20
 """Maximum bytes of events kept for a session; the oldest are removed first."""
 
 RETRY_MS: Final = 1000
@@ -28,18 +28,18 @@ SOON: Final = 0.05
 ONE_PIECE: Final = 1 << 16
 """A longer answer is kept until it was delivered, since its connection may break in the middle."""
 
-_LONGEST_PLACE: Final = 9
+_MAX_PLACE_LENGTH: Final = 9
 
 
-class EventLog:
+class EventStore:
     """The events of one session's streams, as far as they can be replayed."""
 
     __slots__ = ("_kept", "_last", "_limit", "_size")
 
-    def __init__(self, limit: int = MOST_KEPT) -> None:
+    def __init__(self, limit: int = MAX_KEPT) -> None:
         """An empty log of at most `limit` bytes."""
         self._limit = limit
-        self._kept: dict[bytes, LoggedAnswer] = {}
+        self._kept: dict[bytes, ResumableSseResponse] = {}
         self._last = 0
         self._size = 0
 
@@ -51,20 +51,20 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def answer(self, buffer: int, cut: Callable[[], None]) -> "LoggedAnswer":
+    def answer(self, buffer: int, cut: Callable[[], None]) -> "ResumableSseResponse":
         """A new stream; `buffer` bounds what waits for its client, `cut` breaks the connection of one over it."""
         self._last += 1
-        return LoggedAnswer(self, b"%d" % self._last, buffer, cut)
+        return ResumableSseResponse(self, b"%d" % self._last, buffer, cut)
 
-    def find(self, event_id: bytes) -> "tuple[LoggedAnswer, int] | None":
+    def find(self, event_id: bytes) -> "tuple[ResumableSseResponse, int] | None":
         """Return the stream of this event and its place there; None if its successors are no longer kept."""
         number, _, place = event_id.partition(b"-")
         answer = self._kept.get(number)
-        if answer is None or not place.isdigit() or len(place) > _LONGEST_PLACE:
+        if answer is None or not place.isdigit() or len(place) > _MAX_PLACE_LENGTH:
             return None
         return (answer, int(place)) if answer.has_more(int(place)) else None
 
-    def keep(self, answer: "LoggedAnswer") -> None:
+    def keep(self, answer: "ResumableSseResponse") -> None:
         """Keep what a stream says from now on."""
         self._kept[answer.number] = answer
 
@@ -77,14 +77,14 @@ class EventLog:
             if answer.done and not answer.events:
                 del self._kept[answer.number]
 
-    def drop(self, answer: "LoggedAnswer") -> None:
+    def drop(self, answer: "ResumableSseResponse") -> None:
         """Forget a stream."""
         if self._kept.pop(answer.number, None) is not None:
             self._size -= sum(len(data) for _, data in answer.events)
             answer.events.clear()
 
 
-class LoggedAnswer(HttpAnswer):
+class ResumableSseResponse(HttpResponse):
     """The answer to one POST, as a stream that can be taken up.
 
     `events` are those still kept, each with its place; `done` is True if the response is among them, or will never
@@ -105,7 +105,7 @@ class LoggedAnswer(HttpAnswer):
         "number",
     )
 
-    def __init__(self, log: EventLog, number: bytes, buffer: int, cut: Callable[[], None]) -> None:
+    def __init__(self, log: EventStore, number: bytes, buffer: int, cut: Callable[[], None]) -> None:
         self.number = number
         self.done = False
         self.events: deque[tuple[int, bytes]] = deque()
@@ -119,14 +119,14 @@ class LoggedAnswer(HttpAnswer):
         self._begun: asyncio.Future[None] = loop.create_future()
         self._settled: asyncio.Future[None] | None = None
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         if not self.done:
             self._say(message)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """The server names no places that mean anything to the client."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self.done:
             return
         self.done = True
@@ -166,7 +166,7 @@ class LoggedAnswer(HttpAnswer):
         if self.done and not left and self._reader is events:
             self._log.drop(self)
 
-    async def run(self, request: Request, send: Send, extra: Extra = no_extra) -> None:
+    async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
         if not self._begun.done():
             timer = asyncio.get_running_loop().call_later(SOON, self._prime)
             try:
@@ -182,9 +182,9 @@ class LoggedAnswer(HttpAnswer):
             self._stream().ended()
         await self._deliver(request, send, extra)
 
-    async def _deliver(self, request: Request, send: Send, extra: Extra) -> None:
+    async def _deliver(self, request: McpHttpRequest, send: Send, extra: Extra) -> None:
         events = self._stream()
-        with Watch(request, events.ended) as watch:
+        with DisconnectWatcher(request, events.ended) as watch:
             await events.run(send, extra(self._reply))
             left = watch.gone
         if not self.done:

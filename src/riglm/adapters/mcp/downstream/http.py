@@ -8,17 +8,23 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.http_handshake import HandshakeRequests
-from riglm.adapters.mcp.downstream.http_modern import ModernRequests
-from riglm.adapters.mcp.downstream.http_request import Gone, Receive, Request, TooLarge, TooSlow
-from riglm.adapters.mcp.downstream.http_server import Gate, Refusal
+from riglm.adapters.mcp.downstream.http_handshake import HandshakeEndpoint
+from riglm.adapters.mcp.downstream.http_modern import ModernEndpoint
+from riglm.adapters.mcp.downstream.http_request import (
+    BodyTimeoutError,
+    BodyTooLargeError,
+    ClientDisconnectedError,
+    McpHttpRequest,
+    Receive,
+)
+from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.jsonrpc import Malformed
+from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.downstream import DownstreamPort, SessionSharing
 
@@ -40,7 +46,7 @@ class HttpDownstream:
         self._settings = downstream
         self._arrived = proxy.arrived
         self._limit = settings.limits.message_bytes
-        self._gate = Gate(
+        self._gate = RequestGuard(
             downstream.host,
             tokens=downstream.principals,
             hosts=downstream.allowed_hosts,
@@ -57,13 +63,13 @@ class HttpDownstream:
         idle, most = downstream.session_idle, downstream.max_sessions
         if sharing is None:
             self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most)
-            self._handshake = HandshakeRequests(self._sessions, buffer)
+            self._handshake = HandshakeEndpoint(self._sessions, buffer)
         else:
             from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions  # noqa: PLC0415  # rarely needed
 
             self._sessions = shared = SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
-            self._handshake = HandshakeRequests(shared, buffer, shared)
-        self._modern = ModernRequests(proxy.modern, buffer, sharing)
+            self._handshake = HandshakeEndpoint(shared, buffer, shared)
+        self._modern = ModernEndpoint(proxy.modern, buffer, sharing)
         self._sse = SseClients(proxy, buffer, self._limit)
 
     def _entrances(self) -> list[str]:
@@ -73,9 +79,9 @@ class HttpDownstream:
 
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Serve on a bound socket until `stop` is set; then finish what is under way, within a few seconds."""
-        from riglm.adapters.mcp.downstream.http_server import Server  # noqa: PLC0415  # a tenth of a second to import
+        from riglm.adapters.mcp.downstream.http_server import UvicornServer  # noqa: PLC0415  # a tenth of a second to import
 
-        server = Server(self, drain_seconds=_DRAIN_SECONDS + 2 * _CUT_SECONDS)
+        server = UvicornServer(self, drain_seconds=_DRAIN_SECONDS + 2 * _CUT_SECONDS)
         host, port, *_ = listener.getsockname()
         _log.info("listening", extra={"host": host, "port": port, "paths": self._entrances()})
         loop = asyncio.get_running_loop()
@@ -102,17 +108,17 @@ class HttpDownstream:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, self._handle_header)
+        request = McpHttpRequest(scope, receive, self._handle_header)
         outgoing = _Outgoing(send, self._cross_origin.grant(request.headers))
         try:
             await self._answer(request, outgoing.send)
-        except TooLarge:
+        except BodyTooLargeError:
             words = f"Invalid request: the message is over the limit of {self._limit} bytes"
             await _refuse_body(request, outgoing.send, 413, words)
-        except TooSlow:
+        except BodyTimeoutError:
             words = "Invalid request: the body did not come in time"
             await _refuse_body(request, outgoing.send, 408, words)
-        except Gone:
+        except ClientDisconnectedError:
             return
         except Exception:  # noqa: BLE001  # the client must get a response, regardless of the failure
             _log.exception("a request failed inside riglm", extra={"path": scope["path"]})
@@ -123,10 +129,10 @@ class HttpDownstream:
                 body = jsonrpc.error(request.asked, jsonrpc.INTERNAL_ERROR, words).line
                 await send_json(outgoing.send, 500, body, _CLOSE)
 
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _answer(self, request: McpHttpRequest, send: Send) -> None:
         preflight = self._cross_origin.preflight(request.method, request.headers)
         admitted = self._gate.admit(request.headers, anonymous=bool(preflight))
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, Rejection):
             extra = [admitted.header] if admitted.header else []
             await send_error(send, admitted.status, jsonrpc.INVALID_REQUEST, admitted.words, extra)
             return
@@ -139,7 +145,7 @@ class HttpDownstream:
         else:
             await send_error(send, 404, jsonrpc.INVALID_REQUEST, f"Not found: MCP is at {self._settings.path}")
 
-    async def _streamable(self, request: Request, send: Send) -> None:
+    async def _streamable(self, request: McpHttpRequest, send: Send) -> None:
         version = request.headers.get(b"mcp-protocol-version")
         modern = version is not None and version not in _HANDSHAKE
         if request.method == "POST":
@@ -147,7 +153,7 @@ class HttpDownstream:
         else:
             await (self._modern if modern else self._handshake).other(request, send)
 
-    async def _post(self, request: Request, send: Send, modern: bool) -> None:
+    async def _post(self, request: McpHttpRequest, send: Send, modern: bool) -> None:
         if not request.sends_json:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
             return
@@ -160,7 +166,7 @@ class HttpDownstream:
             if self._arrived is not None:
                 self._arrived()
             message = jsonrpc.decode(well_formed(body))
-        except Malformed as error:
+        except MalformedMessageError as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
         request.asked = message.id
@@ -203,7 +209,7 @@ class _Outgoing:
         await self._send(event)
 
 
-async def _refuse_body(request: Request, send: Send, status: int, words: str) -> None:
+async def _refuse_body(request: McpHttpRequest, send: Send, status: int, words: str) -> None:
     """Answer while the body still comes, and close only after the client had time to read that."""
     body = jsonrpc.error(None, jsonrpc.INVALID_REQUEST, words).line
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *_CLOSE]

@@ -5,24 +5,24 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.mcp.downstream.answer import (
-    Answer,
+    DelayedResponseSink,
     Events,
     Extra,
     Header,
-    HttpAnswer,
-    Parted,
+    HttpResponse,
+    JsonOrSseResponse,
     Send,
     no_extra,
     send_error,
     send_status,
 )
-from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
 from riglm.domain import jsonrpc, parameters, protocol
-from riglm.domain.errors import SessionEnded
+from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import Parting, ReplySink
-from riglm.ports.upstream import EventMark
+from riglm.ports.downstream import BeforeResponse, ClientResponseSink
+from riglm.ports.upstream import EventPosition
 
 if TYPE_CHECKING:  # only where several processes serve
     from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
@@ -31,26 +31,26 @@ _ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
 _RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")
 
 
-class _Nobody(ReplySink):
+class _NullResponseSink(ClientResponseSink):
     """Notifications and responses have no answer."""
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         """Do nothing."""
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Do nothing."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """Do nothing."""
 
     def interrupted(self) -> None:
         """Do nothing."""
 
 
-_NOBODY: Final = _Nobody()
+_NOBODY: Final = _NullResponseSink()
 
 
-class HandshakeRequests:
+class HandshakeEndpoint:
     """Opens sessions, and takes what clients send and ask within them."""
 
     def __init__(self, sessions: HttpSessions, buffer: int, shared: "SharedHttpSessions | None" = None) -> None:
@@ -62,9 +62,9 @@ class HandshakeRequests:
         self._shared = shared
         self._buffer = buffer
         self._standing: set[Events] = set()
-        self.answers: set[HttpAnswer | Events] = set()
+        self.answers: set[HttpResponse | Events] = set()
 
-    async def answer(self, message: Message, request: Request, send: Send) -> None:
+    async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
         if message.method == "initialize" and message.is_request:
             await self._open(message, request, send)
@@ -76,7 +76,7 @@ class HandshakeRequests:
         if self._shared is not None:
             try:
                 parting = await self._shared.arrives(session, message, request.caller)
-            except SessionEnded:
+            except SessionEndedError:
                 await _refuse_session(send)
                 return
         if message.is_request:
@@ -87,7 +87,7 @@ class HandshakeRequests:
             _give_up(session, message)
         await send_status(send, 202)
 
-    async def other(self, request: Request, send: Send) -> None:
+    async def other(self, request: McpHttpRequest, send: Send) -> None:
         """Answer a request of another method."""
         if request.method == "GET":
             await self._listen(request, send)
@@ -107,15 +107,15 @@ class HandshakeRequests:
     def give_up(self) -> None:
         """Answer nothing more."""
         for answer in list(self.answers):
-            if isinstance(answer, HttpAnswer):
+            if isinstance(answer, HttpResponse):
                 answer.interrupted()
 
-    async def _open(self, message: Message, request: Request, send: Send) -> None:
+    async def _open(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         session = self._sessions.open(request.caller)
         if session is None:
             await send_error(send, 503, jsonrpc.INTERNAL_ERROR, "Too many open sessions")
             return
-        answer = _Greeting(self._buffer, request.cut)
+        answer = _Initialize(self._buffer, request.cut)
 
         def extra(reply: Message | None) -> Iterable[Header]:
             return () if reply is not None and reply.error else ((b"mcp-session-id", session.id),)
@@ -129,23 +129,23 @@ class HandshakeRequests:
             if not answer.accepted:
                 self._sessions.discard(session)
 
-    def _new_answer(self, session: HttpSession, request: Request) -> HttpAnswer:
+    def _new_answer(self, session: HttpSession, request: McpHttpRequest) -> HttpResponse:
         if not session.conversation.resumable and request.headers.get(b"mcp-protocol-version") in _RESUMING:
             return session.log.answer(self._buffer, request.cut)
-        return Answer(self._buffer, request.cut)
+        return JsonOrSseResponse(self._buffer, request.cut)
 
     async def _exchange(
         self,
         session: HttpSession,
         message: Message,
-        answer: HttpAnswer,
-        request: Request,
+        answer: HttpResponse,
+        request: McpHttpRequest,
         send: Send,
         extra: Extra = no_extra,
-        parting: Parting | None = None,
+        parting: BeforeResponse | None = None,
     ) -> None:
         self.answers.add(answer)
-        sink = answer if parting is None else Parted(answer, parting)
+        sink = answer if parting is None else DelayedResponseSink(answer, parting)
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
         session.ask(entry)
         try:
@@ -156,7 +156,7 @@ class HandshakeRequests:
             session.settle(entry)
             session.last_used = time.monotonic()
 
-    async def _listen(self, request: Request, send: Send) -> None:
+    async def _listen(self, request: McpHttpRequest, send: Send) -> None:
         if not request.accepts(b"text/event-stream"):
             words = "Not acceptable: the client must accept text/event-stream"
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
@@ -174,7 +174,7 @@ class HandshakeRequests:
         else:
             await self._resume(session, last_event_id, request, send)
 
-    async def _stand(self, session: HttpSession, request: Request, send: Send) -> None:
+    async def _stand(self, session: HttpSession, request: McpHttpRequest, send: Send) -> None:
         """Give what belongs to no request a stream."""
         if session.events is not None:
             await send_error(send, 409, jsonrpc.INVALID_REQUEST, "Conflict: the session has a stream open already")
@@ -190,7 +190,7 @@ class HandshakeRequests:
             if session.is_open:
                 session.conversation.listen(listening=False)
 
-    async def _resume(self, session: HttpSession, last_event_id: bytes, request: Request, send: Send) -> None:
+    async def _resume(self, session: HttpSession, last_event_id: bytes, request: McpHttpRequest, send: Send) -> None:
         """Go on with an answer whose stream the client lost."""
         found = session.log.find(last_event_id)
         if found is None:
@@ -203,7 +203,7 @@ class HandshakeRequests:
         left = await self._stream(session, events, request, send)
         answer.delivered(events, left=left)
 
-    async def _stand_open(self, session: HttpSession, events: Events, request: Request, send: Send) -> None:
+    async def _stand_open(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> None:
         """Send a stream that no answer ends."""
         self._standing.add(events)
         try:
@@ -211,12 +211,12 @@ class HandshakeRequests:
         finally:
             self._standing.discard(events)
 
-    async def _stream(self, session: HttpSession, events: Events, request: Request, send: Send) -> bool:
+    async def _stream(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
         self.answers.add(events)
         session.streams += (events,)
         try:
-            with Watch(request, events.ended) as watch:
+            with DisconnectWatcher(request, events.ended) as watch:
                 await events.run(send, ((b"mcp-session-id", session.id),))
                 return watch.gone
         finally:
@@ -224,7 +224,7 @@ class HandshakeRequests:
             session.streams = tuple(one for one in session.streams if one is not events)
             session.last_used = time.monotonic()
 
-    async def _session(self, request: Request, send: Send, *, to_end: bool = False) -> HttpSession | None:
+    async def _session(self, request: McpHttpRequest, send: Send, *, to_end: bool = False) -> HttpSession | None:
         session_id = request.headers.get(b"mcp-session-id")
         if session_id is None:
             await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
@@ -237,7 +237,7 @@ class HandshakeRequests:
         return session
 
 
-class _Greeting(Answer):
+class _Initialize(JsonOrSseResponse):
     """The response to `initialize`; `accepted` is True if the server accepted the client."""
 
     __slots__ = ("accepted",)
@@ -246,7 +246,7 @@ class _Greeting(Answer):
         super().__init__(limit, cut)
         self.accepted = False
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self.accepted = not message.error
         super().replied(message, status, event)
 

@@ -3,29 +3,36 @@
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.downstream.answer import Answer, Parted, Send, send_error, send_json, send_status
-from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.answer import (
+    DelayedResponseSink,
+    JsonOrSseResponse,
+    Send,
+    send_error,
+    send_json,
+    send_status,
+)
+from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.domain import jsonrpc, parameters, protocol
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ModernService, ReplySink, SessionSharing
+from riglm.ports.downstream import ClientResponseSink, ModernRequestHandler, SessionSharing
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _LOOK_AFTER: Final = 0.05
 """Seconds within which most responses are ready; only after them is it checked whether the client left."""
 
 
-class ModernRequests:
+class ModernEndpoint:
     """Checks the headers against the body, then hands a request on."""
 
-    def __init__(self, service: ModernService, buffer: int, sharing: SessionSharing | None = None) -> None:
+    def __init__(self, service: ModernRequestHandler, buffer: int, sharing: SessionSharing | None = None) -> None:
         """`buffer` bounds what waits for a client that does not read, in bytes; `sharing` is for several processes."""
         self._service = service
         self._sharing = sharing
         self._buffer = buffer
-        self._listening: set[Answer] = set()
-        self.answers: set[Answer] = set()
+        self._listening: set[JsonOrSseResponse] = set()
+        self.answers: set[JsonOrSseResponse] = set()
 
-    async def answer(self, message: Message, request: Request, send: Send) -> None:
+    async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
         if message.is_response:
             words = "Invalid request: this era has no responses of clients"
@@ -42,7 +49,7 @@ class ModernRequests:
         elif envelope is not None:
             await self._forward(message, envelope, request, send)
 
-    async def other(self, request: Request, send: Send) -> None:
+    async def other(self, request: McpHttpRequest, send: Send) -> None:
         """Answer a request of another method: this era knows POST alone."""
         await send_status(send, 405, ((b"allow", b"POST"),))
 
@@ -56,7 +63,7 @@ class ModernRequests:
         for answer in list(self.answers):
             answer.interrupted()
 
-    async def _told(self, message: Message, request: Request, send: Send) -> None:
+    async def _told(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         unsupported = _unsupported(message, request.mcp_headers.get(b"mcp-protocol-version", b"").decode("latin-1"))
         if unsupported is not None and jsonrpc.error_code(unsupported) == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
             await send_json(send, 400, unsupported.line)
@@ -65,18 +72,20 @@ class ModernRequests:
             self._service.told(message)
         await send_status(send, 202)
 
-    async def _forward(self, message: Message, envelope: parameters.Envelope, request: Request, send: Send) -> None:
-        answer = Answer(self._buffer, request.cut, errors_have_status=True)
-        sink: ReplySink = answer
+    async def _forward(
+        self, message: Message, envelope: parameters.RequestEnvelope, request: McpHttpRequest, send: Send
+    ) -> None:
+        answer = JsonOrSseResponse(self._buffer, request.cut, errors_have_status=True)
+        sink: ClientResponseSink = answer
         if self._sharing is not None:
             parting = await self._sharing.modern_arrives(message, envelope, request.caller)
-            sink = answer if parting is None else Parted(answer, parting)
+            sink = answer if parting is None else DelayedResponseSink(answer, parting)
         underway = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
         self.answers.add(answer)
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
         try:
-            with Watch(request, answer.interrupted, after=_LOOK_AFTER):
+            with DisconnectWatcher(request, answer.interrupted, after=_LOOK_AFTER):
                 await answer.run(request, send)
         finally:
             self.answers.discard(answer)
@@ -84,7 +93,9 @@ class ModernRequests:
             if not underway.done:
                 self._service.cancel(underway)
 
-    def _refusal(self, message: Message, envelope: parameters.Envelope | None, request: Request) -> Message | None:
+    def _refusal(
+        self, message: Message, envelope: parameters.RequestEnvelope | None, request: McpHttpRequest
+    ) -> Message | None:
         repeated = request.repeated(*_ROUTING)
         if repeated is not None:
             return _mismatch(message, f"{repeated.decode('latin-1')} came more than once")
@@ -100,7 +111,7 @@ class ModernRequests:
         words = headers.mismatch(message, own, self._annotated(message))
         return _mismatch(message, words) if words else _unsupported(message, version)
 
-    def _annotated(self, message: Message) -> tuple[headers.Annotated, ...]:
+    def _annotated(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":
             return ()
         tool = jsonrpc.text(parameters.read(message).name)

@@ -23,19 +23,19 @@ DISCARD_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
 
 
-class TooLarge(Exception):  # said of a body
+class BodyTooLargeError(Exception):  # said of a body
     """The body is over the limit."""
 
 
-class TooSlow(Exception):  # said of a body
+class BodyTimeoutError(Exception):  # said of a body
     """The body did not come in time."""
 
 
-class Gone(Exception):  # said of a client
+class ClientDisconnectedError(Exception):  # said of a client
     """The client left before its body was whole."""
 
 
-class Request:
+class McpHttpRequest:
     """The parts of a request that decide what happens with it.
 
     `asked` is the raw id of the JSON-RPC request that it carries, once that was read.
@@ -97,18 +97,18 @@ class Request:
         """The whole body.
 
         Raises:
-            TooLarge: it is longer than `limit` bytes.
-            TooSlow: it took too long.
+            BodyTooLargeError: it is longer than `limit` bytes.
+            BodyTimeoutError: it took too long.
             Gone: the client left before it was complete.
         """
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > limit:
-            raise TooLarge
+            raise BodyTooLargeError
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 return await self._body(limit)
         except TimeoutError:
-            raise TooSlow from None
+            raise BodyTimeoutError from None
 
     async def _body(self, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -116,11 +116,11 @@ class Request:
         while more:
             event = await self._receive()
             if event["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnectedError
             parts.append(event.get("body", b""))
             size += len(parts[-1])
             if size > limit:
-                raise TooLarge
+                raise BodyTooLargeError
             more = event.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -148,7 +148,7 @@ class Request:
             offered["cut"]()
 
 
-class Watch:
+class DisconnectWatcher:
     """Detects, within a `with` block, that the client left; then `gone` is True, and `left` is called, once.
 
     `after` is a delay in seconds before it looks: most answers are there sooner, and need no watch.
@@ -156,7 +156,7 @@ class Watch:
 
     __slots__ = ("_after", "_left", "_request", "_task", "_timer", "gone")
 
-    def __init__(self, request: Request, left: Callable[[], None], *, after: float = 0.0) -> None:
+    def __init__(self, request: McpHttpRequest, left: Callable[[], None], *, after: float = 0.0) -> None:
         self._request = request
         self._left = left
         self._after = after

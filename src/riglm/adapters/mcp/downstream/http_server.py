@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from riglm.adapters.mcp.downstream.http_request import CUT
-from riglm.domain.access import Doors, bearer_token, is_loopback_origin
+from riglm.domain.access import AllowedOrigins, bearer_token, is_loopback_origin
 
 HEAD_SECONDS: Final = 30.0
 """Seconds to wait for the head of a request after its first byte, or after the connection was made."""
@@ -18,7 +18,7 @@ HEAD_SECONDS: Final = 30.0
 STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads nothing of a full buffer is disconnected."""
 
-LONGEST_HEAD: Final = 1 << 16
+MAX_HEAD_LENGTH: Final = 1 << 16
 """The most bytes of a request's line and headers."""
 
 _HEADER_BYTES: Final = 32
@@ -29,7 +29,7 @@ _KEEP_ALIVE_SECONDS: Final = 75
 _LOOK_SECONDS: Final = 0.1
 
 
-class HeadTooLong(Exception):
+class HeadersTooLargeError(Exception):
     """The head of a request is over the limit; the parser turns this into a 400."""
 
 
@@ -55,7 +55,7 @@ class Deadline:
             self._timer = None
 
 
-class ClientConnection(HttpToolsProtocol):
+class BoundedHttpProtocol(HttpToolsProtocol):
     """One client's connection."""
 
     _head: Deadline
@@ -110,11 +110,11 @@ class ClientConnection(HttpToolsProtocol):
 
     def _grow(self, size: int) -> None:
         self._head_size += size
-        if self._head_size > LONGEST_HEAD:
-            raise HeadTooLong
+        if self._head_size > MAX_HEAD_LENGTH:
+            raise HeadersTooLargeError
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """A server that is stopped by `should_exit` alone, and can break what does not end by itself."""
 
     def __init__(self, app: Any, *, drain_seconds: float) -> None:
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
             lifespan="off",
             ws="none",
             proxy_headers=False,  # an address that a peer claims is no evidence
-            http=ClientConnection,
+            http=BoundedHttpProtocol,
             access_log=False,
             log_config=None,
             server_header=False,
@@ -158,7 +158,7 @@ class Server(uvicorn.Server):
             connection.transport.abort()
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """An HTTP status, the words that go with it, and a header where the status calls for one."""
 
     status: int
@@ -166,7 +166,7 @@ class Refusal(NamedTuple):
     header: tuple[bytes, bytes] | None = None
 
 
-class Gate:
+class RequestGuard:
     """Lets through requests that were meant for this listener and come from where they may."""
 
     def __init__(
@@ -177,28 +177,28 @@ class Gate:
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
     ) -> None:
-        """A gate for a listener on `host`; `hosts` and `origins` are accepted in addition to loopback, as `Doors`.
+        """Create the guard of a listener on `host`; `hosts` and `origins` are accepted in addition to loopback.
 
         `tokens` are those of the permitted principals, by name; without any, every client is permitted, without a name.
         """
-        self._doors = Doors(host, hosts=hosts, origins=origins)
+        self._doors = AllowedOrigins(host, hosts=hosts, origins=origins)
         self._tokens = {name: token.encode() for name, token in (tokens or {}).items()}
 
-    def admit(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> str | Refusal:
+    def admit(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> str | Rejection:
         """The principal of a request with these headers, empty where there is none; or why it is refused.
 
         `anonymous` spares it the token: a browser asks without one whether it may send a request that has it.
         """
         if not self._doors.knows_host(headers.get(b"host", b"").decode("latin-1")):
-            return Refusal(421, "Invalid Host header: add the name to downstream.allowed_hosts if it is yours")
+            return Rejection(421, "Invalid Host header: add the name to downstream.allowed_hosts if it is yours")
         origin = headers.get(b"origin")
         if origin is not None and not self._knows_origin(origin.decode("latin-1")):
-            return Refusal(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
+            return Rejection(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
         if anonymous or not self._tokens:
             return ""
         principal = self._known(headers.get(b"authorization", b""))
         if principal is None:
-            return Refusal(401, "A bearer token is required", (b"www-authenticate", b'Bearer realm="riglm"'))
+            return Rejection(401, "A bearer token is required", (b"www-authenticate", b'Bearer realm="riglm"'))
         return principal
 
     def _knows_origin(self, origin: str) -> bool:

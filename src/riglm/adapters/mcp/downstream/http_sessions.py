@@ -9,26 +9,26 @@ import secrets
 import time
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import Events, HttpAnswer
-from riglm.adapters.mcp.downstream.event_log import EventLog
+from riglm.adapters.mcp.downstream.answer import Events, HttpResponse
+from riglm.adapters.mcp.downstream.event_log import EventStore
 from riglm.domain import jsonrpc
-from riglm.domain.errors import SessionEnded
+from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import (
     ENDED,
     LISTENING,
+    BeforeResponse,
     Caller,
     ClientChannel,
-    Conversation,
     DownstreamPort,
+    HandshakeConnection,
     NewsListener,
-    Parting,
     SessionSharing,
 )
-from riglm.ports.upstream import EventMark
+from riglm.ports.upstream import EventPosition
 
 _ID_BYTES: Final = 18
-_MOST_CLOSING: Final = 32
+_MAX_CLOSING: Final = 32
 _WORTH_COLLECTING: Final = 500
 _log = logging.getLogger("riglm.downstream")
 
@@ -49,29 +49,29 @@ class HttpSession(ClientChannel):
         self.is_open = True
         self.events: Events | None = None
         self.streams: tuple[Events, ...] = ()
-        self.asked: tuple[tuple[HttpAnswer, bytes], ...] = ()
-        self._log: EventLog | None = None
+        self.asked: tuple[tuple[HttpResponse, bytes], ...] = ()
+        self._log: EventStore | None = None
         self.last_used = time.monotonic()
-        self.conversation: Conversation = proxy.converse(caller if caller.handle else _shared(caller), self)
+        self.conversation: HandshakeConnection = proxy.converse(caller if caller.handle else _shared(caller), self)
 
     @property
-    def log(self) -> EventLog:
+    def log(self) -> EventStore:
         """The events of its streams, as far as riglm keeps them itself."""
         if self._log is None:
-            self._log = EventLog()
+            self._log = EventStore()
         return self._log
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         if self.events is None or not self.events.is_open:
             return False
         self.events.continued(message, event)
         return True
 
-    def ask(self, entry: tuple[HttpAnswer, bytes]) -> None:
+    def ask(self, entry: tuple[HttpResponse, bytes]) -> None:
         """An answer is owed."""
         self.asked += (entry,)
 
-    def settle(self, entry: tuple[HttpAnswer, bytes]) -> None:
+    def settle(self, entry: tuple[HttpResponse, bytes]) -> None:
         """An answer is owed no more."""
         self.asked = () if len(self.asked) == 1 else tuple(one for one in self.asked if one is not entry)
 
@@ -135,7 +135,7 @@ class HttpSessions:
         deadline = time.monotonic() - self._idle_seconds
         idle = [one for one in self._open.values() if one.is_idle and one.last_used < deadline]
         for session in idle:
-            while len(self._closing) >= _MOST_CLOSING:
+            while len(self._closing) >= _MAX_CLOSING:
                 await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
             if session.is_idle and session.last_used < deadline:
                 await self._expire(session)
@@ -200,7 +200,7 @@ class SharedHttpSession(HttpSession):
         self._untold: frozenset[str] = frozenset()
         super().__init__(proxy, caller, session_id)
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         pushed = super().push(message, event)
         if message.method in _CHANGES and not self._hears:
             self._sharing.tell(self.id, message.method)
@@ -243,7 +243,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         await asyncio.shield(arriving)
         return self.find(session_id, caller)
 
-    async def opening(self, session: HttpSession, handshake: Message, caller: Caller) -> Parting:
+    async def opening(self, session: HttpSession, handshake: Message, caller: Caller) -> BeforeResponse:
         """Handle an `initialize` request before its response is sent."""
         await self._sharing.opening(caller)
 
@@ -253,15 +253,15 @@ class SharedHttpSessions(HttpSessions, NewsListener):
 
         return part
 
-    async def arrives(self, session: HttpSession, message: Message, caller: Caller) -> Parting | None:
+    async def arrives(self, session: HttpSession, message: Message, caller: Caller) -> BeforeResponse | None:
         """Bring a session up to date before it takes a message.
 
         Raises:
-            SessionEnded: its client ended it at another process.
+            SessionEndedError: its client ended it at another process.
         """
         try:
             return await self._sharing.arrives(session.id, message, caller, session.conversation)
-        except SessionEnded:
+        except SessionEndedError:
             self.let_go(session)
             raise
 

@@ -7,13 +7,13 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from riglm.adapters.mcp.downstream.answer import Events, Send, encode_message, send_error, send_status
-from riglm.adapters.mcp.downstream.http_request import Request, Watch
+from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
-from riglm.ports.downstream import ClientChannel, ClientConnection, DownstreamPort, ReplySink
-from riglm.ports.upstream import EventMark
+from riglm.ports.downstream import ClientChannel, ClientResponseSink, DownstreamPort, DualEraConnection
+from riglm.ports.upstream import EventPosition
 
 SSE_PATH: Final = "/sse"
 """Where a client begins: the stream that names the place for its messages."""
@@ -21,27 +21,27 @@ SSE_PATH: Final = "/sse"
 _MESSAGES: Final = "/messages"
 
 
-class _Down(ReplySink, ClientChannel):
+class _Down(ClientResponseSink, ClientChannel):
     """Everything for the client goes out as an event on its one stream."""
 
     def __init__(self, events: Events, answered: Callable[[], None]) -> None:
         self._events = events
         self._answered = answered
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._events.put(encode_message(message))
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Streams cannot be taken up again here."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._events.put(encode_message(message))
         self._answered()
 
     def interrupted(self) -> None:
         """Streams cannot be taken up again here; links know and never say this."""
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         self._events.put(encode_message(message))
         return self._events.is_open
 
@@ -49,11 +49,11 @@ class _Down(ReplySink, ClientChannel):
 class _Client:
     """A client with an open stream."""
 
-    def __init__(self, proxy: DownstreamPort, request: Request, buffer: int) -> None:
+    def __init__(self, proxy: DownstreamPort, request: McpHttpRequest, buffer: int) -> None:
         self.principal = request.caller.principal
         self.events = Events(buffer, request.cut)
         self.down = _Down(self.events, self._answered)
-        self.connection: ClientConnection = proxy.connect(
+        self.connection: DualEraConnection = proxy.connect(
             replace(request.caller, transport=Transport.SSE), self.down, self.down
         )
         self._leaving = False
@@ -83,7 +83,7 @@ class SseClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    async def answer(self, path: str, request: Request, send: Send) -> None:
+    async def answer(self, path: str, request: McpHttpRequest, send: Send) -> None:
         """Answer a request on one of the two paths."""
         if path == SSE_PATH and request.method == "GET":
             await self._stream(request, send)
@@ -107,20 +107,20 @@ class SseClients:
         for client in self._clients.values():
             client.events.ended()
 
-    async def _stream(self, request: Request, send: Send) -> None:
+    async def _stream(self, request: McpHttpRequest, send: Send) -> None:
         session_id = secrets.token_urlsafe(18)
         client = _Client(self._proxy, request, self._buffer)
         self._clients[session_id] = client
         root = request.scope.get("root_path", "")
         client.events.put(f"event: endpoint\r\ndata: {root}{_MESSAGES}?session_id={session_id}\r\n\r\n".encode())
         try:
-            with Watch(request, client.events.ended):
+            with DisconnectWatcher(request, client.events.ended):
                 await client.events.run(send)
         finally:
             del self._clients[session_id]
             await client.connection.close()
 
-    async def _message(self, request: Request, send: Send) -> None:
+    async def _message(self, request: McpHttpRequest, send: Send) -> None:
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
         client = self._clients.get(query.get("session_id", [""])[0])
         if client is None or client.principal != request.caller.principal:

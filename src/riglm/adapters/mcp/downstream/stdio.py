@@ -10,18 +10,18 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from riglm.adapters.mcp.wire.framing import Edges, LineSplitter, well_formed
+from riglm.adapters.mcp.wire.framing import LineEnds, LineSplitter, well_formed
 from riglm.domain import jsonrpc, rawjson
 from riglm.domain.errors import RiglmError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
-from riglm.ports.downstream import Caller, ClientChannel, DownstreamPort, ReplySink
-from riglm.ports.upstream import EventMark
+from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink, DownstreamPort
+from riglm.ports.upstream import EventPosition
 
 _CHUNK: Final = 1 << 18
 
 
-class Output(asyncio.BaseProtocol):
+class StdoutWriter(asyncio.BaseProtocol):
     """Where lines for the client go.
 
     `on_lost` is called once, when the client closed its end or cannot be written to. What it does not read in time
@@ -145,7 +145,7 @@ class Output(asyncio.BaseProtocol):
             self._on_lost(reason)
 
 
-class Input(asyncio.Protocol):
+class StdinReader(asyncio.Protocol):
     """Where the client's bytes come from, in the order that they came."""
 
     def __init__(self, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
@@ -215,7 +215,7 @@ def _can_be_polled(fd: int) -> bool:
 BUFFER: Final = 16 << 20
 """When this many bytes wait for the client, nothing more is read from it, nor from servers on pipes, until it reads."""
 
-MOST_WAITING: Final = 256 << 20
+MAX_WAITING: Final = 256 << 20
 STALL_SECONDS: Final = 60.0
 """A client for which this many bytes wait is given up when it reads none of them for a while, and at once when
 twice as many wait. Beyond `BUFFER` these come from servers that cannot be held back, those that are reached by URL."""
@@ -229,7 +229,7 @@ _FLUSH_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
 
 
-class Lines(ReplySink, ClientChannel):
+class Lines(ClientResponseSink, ClientChannel):
     """Everything for the client goes out as one line each; `on_reply` is called after each answer."""
 
     def __init__(self, write: Callable[[bytes], None], on_reply: Callable[[], None] = lambda: None) -> None:
@@ -237,20 +237,20 @@ class Lines(ReplySink, ClientChannel):
         self._write = write
         self._on_reply = on_reply
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._write(message.line + b"\n")
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Pipes have no places to name."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._write(message.line + b"\n")
         self._on_reply()
 
     def interrupted(self) -> None:
         """Pipes cannot be taken up again; links know and never say this."""
 
-    def push(self, message: Message, event: EventMark | None = None) -> bool:
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
         self._write(message.line + b"\n")
         return True
 
@@ -268,7 +268,7 @@ class StdioClient:
         limit: int,
         buffer: int,
         gone: Callable[[], None],
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_WAITING,
         stall: float = STALL_SECONDS,
     ) -> None:
         """`limit` is the longest message in bytes; `gone` is called when the client disconnects."""
@@ -281,10 +281,10 @@ class StdioClient:
         self._full = False
         self._taken = 0
         self._splitter = LineSplitter(self._line, self._too_long, limit)
-        self._edges = Edges()
+        self._edges = LineEnds()
         self._chunk = b""
-        self._input = Input(self._fed, self._end)
-        self._output = Output(self._lost, self._hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
+        self._input = StdinReader(self._fed, self._end)
+        self._output = StdoutWriter(self._lost, self._hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
         self._lines = Lines(self._output.write, self._answered)
         self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
 

@@ -5,23 +5,23 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from riglm.adapters.mcp.upstream.condition import RequestsCondition
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience
+from riglm.adapters.mcp.upstream.condition import RequestHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
-from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
 from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
-from riglm.adapters.mcp.upstream.process import Guardian
+from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
-from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.wire.http_client import HttpClient
 
 
-class Timeouts(Protocol):
+class TimeoutSource(Protocol):
     """How long to wait for an upstream, in seconds, as configured."""
 
     connect: float
@@ -35,11 +35,11 @@ class Timeouts(Protocol):
 class Upstreams:
     """The servers behind one riglm process: they share an HTTP client and a guardian."""
 
-    def __init__(self, specs: Sequence[UpstreamSpec], timeouts: Timeouts, limit: int) -> None:
+    def __init__(self, specs: Sequence[UpstreamSpec], timeouts: TimeoutSource, limit: int) -> None:
         """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
         self._specs = specs
         self._limit = limit
-        self._patience = Patience(
+        self._patience = UpstreamTimeouts(
             connect=timeouts.connect,
             initialize=timeouts.initialize,
             list=timeouts.list,
@@ -51,7 +51,7 @@ class Upstreams:
     @contextlib.asynccontextmanager
     async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
         """Create the upstreams, in the order configured; everything they hold is released at the end."""
-        guardian, client = Guardian(), None
+        guardian, client = ProcessReaper(), None
         if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
             from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415
 
@@ -71,43 +71,45 @@ class Upstreams:
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
     ) -> UpstreamPort:
-        from riglm.adapters.mcp.upstream.http_link import HttpPlace  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.http_link import HttpEndpoint  # noqa: PLC0415
         from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
 
-        place = HttpPlace(spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit)
+        place = HttpEndpoint(
+            spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit
+        )
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
 
 
 class HttpUpstream(UpstreamPort):
     """All links share one client and its connections."""
 
-    def __init__(self, place: HttpPlace, input_schema: Callable[[str, str], Raw | None]) -> None:
+    def __init__(self, place: HttpEndpoint, input_schema: Callable[[str, str], Raw | None]) -> None:
         """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
         self.spec = place.spec
         self.place = place
         self.headers = place.headers
         self.deadlines = Deadlines(place.spec.name, place.patience)
         self._input_schema = input_schema
-        self._eras: dict[Era, bool] = {}
+        self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[HttpLink] = set()
         self._stateless: ModernHttpLink | None = None
-        self.condition = RequestsCondition(place.spec.name)
+        self.condition = RequestHealthTracker(place.spec.name)
 
-    def connect(self, outlet: Outlet) -> UpstreamLink:
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
         link = HandshakeHttpLink(self, outlet)
         self._links.add(link)
         return link
 
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
             self._stateless = ModernHttpLink(self, outlet, self._input_schema)
         return self._stateless
 
-    def supports(self, era: Era) -> bool | None:
+    def supports(self, era: ProtocolEra) -> bool | None:
         return self._eras.get(era)
 
-    def learned(self, era: Era, *, supported: bool) -> None:
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:

@@ -5,23 +5,23 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol
 
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
-from riglm.ports.upstream import Reply
+from riglm.ports.upstream import OutboundRequest
 
 
-class Channel(Protocol):
+class MessageChannel(Protocol):
     """Carries whole messages to one server."""
 
     def write(self, line: bytes) -> None:
         """Send one message; a channel that closed ignores it.
 
         Raises:
-            UpstreamUnavailable: the server does not take what waits for it already; this message is not kept.
+            UpstreamUnavailableError: the server does not take what waits for it already; this message is not kept.
         """
 
     async def close(self) -> None:
@@ -41,17 +41,17 @@ class Receiver(Protocol):
         """The channel is closed, for the reason in `words`. Called once, unless riglm closed it."""
 
 
-Opener = Callable[[Receiver], Awaitable[Channel]]
-"""Opens a channel; raises `UpstreamUnavailable` when that fails."""
+Opener = Callable[[Receiver], Awaitable[MessageChannel]]
+"""Opens a channel; raises `UpstreamUnavailableError` when that fails."""
 
 
 _AGAIN: Final = b'"riglm-again"'
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
 NOTED: Final = frozenset({"initialize", "resources/unsubscribe"}) | _REPEATED
-"""Requests whose success is passed to `Introduction.answered`."""
+"""Requests whose success is passed to `HandshakeReplay.answered`."""
 
 
-class Introduction:
+class HandshakeReplay:
     """The handshake, the log level and the subscriptions, in the client's own words."""
 
     def __init__(self) -> None:
@@ -82,11 +82,11 @@ class Introduction:
         """No client subscribes to this resource any more."""
         self._repeated.pop(uri, None)
 
-    async def repeat(self, channel: Channel, seconds: float) -> None:
+    async def repeat(self, channel: MessageChannel, seconds: float) -> None:
         """Send all of it to a new process.
 
         Raises:
-            UpstreamUnavailable: it refuses the handshake.
+            UpstreamUnavailableError: it refuses the handshake.
             TimeoutError: it does not respond to the handshake in time.
         """
         if self._handshake is None:
@@ -95,7 +95,7 @@ class Introduction:
         channel.write(self._handshake.replace(id=_AGAIN).line)
         answer = await asyncio.wait_for(self._greeted, seconds)
         if not answer.result:
-            raise UpstreamUnavailable("restarted and refused the handshake")
+            raise UpstreamUnavailableError("restarted and refused the handshake")
         self.result = answer.result
         channel.write(jsonrpc.notification("notifications/initialized").line)
         for message in self._repeated.values():
@@ -115,15 +115,17 @@ def _subject(message: Message) -> str:
     return jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
 
 
-class Pending:
+class PendingRequests:
     """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
 
-    def __init__(self, name: str, patience: Patience, on_expiry: Callable[[bytes, Reply], None]) -> None:
+    def __init__(
+        self, name: str, patience: UpstreamTimeouts, on_expiry: Callable[[bytes, OutboundRequest], None]
+    ) -> None:
         """`on_expiry` gets the key of a request that timed out, before it fails."""
         self._name = name
         self._on_expiry = on_expiry
         self._deadlines = Deadlines(name, patience)
-        self._by_key: dict[bytes, Waiting] = {}
+        self._by_key: dict[bytes, RequestDeadline] = {}
         self._key_of: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -132,25 +134,25 @@ class Pending:
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[RequestDeadline]:
         return iter(self._by_key.values())
 
     @property
-    def only(self) -> Waiting | None:
+    def only(self) -> RequestDeadline | None:
         """The one request that waits, None when there are none or several."""
         return next(iter(self)) if len(self) == 1 else None
 
-    def add(self, key: bytes, reply: Reply) -> None:
+    def add(self, key: bytes, reply: OutboundRequest) -> None:
         """A request was sent."""
         waiting = self._by_key[key] = self._deadlines.add(reply, self._expired)
         waiting.key = key
         self._key_of[id(reply)] = key
 
-    def get(self, key: bytes) -> Waiting | None:
+    def get(self, key: bytes) -> RequestDeadline | None:
         """The request with this key, which goes on waiting."""
         return self._by_key.get(key)
 
-    def pop(self, key: bytes) -> Waiting | None:
+    def pop(self, key: bytes) -> RequestDeadline | None:
         """The request with this key, which waits no longer."""
         waiting = self._by_key.pop(key, None)
         if waiting is not None:
@@ -158,7 +160,7 @@ class Pending:
             self._deadlines.remove(waiting)
         return waiting
 
-    def withdraw(self, reply: Reply) -> bytes | None:
+    def withdraw(self, reply: OutboundRequest) -> bytes | None:
         """Forget a request that was given up; the key that it had, None when it waits no longer."""
         key = self._key_of.get(id(reply))
         if key is not None:
@@ -189,7 +191,7 @@ class Pending:
         self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
         self._deadlines.close()
 
-    def _expired(self, waiting: Waiting) -> None:
+    def _expired(self, waiting: RequestDeadline) -> None:
         self.pop(waiting.key)
         self._on_expiry(waiting.key, waiting.reply)
 

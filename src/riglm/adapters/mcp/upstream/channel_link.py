@@ -4,16 +4,23 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import NOTED, Channel, Introduction, Opener, Pending, answered_id
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
-from riglm.adapters.mcp.upstream.lifeline import Lifeline
+from riglm.adapters.mcp.upstream.channel import (
+    NOTED,
+    HandshakeReplay,
+    MessageChannel,
+    Opener,
+    PendingRequests,
+    answered_id,
+)
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import Outlet, Reply, Stream, UpstreamLink
+from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
 
 _log = logging.getLogger("riglm.upstream")
 _ABOUT_ONE_REQUEST: Final = "notifications/message"
@@ -26,19 +33,19 @@ class ChannelLink(UpstreamLink):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        outlet: Outlet,
-        patience: Patience,
+        outlet: ServerMessageHandler,
+        patience: UpstreamTimeouts,
         on_close: Callable[["ChannelLink"], None],
-        condition: ChannelsCondition | None = None,
+        condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A link that opens with its first request; `on_close` is called when it is closed and released."""
         self.spec = spec
         self._outlet = outlet
         self._patience = patience
         self._on_close = on_close
-        self._introduction = Introduction()
-        self._pending = Pending(spec.name, patience, self._expired)
-        self._line = Lifeline(
+        self._introduction = HandshakeReplay()
+        self._pending = PendingRequests(spec.name, patience, self._expired)
+        self._line = ReconnectingChannel(
             spec.name,
             opener,
             on_line=self._received,
@@ -48,7 +55,7 @@ class ChannelLink(UpstreamLink):
             condition=condition,
         )
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         key = jsonrpc.id_key(message.id or b"null")
         if key in self._pending:
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
@@ -57,7 +64,7 @@ class ChannelLink(UpstreamLink):
             self._introduction.begin()
         try:
             self._line.send(message.line)
-        except UpstreamUnavailable as error:
+        except UpstreamUnavailableError as error:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
             return
         self._pending.add(key, reply)
@@ -65,14 +72,14 @@ class ChannelLink(UpstreamLink):
     def send(self, message: Message) -> None:
         self._line.tell(message.line)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         if self._pending.withdraw(reply) is not None:
             self.send(notice or cancellation(reply.message.id or b"null", "the client gave up"))
 
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()
 
     async def close(self) -> None:
@@ -86,7 +93,7 @@ class ChannelLink(UpstreamLink):
     def _received(self, line: bytes) -> None:
         try:
             message = jsonrpc.decode(line)
-        except Malformed as error:
+        except MalformedMessageError as error:
             self._garbled(line, error)
             return
         if message.method is not None:
@@ -108,7 +115,7 @@ class ChannelLink(UpstreamLink):
         waiting.progressed()
         waiting.reply.related(message)
 
-    def _related(self, message: Message) -> Waiting | None:
+    def _related(self, message: Message) -> RequestDeadline | None:
         """Return the request that a message of the server belongs to, if this transport shows it."""
         if message.method == "notifications/progress":
             return self._by_progress_token(message)
@@ -116,7 +123,7 @@ class ChannelLink(UpstreamLink):
             return self._pending.only
         return None
 
-    def _by_progress_token(self, message: Message) -> Waiting | None:
+    def _by_progress_token(self, message: Message) -> RequestDeadline | None:
         token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
         for waiting in self._pending:
             asked = waiting.reply.message
@@ -124,18 +131,18 @@ class ChannelLink(UpstreamLink):
                 return waiting
         return None
 
-    def _garbled(self, line: bytes, error: Malformed) -> None:
+    def _garbled(self, line: bytes, error: MalformedMessageError) -> None:
         """Noise on the output is skipped; an answer that cannot be read fails its request."""
         _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
         key = answered_id(line, line)
         if key is not None:
             self._pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
 
-    async def _greet(self, channel: Channel) -> None:
+    async def _greet(self, channel: MessageChannel) -> None:
         """Repeat the client's handshake on a channel that replaces a broken one."""
         await self._introduction.repeat(channel, self._patience.initialize)
 
-    def _expired(self, key: bytes, reply: Reply) -> None:
+    def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":
             self.send(cancellation(reply.message.id or b"null", "riglm's deadline"))
 

@@ -3,43 +3,43 @@
 import asyncio
 from abc import abstractmethod
 
-from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
-from riglm.adapters.mcp.upstream.shared_handshake import SharedHandshake
-from riglm.domain.session import Era
+from riglm.adapters.mcp.upstream.shared_handshake import SharedProcess
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
-from riglm.ports.upstream import Outlet, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
 
 
 class ChannelUpstream(UpstreamPort):
     """Gives each client connection of the handshake era a channel, or a seat at a shared one; one to the modern era."""
 
-    def __init__(self, spec: UpstreamSpec, patience: Patience) -> None:
+    def __init__(self, spec: UpstreamSpec, patience: UpstreamTimeouts) -> None:
         """An upstream to which nothing is open yet."""
         self.spec = spec
         self._patience = patience
-        self._eras: dict[Era, bool] = {}
+        self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[ChannelLink] = set()
-        self._shared: set[SharedHandshake] = set()
+        self._shared: set[SharedProcess] = set()
         self._stateless: SharedLink | None = None
-        self._condition = ChannelsCondition(spec.name)
+        self._condition = ChannelHealthTracker(spec.name)
 
     @abstractmethod
-    async def open(self, receiver: Receiver) -> Channel:
+    async def open(self, receiver: Receiver) -> MessageChannel:
         """Open a channel for the handshake era.
 
         Raises:
-            UpstreamUnavailable: it cannot be opened.
+            UpstreamUnavailableError: it cannot be opened.
         """
 
-    async def open_stateless(self, receiver: Receiver) -> Channel:
+    async def open_stateless(self, receiver: Receiver) -> MessageChannel:
         """Open a channel for the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be opened.
+            UpstreamUnavailableError: it cannot be opened.
         """
         return await self.open(receiver)
 
@@ -47,22 +47,22 @@ class ChannelUpstream(UpstreamPort):
         """True if one more client connection may have a dedicated channel."""
         return self.spec.sharing != "shared"
 
-    def connect(self, outlet: Outlet) -> UpstreamLink:
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
         if not self.has_room():
             return self._table().attach(outlet)
         link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard, self._condition)
         self._links.add(link)
         return link
 
-    def stateless(self, outlet: Outlet) -> UpstreamLink:
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
             self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience, self._condition)
         return self._stateless
 
-    def supports(self, era: Era) -> bool | None:
+    def supports(self, era: ProtocolEra) -> bool | None:
         return self._eras.get(era)
 
-    def learned(self, era: Era, *, supported: bool) -> None:
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         self._eras[era] = supported
 
     def health(self) -> UpstreamHealth:
@@ -74,15 +74,15 @@ class ChannelUpstream(UpstreamPort):
             closing.append(self._stateless.close())
         await asyncio.gather(*closing, return_exceptions=True)
 
-    def _table(self) -> SharedHandshake:
+    def _table(self) -> SharedProcess:
         for shared in self._shared:
             if shared.is_open:
                 return shared
-        shared = SharedHandshake(self.spec, self.open, self._patience, self._emptied, self._condition)
+        shared = SharedProcess(self.spec, self.open, self._patience, self._emptied, self._condition)
         self._shared.add(shared)
         return shared
 
-    async def _emptied(self, shared: SharedHandshake) -> None:
+    async def _emptied(self, shared: SharedProcess) -> None:
         """If sharing was configured, the process outlives its clients; otherwise it only replaced missing capacity."""
         if self.spec.sharing != "shared":
             await shared.close()

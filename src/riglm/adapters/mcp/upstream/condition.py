@@ -8,7 +8,7 @@ from riglm.domain.upstream import LinkState, UpstreamHealth
 _REFUSALS: Final = frozenset({401, 403})
 
 
-class Condition:
+class HealthTracker:
     """The state of one server and since when it lasts; the event loop changes it, any thread may ask."""
 
     def __init__(self, name: str) -> None:
@@ -31,7 +31,7 @@ class Condition:
             )
 
 
-class ChannelsCondition(Condition):
+class ChannelHealthTracker(HealthTracker):
     """The condition of a server that is reached over one or many channels."""
 
     def __init__(self, name: str) -> None:
@@ -55,7 +55,7 @@ class ChannelsCondition(Condition):
             self._is("broken" if self._is_broken else "idle", error)
 
 
-class RequestsCondition(Condition):
+class RequestHealthTracker(HealthTracker):
     """The condition of a server to which every request has its own connection."""
 
     def asked(self) -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import Reply
+from riglm.ports.upstream import OutboundRequest
 
 _SWEEP_SECONDS: Final = 0.25
 _FOREVER: Final = float("inf")
 _PROBE_SECONDS: Final = 5.0
 
 
-class Clock:
+class PausableClock:
     """Seconds that pass, but not while riglm holds a server back: the server is not to blame for those."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class UpstreamTimeouts:
     """Seconds to wait for an upstream; `call` restarts with each progress notification."""
 
     clock: Callable[[], float] = time.monotonic
@@ -65,18 +65,18 @@ class Patience:
                 return self.call, self.call_max
 
 
-class Waiting:
+class RequestDeadline:
     """One request that waits for its answer."""
 
     __slots__ = ("clock", "key", "last", "on_expiry", "patience", "reply", "until")
 
     def __init__(
         self,
-        reply: Reply,
+        reply: OutboundRequest,
         patience: float,
         most: float,
         clock: Callable[[], float],
-        on_expiry: Callable[["Waiting"], None],
+        on_expiry: Callable[["RequestDeadline"], None],
     ) -> None:
         self.clock = clock
         self.key = b""
@@ -95,26 +95,26 @@ class Waiting:
 class Deadlines:
     """Ends requests that waited too long; looks a few times a second, and only while something waits."""
 
-    def __init__(self, name: str, patience: Patience) -> None:
+    def __init__(self, name: str, patience: UpstreamTimeouts) -> None:
         """Deadlines for requests to the upstream called `name`, over any number of links."""
         self._name = name
         self._patience = patience
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, RequestDeadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reply: Reply, on_expiry: Callable[[Waiting], None]) -> Waiting:
+    def add(self, reply: OutboundRequest, on_expiry: Callable[[RequestDeadline], None]) -> RequestDeadline:
         """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too."""
         patience, most = self._patience.of(reply.message.method)
-        waiting = Waiting(reply, patience, most, self._patience.clock, on_expiry)
+        waiting = RequestDeadline(reply, patience, most, self._patience.clock, on_expiry)
         self._waiting[id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
         return waiting
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, waiting: RequestDeadline) -> None:
         """The request is answered or given up."""
         self._waiting.pop(id(waiting), None)
 
@@ -133,7 +133,7 @@ class Deadlines:
             loop.call_soon(self._expire, waiting, now - waiting.last > waiting.patience)
         self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
 
-    def _expire(self, waiting: Waiting, was_quiet: bool) -> None:
+    def _expire(self, waiting: RequestDeadline, was_quiet: bool) -> None:
         if self._waiting.pop(id(waiting), None) is None:
             return  # it was answered in the last moment
         waiting.on_expiry(waiting)

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from riglm.adapters.mcp.upstream.deadlines import Waiting
-from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, Surroundings, log
-from riglm.adapters.mcp.upstream.http_listening import Listening, resume_stream
-from riglm.adapters.mcp.upstream.http_post import Post, Told
+from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
+from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, HttpLinkContext, log
+from riglm.adapters.mcp.upstream.http_listening import GetStream, resume_stream
+from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostRequest
 from riglm.adapters.mcp.upstream.http_reopening import (
     SESSION_HEADER,
     as_header,
@@ -19,18 +19,18 @@ from riglm.adapters.mcp.upstream.http_reopening import (
     names_a_session,
     session_headers,
 )
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, ResponseSink
+from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream
+from riglm.ports.upstream import EventPosition, OutboundRequest, ResumedStreamHandler, ServerMessageHandler
 
 _UNAVAILABLE: Final = 503
 _CLOSE_SECONDS: Final = 2.0
 _HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
-_USUAL: Final = 2048
+_DEFAULT: Final = 2048
 """A longer handshake is rare, and not worth to be shared."""
 
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
@@ -41,7 +41,7 @@ class HandshakeHttpLink(HttpLink):
 
     __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_repeated", "_session")
 
-    def __init__(self, around: Surroundings, outlet: Outlet) -> None:
+    def __init__(self, around: HttpLinkContext, outlet: ServerMessageHandler) -> None:
         """A link without a session."""
         super().__init__(around, outlet)
         self._offered = b""
@@ -52,24 +52,24 @@ class HandshakeHttpLink(HttpLink):
         self._repeated: dict[bytes, Message] | None = None
         self._held: list[Callable[[], None]] | None = None
         self._reopening: asyncio.Task[None] | None = None
-        self._lost: list[Post] | None = None
-        self._listening: Listening | None = None
+        self._lost: list[PostRequest] | None = None
+        self._listening: GetStream | None = None
 
     @property
     def resumable(self) -> bool:
         return True
 
-    def block(self, post: Post) -> bytes:
+    def block(self, post: PostRequest) -> bytes:
         post.session = self._session
         return self._around.headers + self._session
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         if message.method == "initialize":
             self._remember(message)
             self._session = b""
         super().request(message, reply)
 
-    def dispatch(self, post: Post) -> None:
+    def dispatch(self, post: PostRequest) -> None:
         if self._held is not None:
             self._held.append(lambda: self.dispatch(post))
         elif not post.over:
@@ -85,7 +85,7 @@ class HandshakeHttpLink(HttpLink):
             seconds = self._around.place.patience.initialize
             self.tell(self._around.headers + self._session, message, seconds)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)
@@ -95,7 +95,7 @@ class HandshakeHttpLink(HttpLink):
     def listen(self, *, listening: bool) -> None:
         if listening:
             if self._listening is None:
-                self._listening = Listening(self._get, self.limit, self._heard)
+                self._listening = GetStream(self._get, self.limit, self._heard)
             if self._held is not None:
                 self._held.append(self._listening.start)
             else:
@@ -105,8 +105,8 @@ class HandshakeHttpLink(HttpLink):
             if not self._listening.has_place:
                 self._listening = None
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
-        exchange: Exchange
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
+        exchange: HttpExchange
 
         def ended() -> None:
             self._deliveries.over(exchange)
@@ -144,17 +144,17 @@ class HandshakeHttpLink(HttpLink):
         if _names_session(self._session):
             done = asyncio.Event()
             block = self._around.headers + self._session
-            farewell = self._send(b"DELETE", block, b"", Told(lambda _: done.set()))
+            farewell = self._send(b"DELETE", block, b"", NotificationPost(lambda _: done.set()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _CLOSE_SECONDS)
             farewell.abort()
 
-    def headed(self, post: Post, headers: Headers) -> None:
+    def headed(self, post: PostRequest, headers: HttpHeaders) -> None:
         super().headed(post, headers)
         if post.message.method == "initialize":
             self._offered = headers.get(b"mcp-session-id") or b""
 
-    def answered(self, post: Post, message: Message) -> None:
+    def answered(self, post: PostRequest, message: Message) -> None:
         method = post.message.method
         if method == "initialize" and message.result:
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
@@ -166,7 +166,7 @@ class HandshakeHttpLink(HttpLink):
         elif method == "resources/unsubscribe" and self._repeated is not None:
             self._repeated.pop(_subject(post.message), None)
 
-    def refused(self, post: Post, message: Message | None) -> bool:
+    def refused(self, post: PostRequest, message: Message | None) -> bool:
         if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
         gone = forgot(post.status, post.message, message, in_session=_names_session(post.session))
@@ -182,11 +182,11 @@ class HandshakeHttpLink(HttpLink):
             self._reopening = asyncio.get_running_loop().create_task(self._reopen(proven=gone is True))
         return True
 
-    def take_up(self, post: Post, last_event_id: bytes) -> None:
+    def take_up(self, post: PostRequest, last_event_id: bytes) -> None:
         post.exchange = self._get(last_event_id, post)
 
     def _remember(self, handshake: Message) -> None:
-        self._handshake = _shared(handshake.line) if len(handshake.line) <= _USUAL else handshake.line
+        self._handshake = _shared(handshake.line) if len(handshake.line) <= _DEFAULT else handshake.line
 
     async def _reopen(self, *, proven: bool) -> None:
         """Initialize again, if the upstream really forgot the session, and resend what it refused."""
@@ -197,7 +197,7 @@ class HandshakeHttpLink(HttpLink):
                 greeting = greet(place, jsonrpc.decode(self._handshake), tuple((self._repeated or {}).values()))
                 self._session = session_headers(*await asyncio.wait_for(greeting, place.patience.initialize))
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
-        except (UpstreamUnavailable, TimeoutError) as error:
+        except (UpstreamUnavailableError, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
         except Exception:  # noqa: BLE001  # waiting requests must fail, regardless of the reason
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
@@ -218,7 +218,7 @@ class HandshakeHttpLink(HttpLink):
             else:
                 self._send_anew(post)
 
-    def _send_anew(self, post: Post) -> None:
+    def _send_anew(self, post: PostRequest) -> None:
         """Send what was refused for its session in the new one, unless it may have run all the same."""
         if post.status == _UNAVAILABLE and _may_have_run(post):
             post.conclude()
@@ -226,13 +226,13 @@ class HandshakeHttpLink(HttpLink):
             post.again()
             self.dispatch(post)
 
-    def _get(self, last_event_id: bytes | None, sink: ResponseSink) -> Exchange:
+    def _get(self, last_event_id: bytes | None, sink: HttpResponseSink) -> HttpExchange:
         block = b"accept: text/event-stream\r\n" + self._around.place.configured + self._session
         if last_event_id:
             block += b"last-event-id: %b\r\n" % last_event_id
         return self._send(b"GET", block, b"", sink)
 
-    def _heard(self, message: Message, event: EventMark | None) -> None:
+    def _heard(self, message: Message, event: EventPosition | None) -> None:
         self._outlet.unsolicited(self, message, event)
 
     def _release(self) -> None:
@@ -240,7 +240,7 @@ class HandshakeHttpLink(HttpLink):
         for step in held:
             step()
 
-    def _expired(self, waiting: Waiting) -> None:
+    def _expired(self, waiting: RequestDeadline) -> None:
         message = waiting.reply.message
         super()._expired(waiting)
         if message.method != "initialize":
@@ -257,7 +257,7 @@ def _names_session(block: bytes) -> bool:
     return block.startswith(SESSION_HEADER)
 
 
-def _may_have_run(post: Post) -> bool:
+def _may_have_run(post: PostRequest) -> bool:
     """True if a request may have had effects despite a 503: gateways send that too, for their server."""
     return post.message.method in NEVER_TWICE and not post.names_session
 

@@ -7,14 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from riglm.adapters.mcp.upstream.condition import RequestsCondition
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, Patience, Waiting
-from riglm.adapters.mcp.upstream.http_post import Post, PostOwner, Told
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpClient, HttpFailure, ResponseSink, Target
+from riglm.adapters.mcp.upstream.condition import RequestHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
+from riglm.adapters.mcp.wire.http_client import (
+    HttpClient,
+    HttpClientError,
+    HttpExchange,
+    HttpHeaders,
+    HttpResponseSink,
+    Target,
+)
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import Outlet, Reply, UpstreamLink
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
 
 
 class Deliveries:
@@ -23,17 +30,17 @@ class Deliveries:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[Exchange, tuple[asyncio.TimerHandle, Callable[[], None] | None]] | None = None
+        self._kept: dict[HttpExchange, tuple[asyncio.TimerHandle, Callable[[], None] | None]] | None = None
         """None when empty: most links are idle, and there may be very many."""
 
-    def keep(self, exchange: Exchange, seconds: float, on_drop: Callable[[], None] | None = None) -> None:
+    def keep(self, exchange: HttpExchange, seconds: float, on_drop: Callable[[], None] | None = None) -> None:
         """Set the timeout of an exchange; `on_drop` is called if it expires."""
         timer = asyncio.get_running_loop().call_later(seconds, self._drop, exchange)
         if self._kept is None:
             self._kept = {}
         self._kept[exchange] = (timer, on_drop)
 
-    def over(self, exchange: Exchange) -> None:
+    def over(self, exchange: HttpExchange) -> None:
         """An exchange came to its end by itself."""
         kept = self._take(exchange)
         if kept is not None:
@@ -46,13 +53,13 @@ class Deliveries:
             timer.cancel()
             exchange.abort()
 
-    def _drop(self, exchange: Exchange) -> None:
+    def _drop(self, exchange: HttpExchange) -> None:
         kept = self._take(exchange)
         exchange.abort()
         if kept is not None and kept[1] is not None:
             kept[1]()
 
-    def _take(self, exchange: Exchange) -> tuple[asyncio.TimerHandle, Callable[[], None] | None] | None:
+    def _take(self, exchange: HttpExchange) -> tuple[asyncio.TimerHandle, Callable[[], None] | None] | None:
         if self._kept is None:
             return None
         kept = self._kept.pop(exchange, None)
@@ -69,13 +76,13 @@ NEVER_TWICE: Final = frozenset({"tools/call"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpPlace:
+class HttpEndpoint:
     """Where an upstream is, and how it is reached; `limit` is the longest message in bytes."""
 
     spec: UpstreamSpec
     client: HttpClient
     target: Target
-    patience: Patience
+    patience: UpstreamTimeouts
     limit: int
 
     @property
@@ -90,13 +97,13 @@ class HttpPlace:
         return b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in self.spec.headers.items())
 
 
-class Surroundings(Protocol):
+class HttpLinkContext(Protocol):
     """What the links to one upstream share; `headers` is the header block that every POST starts with."""
 
-    place: HttpPlace
+    place: HttpEndpoint
     headers: bytes
     deadlines: Deadlines
-    condition: RequestsCondition
+    condition: RequestHealthTracker
 
     def unreachable(self, reason: str) -> None:
         """The server could not be reached."""
@@ -114,46 +121,46 @@ class HttpLink(UpstreamLink, PostOwner):
 
     __slots__ = ("_around", "_closed", "_deliveries", "_outlet", "_posts", "limit", "spec")
 
-    def __init__(self, around: Surroundings, outlet: Outlet) -> None:
+    def __init__(self, around: HttpLinkContext, outlet: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
         self.spec = around.place.spec
         self.limit = around.place.limit
         self._around = around
         self._outlet = outlet
-        self._posts: dict[int, Post] | None = None
+        self._posts: dict[int, PostRequest] | None = None
         """The requests on their way; None when there are none."""
         self._deliveries = Deliveries()
         self._closed = False
 
     @abstractmethod
-    def block(self, post: Post) -> bytes:
+    def block(self, post: PostRequest) -> bytes:
         """The header block for a request."""
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
             return
-        post = Post(self, message, reply, self._around.deadlines.add(reply, self._expired))
+        post = PostRequest(self, message, reply, self._around.deadlines.add(reply, self._expired))
         if self._posts is None:
             self._posts = {}
         self._posts[id(reply)] = post
         self.dispatch(post)
 
-    def dispatch(self, post: Post) -> None:
+    def dispatch(self, post: PostRequest) -> None:
         """Send a request now."""
         self._around.condition.asked()
         post.exchange = self._send(b"POST", self.block(post), post.message.line, post)
 
-    def headed(self, post: Post, headers: Headers) -> None:
+    def headed(self, post: PostRequest, headers: HttpHeaders) -> None:
         self._around.condition.answered(post.status)
 
-    def answered(self, post: Post, message: Message) -> None:
+    def answered(self, post: PostRequest, message: Message) -> None:
         """Nothing to note."""
 
-    def refused(self, post: Post, message: Message | None) -> bool:
+    def refused(self, post: PostRequest, message: Message | None) -> bool:
         return False
 
-    def failed(self, post: Post, failure: HttpFailure) -> None:
+    def failed(self, post: PostRequest, failure: HttpClientError) -> None:
         if failure.reused and post.message.method not in NEVER_TWICE and not post.repeated:
             post.repeated = True
             post.again()
@@ -163,17 +170,17 @@ class HttpLink(UpstreamLink, PostOwner):
         log.warning("no answer", extra={"upstream": self.spec.name, "reason": str(failure)})
         post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
 
-    def take_up(self, post: Post, last_event_id: bytes) -> None:
+    def take_up(self, post: PostRequest, last_event_id: bytes) -> None:
         post.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")
 
-    def ended(self, post: Post) -> None:
+    def ended(self, post: PostRequest) -> None:
         self._around.deadlines.remove(post.waiting)
         self._take(post.reply)
 
-    def linger(self, exchange: Exchange, seconds: float) -> None:
+    def linger(self, exchange: HttpExchange, seconds: float) -> None:
         self._deliveries.keep(exchange, seconds)
 
-    def left(self, exchange: Exchange) -> None:
+    def left(self, exchange: HttpExchange) -> None:
         self._deliveries.over(exchange)
 
     def tell(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
@@ -183,7 +190,7 @@ class HttpLink(UpstreamLink, PostOwner):
             self._deliveries.over(exchange)
             then()
 
-        exchange = self._send(b"POST", block, message.line, Told(done))
+        exchange = self._send(b"POST", block, message.line, NotificationPost(done))
         self._deliveries.keep(exchange, seconds, then)
 
     async def close(self) -> None:
@@ -193,14 +200,14 @@ class HttpLink(UpstreamLink, PostOwner):
             post.abandon()
         self._deliveries.close()
 
-    def _send(self, method: bytes, block: bytes, body: bytes, sink: ResponseSink) -> Exchange:
+    def _send(self, method: bytes, block: bytes, body: bytes, sink: HttpResponseSink) -> HttpExchange:
         place = self._around.place
         return place.client.send(place.target, method, block, body, sink)
 
-    def _under_way(self, reply: Reply) -> Post | None:
+    def _under_way(self, reply: OutboundRequest) -> PostRequest | None:
         return self._posts.get(id(reply)) if self._posts is not None else None
 
-    def _take(self, reply: Reply) -> Post | None:
+    def _take(self, reply: OutboundRequest) -> PostRequest | None:
         if self._posts is None:
             return None
         post = self._posts.pop(id(reply), None)
@@ -208,7 +215,7 @@ class HttpLink(UpstreamLink, PostOwner):
             self._posts = None
         return post
 
-    def _expired(self, waiting: Waiting) -> None:
+    def _expired(self, waiting: RequestDeadline) -> None:
         post = self._take(waiting.reply)
         if post is not None:
             self._around.condition.expired()

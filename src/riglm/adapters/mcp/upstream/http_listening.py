@@ -6,28 +6,31 @@ from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.http_post import RETRY_MS
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser
 from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import Malformed, Message
-from riglm.ports.upstream import EventMark, Stream
+from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
-_LONGEST_WAIT: Final = 30.0
+_MAX_WAIT: Final = 30.0
 _NOT_OFFERED: Final = frozenset({400, 401, 403, 404, 405, 406, 501})
 
 
-class Getter(Protocol):
+class SendGet(Protocol):
     """Sends a GET whose answer goes to a sink."""
 
-    def __call__(self, last_event_id: bytes | None, sink: ResponseSink) -> Exchange:
+    def __call__(self, last_event_id: bytes | None, sink: HttpResponseSink) -> HttpExchange:
         """Send it."""
 
 
-class _Events(ResponseSink):
+class _Events(HttpResponseSink):
     """One GET's stream."""
 
     def __init__(
-        self, limit: int, on_event: Callable[[EventMark | None, Message | None], None], on_end: Callable[[int], None]
+        self,
+        limit: int,
+        on_event: Callable[[EventPosition | None, Message | None], None],
+        on_end: Callable[[int], None],
     ) -> None:
         """`on_end` gets the HTTP status, 0 when there was none."""
         self._limit = limit
@@ -36,7 +39,7 @@ class _Events(ResponseSink):
         self._status = 0
         self._parser: EventParser | None = None
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self._status = status
         if status == 200 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._limit)
@@ -48,21 +51,21 @@ class _Events(ResponseSink):
     def end(self) -> None:
         self._on_end(self._status)
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._on_end(self._status)
 
     def _event(self, event: Event) -> None:
-        mark = EventMark(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
+        mark = EventPosition(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
         if not event.data:
             self._on_event(mark, None)
             return
         try:
             self._on_event(mark, jsonrpc.decode(well_formed(event.data)))
-        except Malformed:
+        except MalformedMessageError:
             self._on_event(mark, None)
 
 
-class Listening:
+class GetStream:
     """Keeps one stream open while it has a subscriber, and resumes it where it broke off."""
 
     __slots__ = (
@@ -77,12 +80,12 @@ class Listening:
         "_wanted",
     )
 
-    def __init__(self, get: Getter, limit: int, on_message: Callable[[Message, EventMark | None], None]) -> None:
+    def __init__(self, get: SendGet, limit: int, on_message: Callable[[Message, EventPosition | None], None]) -> None:
         """A stream that is not asked for yet."""
         self._get = get
         self._limit = limit
         self._on_message = on_message
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
@@ -121,7 +124,7 @@ class Listening:
         self._timer = None
         self._exchange = self._get(self._last_event_id, _Events(self._limit, self._event, self._ended))
 
-    def _event(self, mark: EventMark | None, message: Message | None) -> None:
+    def _event(self, mark: EventPosition | None, message: Message | None) -> None:
         self._failures = 0
         if mark is not None:
             self._last_event_id = mark.id or self._last_event_id
@@ -133,17 +136,17 @@ class Listening:
         self._exchange = None
         if not self._wanted or status in _NOT_OFFERED:
             return
-        delay = min(_LONGEST_WAIT, self._retry_ms / 1000 * 2**self._failures)
+        delay = min(_MAX_WAIT, self._retry_ms / 1000 * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
         self._timer = asyncio.get_running_loop().call_later(delay, self._open)
 
 
 def resume_stream(
-    get: Getter, limit: int, last_event_id: bytes, stream: Stream, on_end: Callable[[], None]
-) -> Exchange:
+    get: SendGet, limit: int, last_event_id: bytes, stream: ResumedStreamHandler, on_end: Callable[[], None]
+) -> HttpExchange:
     """Ask for the rest of a stream that a client lost; `on_end` is called at its end in place of `stream.ended`."""
 
-    def event(mark: EventMark | None, message: Message | None) -> None:
+    def event(mark: EventPosition | None, message: Message | None) -> None:
         if message is not None:
             stream.continued(message, mark)
         elif mark is not None:

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from riglm.adapters.mcp.upstream.deadlines import Waiting
+from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLarge
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventMark, Reply
+from riglm.ports.upstream import EventPosition, OutboundRequest
 
 RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
 
 _REFUSALS: Final = frozenset({401, 403})
 _TOO_MANY: Final = 429
-_MOST_RESUMPTIONS: Final = 10
+_MAX_RESUMPTIONS: Final = 10
 _LINGER_SECONDS: Final = 5.0
-_LONGEST_RETRY: Final = 30.0
+_MAX_RETRY_SECONDS: Final = 30.0
 
 
 class PostOwner(Protocol):
@@ -30,32 +30,32 @@ class PostOwner(Protocol):
     spec: UpstreamSpec
     limit: int
 
-    def headed(self, post: "Post", headers: Headers) -> None:
+    def headed(self, post: "PostRequest", headers: HttpHeaders) -> None:
         """The upstream began to answer."""
 
-    def answered(self, post: "Post", message: Message) -> None:
+    def answered(self, post: "PostRequest", message: Message) -> None:
         """The answer is there, and will be passed on next."""
 
-    def refused(self, post: "Post", message: Message | None) -> bool:
+    def refused(self, post: "PostRequest", message: Message | None) -> bool:
         """The upstream answered with an HTTP error; True when the link deals with it and the request goes on."""
 
-    def failed(self, post: "Post", failure: HttpFailure) -> None:
+    def failed(self, post: "PostRequest", failure: HttpClientError) -> None:
         """The exchange broke."""
 
-    def take_up(self, post: "Post", last_event_id: bytes) -> None:
+    def take_up(self, post: "PostRequest", last_event_id: bytes) -> None:
         """Ask for the rest of the request's stream."""
 
-    def ended(self, post: "Post") -> None:
+    def ended(self, post: "PostRequest") -> None:
         """Nothing more will come for this request."""
 
-    def linger(self, exchange: Exchange, seconds: float) -> None:
+    def linger(self, exchange: HttpExchange, seconds: float) -> None:
         """Seconds for which a request's connection is kept although the request is over."""
 
-    def left(self, exchange: Exchange) -> None:
+    def left(self, exchange: HttpExchange) -> None:
         """The server ended a connection that was left to it."""
 
 
-class Body:
+class ResponseBody:
     """Collects an answer's body up to a limit."""
 
     __slots__ = ("chunks", "size")
@@ -73,7 +73,7 @@ class Body:
         """The message that the body is, None when it is none."""
         try:
             return jsonrpc.decode(well_formed(b"".join(self.chunks)))
-        except Malformed:
+        except MalformedMessageError:
             return None
 
 
@@ -82,7 +82,7 @@ def names_session(answer: Message | None) -> bool:
     return answer is not None and b"session" in bytes(answer.error).lower()
 
 
-class Post(ResponseSink):
+class PostRequest(HttpResponseSink):
     """Passes on what comes back for one request, as JSON or as an event stream."""
 
     __slots__ = (
@@ -103,19 +103,19 @@ class Post(ResponseSink):
         "waiting",
     )
 
-    def __init__(self, owner: PostOwner, message: Message, reply: Reply, waiting: Waiting) -> None:
+    def __init__(self, owner: PostOwner, message: Message, reply: OutboundRequest, waiting: RequestDeadline) -> None:
         """A request that is about to be sent."""
         self._owner = owner
         self.message = message
         self.reply = reply
         self.waiting = waiting
-        self.exchange: Exchange | None = None
+        self.exchange: HttpExchange | None = None
         self.over = False
         self.repeated = False
         self.session = b""
         """The headers that name the session in which it was sent last."""
         self.status = 0
-        self._body = Body()
+        self._body = ResponseBody()
         self._parser: EventParser | None = None
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
@@ -125,7 +125,7 @@ class Post(ResponseSink):
     def again(self) -> None:
         """Discard what was received: the request, or the rest of its stream, is requested again."""
         self.status = 0
-        self._body = Body()
+        self._body = ResponseBody()
         self._parser = None
 
     @property
@@ -144,7 +144,7 @@ class Post(ResponseSink):
             else:
                 self.exchange.abort()
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
         if self.over:
             return
@@ -196,7 +196,7 @@ class Post(ResponseSink):
             kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
             self.fail(kind, f"answered HTTP {self.status}")
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         if self.over:
             self._leave()
             return
@@ -220,7 +220,7 @@ class Post(ResponseSink):
     def _is_too_much(parser: EventParser, chunk: bytes) -> bool:
         try:
             parser.feed(chunk)
-        except EventTooLarge:
+        except EventTooLargeError:
             return True
         return False
 
@@ -231,14 +231,14 @@ class Post(ResponseSink):
             self._last_event_id = event.id
         if self.over:
             return
-        mark = EventMark(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
+        mark = EventPosition(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
         if not event.data:
             if mark is not None:
                 self.reply.primed(mark)
             return
         try:
             message = jsonrpc.decode(well_formed(event.data))
-        except Malformed as error:
+        except MalformedMessageError as error:
             self.fail(ErrorKind.PROTOCOL, f"sent an unreadable event: {error}")
             self.abandon()
             return
@@ -250,7 +250,7 @@ class Post(ResponseSink):
             self.waiting.progressed()
             self.reply.related(message, mark)
 
-    def _replied(self, message: Message, event: EventMark | None = None) -> None:
+    def _replied(self, message: Message, event: EventPosition | None = None) -> None:
         asked = self.message.id or b"null"
         if message.id != asked and (message.id is None or jsonrpc.id_key(message.id) != jsonrpc.id_key(asked)):
             if message.id != b"null":
@@ -270,11 +270,11 @@ class Post(ResponseSink):
             self.over = True
             self._owner.ended(self)
             self.reply.interrupted()
-        elif self._resumptions >= _MOST_RESUMPTIONS:
+        elif self._resumptions >= _MAX_RESUMPTIONS:
             self.fail(ErrorKind.UNAVAILABLE, "closed the stream again and again before its answer")
         else:
             self._resumptions += 1
-            seconds = min(self._retry_ms / 1000, _LONGEST_RETRY)
+            seconds = min(self._retry_ms / 1000, _MAX_RETRY_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume, self._last_event_id)
 
     def _resume(self, last_event_id: bytes) -> None:
@@ -282,7 +282,7 @@ class Post(ResponseSink):
         self._owner.take_up(self, last_event_id)
 
 
-class Told(ResponseSink):
+class NotificationPost(HttpResponseSink):
     """A message to which no answer is owed; only its delivery is awaited."""
 
     def __init__(self, done: Callable[[int], None] = lambda _: None) -> None:
@@ -290,7 +290,7 @@ class Told(ResponseSink):
         self._done = done
         self._status = 0
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self._status = status
 
     def data(self, chunk: bytes) -> None:
@@ -299,5 +299,5 @@ class Told(ResponseSink):
     def end(self) -> None:
         self._done(self._status)
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._done(0)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.upstream.http_link import HttpLink, HttpPlace, Surroundings
-from riglm.adapters.mcp.upstream.http_post import Body, Post, names_session
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink, HttpLinkContext
+from riglm.adapters.mcp.upstream.http_post import PostRequest, ResponseBody, names_session
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.adapters.mcp.wire.http_client import Headers, HttpFailure, ResponseSink
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser
 from riglm.domain import jsonrpc, parameters, protocol
-from riglm.domain.errors import UpstreamUnavailable
-from riglm.domain.jsonrpc import Malformed, Message, Raw
-from riglm.ports.upstream import Outlet, Reply, Stream
+from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import MalformedMessageError, Message, Raw
+from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
 
 SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
@@ -25,19 +25,19 @@ _SURELY_GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 503})
 
 
-class _Answer(ResponseSink):
+class _Answer(HttpResponseSink):
     """Awaits the response to one message that riglm sends itself."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._body = Body()
+        self._body = ResponseBody()
         self._parser: EventParser | None = None
         self.status = 0
         self.session_id = b""
         self.message: Message | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
         self.session_id = headers.get(b"mcp-session-id") or b""
         if (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
@@ -56,13 +56,13 @@ class _Answer(ResponseSink):
             self.message = self._body.message()
         self._finish()
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._fail(str(failure))
 
     def _event(self, event: Event) -> None:
         try:
             message = jsonrpc.decode(well_formed(event.data)) if event.data else None
-        except Malformed:
+        except MalformedMessageError:
             return
         if message is not None and message.is_response:
             self.message = message
@@ -70,7 +70,7 @@ class _Answer(ResponseSink):
 
     def _fail(self, words: str) -> None:
         if not self.done.done():
-            self.done.set_exception(UpstreamUnavailable(words))
+            self.done.set_exception(UpstreamUnavailableError(words))
 
     def _finish(self) -> None:
         if not self.done.done():
@@ -93,27 +93,27 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
     return None if names_session(answer) or not about_request else False
 
 
-async def is_known(place: HttpPlace, block: bytes) -> bool:
+async def is_known(place: HttpEndpoint, block: bytes) -> bool:
     """True if the upstream still knows the session that the header block names, or if nothing speaks against it."""
     try:
         answer = await asyncio.wait_for(_ask(place, block, _PROOF), _PROOF_SECONDS)
-    except (UpstreamUnavailable, TimeoutError):
+    except (UpstreamUnavailableError, TimeoutError):
         return True
     return answer.status not in _SURELY_GONE | _PERHAPS_GONE or _is_unknown_method(answer.message)
 
 
-async def greet(place: HttpPlace, handshake: Message, repeated: Sequence[Message]) -> tuple[bytes, bytes]:
+async def greet(place: HttpEndpoint, handshake: Message, repeated: Sequence[Message]) -> tuple[bytes, bytes]:
     """Open a session with the client's own handshake, and repeat its subscriptions and log level.
 
     Returns:
         The session's id and the protocol revision.
 
     Raises:
-        UpstreamUnavailable: the upstream cannot be reached or refuses.
+        UpstreamUnavailableError: the upstream cannot be reached or refuses.
     """
     opened = await _ask(place, place.headers, handshake.replace(id=_AGAIN))
     if opened.message is None or not opened.message.result:
-        raise UpstreamUnavailable(f"the handshake was answered by HTTP {opened.status}")
+        raise UpstreamUnavailableError(f"the handshake was answered by HTTP {opened.status}")
     version = as_header(jsonrpc.text(jsonrpc.members(opened.message.result).get("protocolVersion")))
     block = place.headers + session_headers(opened.session_id, version)
     await _ask(place, block, jsonrpc.notification("notifications/initialized"))
@@ -142,7 +142,7 @@ def _is_unknown_method(answer: Message | None) -> bool:
     return answer is not None and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND
 
 
-async def _ask(place: HttpPlace, block: bytes, message: Message) -> _Answer:
+async def _ask(place: HttpEndpoint, block: bytes, message: Message) -> _Answer:
     answer = _Answer(place.limit)
     exchange = place.client.send(place.target, b"POST", block, message.line, answer)
     try:
@@ -158,12 +158,14 @@ _LATEST: Final = protocol.MODERN_VERSIONS[-1].encode()
 class ModernHttpLink(HttpLink):
     """Adds the headers that repeat the body; to give a request up is to close its connection."""
 
-    def __init__(self, around: Surroundings, outlet: Outlet, input_schema: Callable[[str, str], Raw | None]) -> None:
+    def __init__(
+        self, around: HttpLinkContext, outlet: ServerMessageHandler, input_schema: Callable[[str, str], Raw | None]
+    ) -> None:
         """`input_schema` gives the schema of an upstream's tool as last listed, by upstream and tool."""
         super().__init__(around, outlet)
         self._input_schema = input_schema
 
-    def block(self, post: Post) -> bytes:
+    def block(self, post: PostRequest) -> bytes:
         given = post.reply.headers
         if given:
             return self._around.headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
@@ -175,7 +177,7 @@ class ModernHttpLink(HttpLink):
         block = self._around.headers + headers.for_request(message, _LATEST, ())
         self.tell(block, message, self._around.place.patience.initialize)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)
@@ -184,10 +186,10 @@ class ModernHttpLink(HttpLink):
     def listen(self, *, listening: bool) -> None:
         """In this era a client listens by a request."""
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()
 
-    def _parameters(self, message: Message) -> tuple[headers.Annotated, ...]:
+    def _parameters(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":
             return ()
         tool = jsonrpc.text(parameters.read(message).name)

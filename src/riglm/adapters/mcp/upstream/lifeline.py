@@ -7,21 +7,21 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from riglm.adapters.mcp.upstream.channel import Channel, Opener, Receiver
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import LinkState
 
 _log = logging.getLogger("riglm.upstream")
-_FIRST_DELAY: Final = 0.1
-_LONGEST_DELAY: Final = 30.0
+_INITIAL_BACKOFF: Final = 0.1
+_MAX_BACKOFF: Final = 30.0
 _WORTH_WAITING: Final = 1.0
 _STEADY_SECONDS: Final = 10.0
-_MOST_WAITING: Final = 10_000
-_MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+_MAX_WAITING: Final = 10_000
+_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 
-class Lifeline:
+class ReconnectingChannel:
     """One channel at a time. Nothing is started before something must be sent."""
 
     def __init__(
@@ -32,8 +32,8 @@ class Lifeline:
         on_line: Callable[[bytes], None],
         on_missed: Callable[[str, bytes | None], None],
         on_down: Callable[[str], None],
-        on_open: Callable[[Channel], Awaitable[None]] | None = None,
-        condition: ChannelsCondition | None = None,
+        on_open: Callable[[MessageChannel], Awaitable[None]] | None = None,
+        condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A line to the server called `name`.
 
@@ -46,15 +46,15 @@ class Lifeline:
             on_open: is awaited with each new channel before anything else is sent.
             condition: is updated.
         """
-        self._condition = condition or ChannelsCondition(name)
+        self._condition = condition or ChannelHealthTracker(name)
         self._name = name
         self._opener = opener
         self.on_line = on_line
         self.on_missed = on_missed
         self._on_down = on_down
         self._on_open = on_open
-        self._channel: Channel | None = None
-        self._ear: _Ear | None = None
+        self._channel: MessageChannel | None = None
+        self._ear: _ChannelReceiver | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -70,20 +70,20 @@ class Lifeline:
         """Send a message, opening the channel first if need be.
 
         Raises:
-            UpstreamUnavailable: it cannot be sent; the words give the reason.
+            UpstreamUnavailableError: it cannot be sent; the words give the reason.
         """
         if self._closed:
-            raise UpstreamUnavailable("cannot be asked any more: the link to it is closed")
+            raise UpstreamUnavailableError("cannot be asked any more: the link to it is closed")
         if self._channel is not None:
             self._channel.write(line)
             return
         if self._task is None:
             seconds = self._not_before - time.monotonic()
             if seconds > _WORTH_WAITING:
-                raise UpstreamUnavailable(f"{self._reason}; the next try is in {seconds:.0f} s")
+                raise UpstreamUnavailableError(f"{self._reason}; the next try is in {seconds:.0f} s")
             self._task = asyncio.get_running_loop().create_task(self._open())
-        elif len(self._waiting) >= _MOST_WAITING or self._waiting_bytes + len(line) > _MOST_WAITING_BYTES:
-            raise UpstreamUnavailable("is still starting, and too many messages wait for it already")
+        elif len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + len(line) > _MAX_WAITING_BYTES:
+            raise UpstreamUnavailableError("is still starting, and too many messages wait for it already")
         self._waiting.append(line)
         self._waiting_bytes += len(line)
 
@@ -93,17 +93,17 @@ class Lifeline:
             return
         try:
             self.send(line)
-        except UpstreamUnavailable as error:
+        except UpstreamUnavailableError as error:
             _log.warning("dropped a message", extra={"upstream": self._name, "reason": str(error)})
 
-    def release(self) -> Channel | None:
+    def release(self) -> MessageChannel | None:
         """Give the open channel away; what it sends from now on is not received here."""
         channel, self._channel = self._channel, None
         self._deafen()
         self._is("idle")
         return channel
 
-    def discard(self, channel: Channel) -> None:
+    def discard(self, channel: MessageChannel) -> None:
         """Close a channel that was given away, in the background."""
         task = asyncio.get_running_loop().create_task(self._close(channel))
         self._closing.add(task)
@@ -127,14 +127,14 @@ class Lifeline:
         self._drop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def lost(self, ear: "_Ear", reason: str) -> None:
+    def lost(self, ear: "_ChannelReceiver", reason: str) -> None:
         """The channel that `ear` listened to is closed."""
         if ear is not self._ear:
             ear.broken.set_result(reason)
         else:
             self._lose(reason)
 
-    async def _close(self, channel: Channel) -> None:
+    async def _close(self, channel: MessageChannel) -> None:
         try:
             await channel.close()
         except Exception:  # noqa: BLE001  # nothing more can be done
@@ -144,9 +144,9 @@ class Lifeline:
         self._is("opening")
         try:
             await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
-            await self._establish(_Ear(self))
+            await self._establish(_ChannelReceiver(self))
             reason = ""
-        except (UpstreamUnavailable, TimeoutError) as error:
+        except (UpstreamUnavailableError, TimeoutError) as error:
             reason = str(error) or "did not answer the handshake in time"
         except Exception:  # noqa: BLE001  # waiting requests must fail, regardless of the reason
             _log.exception("opening failed", extra={"upstream": self._name})
@@ -157,7 +157,7 @@ class Lifeline:
         else:
             self._send_waiting()
 
-    async def _establish(self, ear: "_Ear") -> None:
+    async def _establish(self, ear: "_ChannelReceiver") -> None:
         channel = await self._opener(ear)
         try:
             await self._greet(channel, ear)
@@ -169,7 +169,7 @@ class Lifeline:
         self._opened_at = time.monotonic()
         self._is("open")
 
-    async def _greet(self, channel: Channel, ear: "_Ear") -> None:
+    async def _greet(self, channel: MessageChannel, ear: "_ChannelReceiver") -> None:
         """Run `on_open`, but not beyond the channel's end."""
         if self._on_open is not None:
             greeting = asyncio.ensure_future(self._on_open(channel))
@@ -182,14 +182,14 @@ class Lifeline:
             if isinstance(failure, Exception):
                 raise failure
         if ear.broken.done():
-            raise UpstreamUnavailable(ear.broken.result())
+            raise UpstreamUnavailableError(ear.broken.result())
 
     def _send_waiting(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         try:
             for line in waiting:
                 self.send(line)
-        except UpstreamUnavailable as error:
+        except UpstreamUnavailableError as error:
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
@@ -213,7 +213,7 @@ class Lifeline:
             self._ear = None
 
     def _down(self, reason: str) -> None:
-        delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self._failures)
+        delay = min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         self._not_before = time.monotonic() + delay * random.uniform(0.8, 1.2)  # noqa: S311  # spreads restarts
         self._reason = reason
@@ -224,10 +224,10 @@ class Lifeline:
         self._on_down(reason)
 
 
-class _Ear(Receiver):
+class _ChannelReceiver(Receiver):
     """Listens to one channel until another takes its place."""
 
-    def __init__(self, lifeline: Lifeline) -> None:
+    def __init__(self, lifeline: ReconnectingChannel) -> None:
         self._lifeline = lifeline
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why the channel closed before it was ready."""

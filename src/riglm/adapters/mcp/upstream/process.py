@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from riglm.adapters.mcp.upstream.channel import Channel, Receiver, answered_id, not_an_answer
-from riglm.adapters.mcp.wire.framing import Edges, LineSplitter, well_formed
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer
+from riglm.adapters.mcp.wire.framing import LineEnds, LineSplitter, well_formed
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
@@ -43,7 +43,7 @@ A shell, because it waits for as long as riglm lives and a tenth of the memory o
 """
 
 
-class Guardian:
+class ProcessReaper:
     """A process that outlives riglm just long enough to end what riglm started; it starts with the first child."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Guardian:
 
 
 _STDERR_LINE: Final = 8192
-_MOST_UNREAD: Final = 4
+_MAX_UNREAD: Final = 4
 _LAST_OUTPUT_SECONDS: Final = 0.25
 _ONE_ROUND_SECONDS: Final = 0.001
 _LAST_WORDS: Final = 10
@@ -96,13 +96,13 @@ _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 """Requests that carry nothing of what a client works with."""
 
 
-class Child(asyncio.SubprocessProtocol, Channel):
+class Child(asyncio.SubprocessProtocol, MessageChannel):
     """One running child in a separate process group, so that what it starts ends with it."""
 
     def __init__(
         self,
         spec: UpstreamSpec,
-        guardian: Guardian,
+        guardian: ProcessReaper,
         *,
         limit: int,
         grace: float,
@@ -129,7 +129,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         self._on_gone = on_gone
         self._stdout = LineSplitter(self._spoke, self._too_long, limit)
         self._stderr = LineSplitter(self._complained, lambda _: None, _STDERR_LINE)
-        self._edges = Edges()
+        self._edges = LineEnds()
         self._chunk = b""
         self._process: asyncio.SubprocessTransport | None = None
         self._stdin: Any = None
@@ -147,7 +147,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
         """Start the process.
 
         Raises:
-            UpstreamUnavailable: the command cannot be run.
+            UpstreamUnavailableError: the command cannot be run.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -162,7 +162,7 @@ class Child(asyncio.SubprocessProtocol, Channel):
             self._abandon()
             if isinstance(error, OSError):
                 words = f"cannot run {self._spec.command[0]!r}: {error.strerror or error}"
-                raise UpstreamUnavailable(words) from error
+                raise UpstreamUnavailableError(words) from error
             raise
         self._stdin = process.get_pipe_transport(0)
 
@@ -199,15 +199,15 @@ class Child(asyncio.SubprocessProtocol, Channel):
         """Send one message.
 
         Raises:
-            UpstreamUnavailable: the child does not read what waits for it already.
+            UpstreamUnavailableError: the child does not read what waits for it already.
         """
         if self._stdin is None or self._stdin.is_closing():
             return
         if self._last_words is not None and not _is_opening(line):
             self._last_words = None
         unread = self._stdin.get_write_buffer_size()
-        if unread > self._limit * _MOST_UNREAD:
-            raise UpstreamUnavailable(f"does not read its input: {unread} bytes wait for it already")
+        if unread > self._limit * _MAX_UNREAD:
+            raise UpstreamUnavailableError(f"does not read its input: {unread} bytes wait for it already")
         self._stdin.write(line + b"\n")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -365,13 +365,13 @@ def _inherited() -> dict[str, str]:
 def _is_opening(line: bytes) -> bool:
     try:
         return jsonrpc.decode(line).method in _OPENINGS
-    except jsonrpc.Malformed:
+    except jsonrpc.MalformedMessageError:
         return False
 
 
 def _is_whole(line: bytes) -> bool:
     try:
         jsonrpc.decode(well_formed(line))
-    except jsonrpc.Malformed:
+    except jsonrpc.MalformedMessageError:
         return False
     return True

@@ -4,17 +4,17 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import Channel, Opener, Pending, answered_id
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests, answered_id
 from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.adapters.mcp.upstream.deadlines import Patience, Waiting
-from riglm.adapters.mcp.upstream.lifeline import Lifeline
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
 from riglm.domain import jsonrpc, protocol
-from riglm.domain.errors import UpstreamUnavailable
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Malformed, Message
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import Outlet, Reply, Stream, UpstreamLink
+from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
 
 _log = logging.getLogger("riglm.upstream")
 
@@ -23,12 +23,16 @@ class SharedChannel(ABC):
     """Gives every request a number, which is its id and, where the client wants progress, its progress token."""
 
     def __init__(
-        self, spec: UpstreamSpec, opener: Opener, patience: Patience, condition: ChannelsCondition | None = None
+        self,
+        spec: UpstreamSpec,
+        opener: Opener,
+        patience: UpstreamTimeouts,
+        condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A channel that opens with its first request."""
         self.spec = spec
-        self.pending = Pending(spec.name, patience, self._expired)
-        self._line = Lifeline(
+        self.pending = PendingRequests(spec.name, patience, self._expired)
+        self._line = ReconnectingChannel(
             spec.name,
             opener,
             on_line=self._received,
@@ -48,7 +52,7 @@ class SharedChannel(ABC):
         """The answer to a request as its client is to see it, but for the id."""
 
     @abstractmethod
-    async def opened(self, channel: Channel) -> None:
+    async def opened(self, channel: MessageChannel) -> None:
         """A new channel is open; nothing else is sent before this returns."""
 
     def unawaited(self, answer: Message) -> None:
@@ -69,7 +73,7 @@ class SharedChannel(ABC):
         self._last_number += 1
         return b"%d" % self._last_number
 
-    def ask(self, message: Message, reply: Reply) -> None:
+    def ask(self, message: Message, reply: OutboundRequest) -> None:
         """Forward a request under a number."""
         own = self.number()
         members = {"id": own}
@@ -77,12 +81,12 @@ class SharedChannel(ABC):
             members["params"] = jsonrpc.with_member(message.params, ("_meta", "progressToken"), own)
         try:
             self._line.send(message.replace(**members).line)
-        except UpstreamUnavailable as error:
+        except UpstreamUnavailableError as error:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
             return
         self.pending.add(own, reply)
 
-    def give_up(self, reply: Reply, notice: Message | None) -> None:
+    def give_up(self, reply: OutboundRequest, notice: Message | None) -> None:
         """Notify the server that a response is not wanted any more, under the number that it knows."""
         own = self.pending.withdraw(reply)
         if own is None:
@@ -105,7 +109,7 @@ class SharedChannel(ABC):
     def _received(self, line: bytes) -> None:
         try:
             message = jsonrpc.decode(line)
-        except Malformed as error:
+        except MalformedMessageError as error:
             self._garbled(line, error)
             return
         if message.method == "notifications/progress":
@@ -131,19 +135,19 @@ class SharedChannel(ABC):
             self.relate(waiting, message.replace(params=params))
 
     @staticmethod
-    def relate(waiting: Waiting, message: Message) -> None:
+    def relate(waiting: RequestDeadline, message: Message) -> None:
         """Pass on what belongs to a request; it is a sign of life for that request."""
         waiting.progressed()
         waiting.reply.related(message)
 
-    def _garbled(self, line: bytes, error: Malformed) -> None:
+    def _garbled(self, line: bytes, error: MalformedMessageError) -> None:
         """Noise on the output is skipped; an answer that cannot be read fails its request."""
         _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
         key = answered_id(line, line)
         if key is not None:
             self.pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
 
-    def _expired(self, key: bytes, reply: Reply) -> None:
+    def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":
             self.tell(cancellation(key, "riglm's deadline"))
 
@@ -158,9 +162,9 @@ class SharedLink(SharedChannel, UpstreamLink):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        outlet: Outlet,
-        patience: Patience,
-        condition: ChannelsCondition | None = None,
+        outlet: ServerMessageHandler,
+        patience: UpstreamTimeouts,
+        condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A link that opens with its first request."""
         super().__init__(spec, opener, patience, condition)
@@ -168,23 +172,23 @@ class SharedLink(SharedChannel, UpstreamLink):
         self._answers = 0
         self._refusals = 0
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         self.ask(message, reply)
 
     def send(self, message: Message) -> None:
         if message.method != "notifications/cancelled":
             self.tell(message)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         self.give_up(reply, notice)
 
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()
 
-    def release(self) -> Channel | None:
+    def release(self) -> MessageChannel | None:
         """The open channel, for clients of the handshake era; None when it is none that they can use.
 
         A server that refused all it was asked is as good as new. One that understood something may hold its pipe to
@@ -196,11 +200,11 @@ class SharedLink(SharedChannel, UpstreamLink):
         self.discard(channel)
         return None
 
-    def discard(self, channel: Channel) -> None:
+    def discard(self, channel: MessageChannel) -> None:
         """Close a channel that was released, in the background."""
         self._line.discard(channel)
 
-    async def opened(self, channel: Channel) -> None:
+    async def opened(self, channel: MessageChannel) -> None:
         self._answers = self._refusals = 0
 
     def answer(self, asked: Message, answer: Message) -> Message:

@@ -3,29 +3,35 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import NOTED, Channel, Introduction, Opener
-from riglm.adapters.mcp.upstream.condition import ChannelsCondition
-from riglm.adapters.mcp.upstream.deadlines import Patience
+from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener
+from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventMark, Outlet, Reply, Stream, UpstreamLink
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+)
 
 
-class Seat(UpstreamLink):
+class SharedClientLink(UpstreamLink):
     """The link of one client connection to a shared process, which looks like a dedicated one to the client."""
 
-    def __init__(self, shared: "SharedHandshake", outlet: Outlet) -> None:
+    def __init__(self, shared: "SharedProcess", outlet: ServerMessageHandler) -> None:
         self.spec = shared.spec
         self.outlet = outlet
         self._shared = shared
-        self._underway: dict[int, Asked] = {}
-        self._opening: Reply | None = None
+        self._underway: dict[int, SharedRequest] = {}
+        self._opening: OutboundRequest | None = None
         self._closed = False
 
-    def request(self, message: Message, reply: Reply) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more")
             return
@@ -33,7 +39,7 @@ class Seat(UpstreamLink):
             self._opening = reply
             self._shared.greet(message, reply)
             return
-        asked = Asked(message, reply, self)
+        asked = SharedRequest(message, reply, self)
         if message.method == "resources/unsubscribe" and not self._shared.unsubscribe(self, asked.uri):
             reply.replied(jsonrpc.result(message.id or b"null", b"{}"))
             return
@@ -50,7 +56,7 @@ class Seat(UpstreamLink):
         elif message.method != "notifications/cancelled":
             self._shared.tell(message)
 
-    def cancel(self, reply: Reply, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         asked = self._underway.pop(id(reply), None)
         if asked is not None:
             self._shared.give_up(asked, notice)
@@ -60,7 +66,7 @@ class Seat(UpstreamLink):
     def listen(self, *, listening: bool) -> None:
         """A channel always listens."""
 
-    def resume(self, last_event_id: bytes, stream: Stream) -> None:
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()
 
     async def close(self) -> None:
@@ -75,22 +81,22 @@ class Seat(UpstreamLink):
             asked.failed(ErrorKind.UNKNOWN, words)
         await self._shared.leave(self)
 
-    def over(self, asked: "Asked") -> None:
+    def over(self, asked: "SharedRequest") -> None:
         """A request came to its end."""
         self._underway.pop(id(asked.reply), None)
 
-    def refused(self, asked: "Asked") -> None:
+    def refused(self, asked: "SharedRequest") -> None:
         """A request had no success."""
         if asked.message.method == "resources/subscribe":
             self._shared.unsubscribe(self, asked.uri)
 
 
-class Asked(Reply):
+class SharedRequest(OutboundRequest):
     """A request of one seat on its way."""
 
     __slots__ = ("headers", "message", "reply", "resumable", "seat")
 
-    def __init__(self, message: Message, reply: Reply, seat: Seat) -> None:
+    def __init__(self, message: Message, reply: OutboundRequest, seat: SharedClientLink) -> None:
         self.message = message
         self.reply = reply
         self.seat = seat
@@ -102,13 +108,13 @@ class Asked(Reply):
         """The resource that a subscription is about."""
         return jsonrpc.text(jsonrpc.members(self.message.params).get("uri")) or ""
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         self.reply.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Channels have no places to name."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self.seat.over(self)
         if message.error:
             self.seat.refused(self)
@@ -123,7 +129,7 @@ class Asked(Reply):
         """Channels do not say this."""
 
 
-class Greeting(Reply):
+class SharedInitialize(OutboundRequest):
     """An `initialize` on its way, and all clients that wait for its answer."""
 
     __slots__ = ("_on_end", "_replies", "headers", "message", "resumable")
@@ -133,27 +139,27 @@ class Greeting(Reply):
         self.headers = {}
         self.resumable = False
         self._on_end = on_end
-        self._replies: list[Reply] = []
+        self._replies: list[OutboundRequest] = []
 
-    def join(self, reply: Reply) -> None:
+    def join(self, reply: OutboundRequest) -> None:
         """One more client waits."""
         self._replies.append(reply)
 
-    def part(self, reply: Reply) -> bool:
+    def part(self, reply: OutboundRequest) -> bool:
         """A client waits no longer; whether it did."""
         if reply not in self._replies:
             return False
         self._replies.remove(reply)
         return True
 
-    def related(self, message: Message, event: EventMark | None = None) -> None:
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
         for reply in self._replies[:1]:
             reply.related(message, event)
 
-    def primed(self, event: EventMark) -> None:
+    def primed(self, event: EventPosition) -> None:
         """Channels have no places to name."""
 
-    def replied(self, message: Message, status: int = 200, event: EventMark | None = None) -> None:
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._on_end()
         for reply in list(self._replies):
             reply.replied(message.replace(id=reply.message.id or b"null"), status)
@@ -170,7 +176,7 @@ class Greeting(Reply):
 _REFUSAL: Final = "Method not found: several clients share this server, and it is unknown which one is meant"
 
 
-class SharedHandshake(SharedChannel):
+class SharedProcess(SharedChannel):
     """The first client's handshake opens the process for all; later ones are answered with what it brought.
 
     What the server says without a request goes to every client, changes of a resource to those that subscribed to it.
@@ -181,28 +187,28 @@ class SharedHandshake(SharedChannel):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        patience: Patience,
-        on_empty: Callable[["SharedHandshake"], Awaitable[None]],
-        condition: ChannelsCondition | None = None,
+        patience: UpstreamTimeouts,
+        on_empty: Callable[["SharedProcess"], Awaitable[None]],
+        condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
         super().__init__(spec, opener, patience, condition)
         self._patience = patience
         self._on_empty = on_empty
-        self._introduction = Introduction()
-        self._greeting: Greeting | None = None
+        self._introduction = HandshakeReplay()
+        self._greeting: SharedInitialize | None = None
         self._initialized = False
-        self._seats: list[Seat] = []
-        self._subscribers: dict[str, set[Seat]] = {}
-        self._questions: dict[bytes, tuple[Seat, bytes]] = {}
+        self._seats: list[SharedClientLink] = []
+        self._subscribers: dict[str, set[SharedClientLink]] = {}
+        self._questions: dict[bytes, tuple[SharedClientLink, bytes]] = {}
 
-    def attach(self, outlet: Outlet) -> Seat:
+    def attach(self, outlet: ServerMessageHandler) -> SharedClientLink:
         """A seat for one more client."""
-        seat = Seat(self, outlet)
+        seat = SharedClientLink(self, outlet)
         self._seats.append(seat)
         return seat
 
-    async def leave(self, seat: Seat) -> None:
+    async def leave(self, seat: SharedClientLink) -> None:
         """A client disconnected: its subscriptions end, and requests to it are refused."""
         self._seats.remove(seat)
         for uri in [uri for uri, seats in self._subscribers.items() if seat in seats]:
@@ -216,7 +222,7 @@ class SharedHandshake(SharedChannel):
         if not self._seats:
             await self._on_empty(self)
 
-    def greet(self, message: Message, reply: Reply) -> None:
+    def greet(self, message: Message, reply: OutboundRequest) -> None:
         """A client opens with `initialize`; those that do so while the first one waits share its answer."""
         if self._introduction.result is not None:
             reply.replied(jsonrpc.result(message.id or b"null", self._introduction.result))
@@ -224,11 +230,11 @@ class SharedHandshake(SharedChannel):
         if self._greeting is not None:
             self._greeting.join(reply)
             return
-        self._greeting = Greeting(message, self._greeted)
+        self._greeting = SharedInitialize(message, self._greeted)
         self._greeting.join(reply)
         self.ask(message, self._greeting)
 
-    def leave_greeting(self, reply: Reply) -> bool:
+    def leave_greeting(self, reply: OutboundRequest) -> bool:
         """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""
         return self._greeting is not None and self._greeting.part(reply)
 
@@ -238,11 +244,11 @@ class SharedHandshake(SharedChannel):
             self._initialized = True
             self.tell(message)
 
-    def subscribe(self, seat: Seat, uri: str) -> None:
+    def subscribe(self, seat: SharedClientLink, uri: str) -> None:
         """The client subscribes to a resource."""
         self._subscribers.setdefault(uri, set()).add(seat)
 
-    def unsubscribe(self, seat: Seat, uri: str) -> bool:
+    def unsubscribe(self, seat: SharedClientLink, uri: str) -> bool:
         """The client unsubscribes; return True if it was the last subscriber."""
         seats = self._subscribers.get(uri, set())
         seats.discard(seat)
@@ -250,7 +256,7 @@ class SharedHandshake(SharedChannel):
             self._subscribers.pop(uri, None)
         return not seats
 
-    def respond(self, seat: Seat, response: Message) -> None:
+    def respond(self, seat: SharedClientLink, response: Message) -> None:
         """A client answers a question; an answer to a question that it was not asked is dropped."""
         own = response.id or b"null"
         asked, theirs = self._questions.get(own, (None, b""))
@@ -267,7 +273,7 @@ class SharedHandshake(SharedChannel):
         if not self._introduction.heard(answer):
             super().unawaited(answer)
 
-    async def opened(self, channel: Channel) -> None:
+    async def opened(self, channel: MessageChannel) -> None:
         await self._introduction.repeat(channel, self._patience.initialize)
         self._initialized = self._introduction.result is not None
 
@@ -308,9 +314,9 @@ class SharedHandshake(SharedChannel):
         else:
             self._announce(question, [seat])
 
-    def _concerned(self) -> Seat | None:
+    def _concerned(self) -> SharedClientLink | None:
         """The client that a question is for: the only one with requests in flight, or the only one there is."""
-        asking = {waiting.reply.seat for waiting in self.pending if isinstance(waiting.reply, Asked)}
+        asking = {waiting.reply.seat for waiting in self.pending if isinstance(waiting.reply, SharedRequest)}
         found = asking or set(self._seats)
         return found.pop() if len(found) == 1 else None
 
@@ -324,16 +330,16 @@ class SharedHandshake(SharedChannel):
                 self._announce(message.replace(params=params), [seat])
                 return
 
-    def _listeners(self, message: Message) -> set[Seat]:
+    def _listeners(self, message: Message) -> set[SharedClientLink]:
         """The clients that subscribed to a resource, or to one that it is a part of."""
         uri = jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
-        found: set[Seat] = set()
+        found: set[SharedClientLink] = set()
         for subscribed, seats in self._subscribers.items():
             if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/"):
                 found |= seats
         return found
 
     @staticmethod
-    def _announce(message: Message, seats: Iterable[Seat]) -> None:
+    def _announce(message: Message, seats: Iterable[SharedClientLink]) -> None:
         for seat in list(seats):
             seat.outlet.unsolicited(seat, message)

@@ -4,16 +4,16 @@ import asyncio
 from typing import Final
 from urllib.parse import urljoin
 
-from riglm.adapters.mcp.upstream.channel import Channel, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.http_link import HttpPlace, log
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.adapters.mcp.wire.http_client import Exchange, Headers, HttpFailure, ResponseSink, Target
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLarge
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
-from riglm.domain.errors import ConfigurationError, UpstreamUnavailable
+from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
-from riglm.domain.session import Era
+from riglm.domain.session import ProtocolEra
 
 _HOLD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = frozenset({404, 410})
@@ -25,21 +25,21 @@ _HINTS: Final = {
 }
 
 
-class SseChannel(Channel, ResponseSink):
+class SseChannel(MessageChannel, HttpResponseSink):
     """Reads one event stream, and sends every message to the endpoint that its first event names.
 
     Messages are sent at once, each over any free connection; only what follows the end of the handshake
     waits until that has arrived. A message that the server refuses is answered in the server's place.
     """
 
-    def __init__(self, place: HttpPlace, receiver: Receiver) -> None:
+    def __init__(self, place: HttpEndpoint, receiver: Receiver) -> None:
         """A stream that is not asked for yet."""
         self._place = place
         self._receiver = receiver
         self._parser = EventParser(self._event, place.limit)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
-        self._stream: Exchange | None = None
-        self._posts: dict[_Post, Exchange] = {}
+        self._stream: HttpExchange | None = None
+        self._posts: dict[_Post, HttpExchange] = {}
         self._held: list[bytes] | None = None
         self._holding: asyncio.TimerHandle | None = None
         self._over = False
@@ -48,7 +48,7 @@ class SseChannel(Channel, ResponseSink):
         """Ask for the stream, and wait for its first event.
 
         Raises:
-            UpstreamUnavailable: it cannot be opened, or names no endpoint in time, or one of another origin.
+            UpstreamUnavailableError: it cannot be opened, or names no endpoint in time, or one of another origin.
         """
         block = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._place.configured
         self._stream = self._place.client.send(self._place.target, b"GET", block, b"", self)
@@ -57,7 +57,7 @@ class SseChannel(Channel, ResponseSink):
             await asyncio.wait_for(self._endpoint, seconds)
         except TimeoutError:
             self._shut()
-            raise UpstreamUnavailable(f"named no endpoint for messages within {seconds:g} s") from None
+            raise UpstreamUnavailableError(f"named no endpoint for messages within {seconds:g} s") from None
         except BaseException:
             self._shut()
             raise
@@ -77,7 +77,7 @@ class SseChannel(Channel, ResponseSink):
     async def close(self) -> None:
         self._shut()
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         kind = (headers.get(b"content-type") or b"").lower()
         if status != 200 or not kind.startswith(b"text/event-stream"):
             self._end(f"answered HTTP {status} instead of an event stream{_HINTS.get(status, '')}")
@@ -85,13 +85,13 @@ class SseChannel(Channel, ResponseSink):
     def data(self, chunk: bytes) -> None:
         try:
             self._parser.feed(chunk)
-        except EventTooLarge:
+        except EventTooLargeError:
             self._end(f"sent a message over the limit of {self._place.limit} bytes (`limits.message_bytes`)")
 
     def end(self) -> None:
         self._end("closed its event stream")
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._end(f"lost its event stream: {failure}")
 
     def delivered(self, post: "_Post") -> None:
@@ -103,7 +103,7 @@ class SseChannel(Channel, ResponseSink):
             self._refused(post.message, f"refused the message with HTTP {post.status}{_HINTS.get(post.status, '')}")
         self._initialized(post.message)
 
-    def undelivered(self, post: "_Post", failure: HttpFailure) -> None:
+    def undelivered(self, post: "_Post", failure: HttpClientError) -> None:
         """A POST broke; it is sent once more if the server cannot have seen it, or may see it twice."""
         self._posts.pop(post, None)
         if failure.reused and not post.repeated and post.message.method not in _NEVER_TWICE:
@@ -164,7 +164,7 @@ class SseChannel(Channel, ResponseSink):
         if self._endpoint.done():
             self._receiver.ended(words)
         else:
-            self._endpoint.set_exception(UpstreamUnavailable(words))
+            self._endpoint.set_exception(UpstreamUnavailableError(words))
 
     def _shut(self) -> None:
         self._over = True
@@ -177,7 +177,7 @@ class SseChannel(Channel, ResponseSink):
             exchange.abort()
 
 
-class _Post(ResponseSink):
+class _Post(HttpResponseSink):
     """One message on its way up."""
 
     def __init__(self, channel: SseChannel, message: Message) -> None:
@@ -186,7 +186,7 @@ class _Post(ResponseSink):
         self.repeated = False
         self._channel = channel
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
 
     def data(self, chunk: bytes) -> None:
@@ -195,22 +195,22 @@ class _Post(ResponseSink):
     def end(self) -> None:
         self._channel.delivered(self)
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         self._channel.undelivered(self, failure)
 
 
 class SseUpstream(ChannelUpstream):
     """Opens an event stream for each client connection, or one for all where `sharing` is `shared`."""
 
-    def __init__(self, place: HttpPlace) -> None:
+    def __init__(self, place: HttpEndpoint) -> None:
         """An upstream at `place`."""
         super().__init__(place.spec, place.patience)
         self._place = place
 
-    async def open(self, receiver: Receiver) -> Channel:
+    async def open(self, receiver: Receiver) -> MessageChannel:
         channel = SseChannel(self._place, receiver)
         await channel.open()
         return channel
 
-    def supports(self, era: Era) -> bool | None:
-        return era is Era.HANDSHAKE
+    def supports(self, era: ProtocolEra) -> bool | None:
+        return era is ProtocolEra.HANDSHAKE

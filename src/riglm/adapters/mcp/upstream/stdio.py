@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
-from riglm.adapters.mcp.upstream.channel import Channel, Opener, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.deadlines import Clock, Patience
-from riglm.adapters.mcp.upstream.process import Child, Guardian
-from riglm.domain.errors import UpstreamUnavailable
-from riglm.domain.session import Era
+from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
+from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 
 
-class Trial(Channel):
+class ProbedChannel(MessageChannel):
     """Proves the process by its new client's own first request, so that no other message is needed.
 
     A request of another era may have harmed it. If it ends or sends nothing, another one replaces it and is sent the
@@ -25,10 +25,15 @@ class Trial(Channel):
     """
 
     def __init__(
-        self, child: Child, receiver: Receiver, opener: Opener, discard: Callable[[Channel], None], seconds: float
+        self,
+        child: Child,
+        receiver: Receiver,
+        opener: Opener,
+        discard: Callable[[MessageChannel], None],
+        seconds: float,
     ) -> None:
         """`opener` starts another process, `discard` ends this one if it sends nothing in time."""
-        self._channel: Channel | None = child
+        self._channel: MessageChannel | None = child
         self._receiver = receiver
         self._opener = opener
         self._discard = discard
@@ -37,7 +42,7 @@ class Trial(Channel):
         """What another process must be sent; None once this one is proven, or replaced."""
         self._timer: asyncio.TimerHandle | None = None
         self._replacing: asyncio.Task[None] | None = None
-        self._witness = _Witness(receiver, lambda: self._proven(child), self._replace)
+        self._witness = _FirstMessageReceiver(receiver, lambda: self._proven(child), self._replace)
         child.hand_over(self._witness)
 
     def write(self, line: bytes) -> None:
@@ -80,11 +85,11 @@ class Trial(Channel):
             told, self._told = self._told or [], None
             for line in told:
                 self._channel.write(line)
-        except UpstreamUnavailable as error:
+        except UpstreamUnavailableError as error:
             self._receiver.ended(str(error))
 
 
-class _Witness(Receiver):
+class _FirstMessageReceiver(Receiver):
     """Receives the first sign of life, or the end."""
 
     def __init__(self, receiver: Receiver, on_life: Callable[[], None], on_end: Callable[[], None]) -> None:
@@ -119,9 +124,9 @@ class StdioUpstream(ChannelUpstream):
     error, with `auto` it shares one more process with all others that came too late, with `shared` there is only one.
     """
 
-    def __init__(self, spec: UpstreamSpec, *, guardian: Guardian, patience: Patience, limit: int) -> None:
+    def __init__(self, spec: UpstreamSpec, *, guardian: ProcessReaper, patience: UpstreamTimeouts, limit: int) -> None:
         """An upstream whose processes are watched by `guardian`; `limit` is the longest message in bytes."""
-        self._clock = Clock()
+        self._clock = PausableClock()
         super().__init__(spec, dataclasses.replace(patience, clock=self._clock))
         self._guardian = guardian
         self._limit = limit
@@ -146,9 +151,9 @@ class StdioUpstream(ChannelUpstream):
         for child in list(self._children):
             child.hold(on=on)
 
-    async def open(self, receiver: Receiver) -> Channel:
+    async def open(self, receiver: Receiver) -> MessageChannel:
         if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
-            raise UpstreamUnavailable(
+            raise UpstreamUnavailableError(
                 f"has {len(self._running)} processes running, as many as `max_processes` allows: "
                 "end another client, raise `max_processes`, or set `sharing: auto`"
             )
@@ -156,9 +161,9 @@ class StdioUpstream(ChannelUpstream):
         if spare is None or self._stateless is None:
             return await self._start(receiver)
         self._running.add(spare)
-        return Trial(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
+        return ProbedChannel(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
 
-    async def open_stateless(self, receiver: Receiver) -> Channel:
+    async def open_stateless(self, receiver: Receiver) -> MessageChannel:
         child = self._child(receiver)
         await child.start()
         return child
@@ -175,7 +180,7 @@ class StdioUpstream(ChannelUpstream):
         self._children.add(child)
         return child
 
-    async def _start(self, receiver: Receiver) -> Channel:
+    async def _start(self, receiver: Receiver) -> MessageChannel:
         child = self._child(receiver)
         self._running.add(child)
         await child.start()
@@ -183,7 +188,7 @@ class StdioUpstream(ChannelUpstream):
 
     def _spare(self) -> Child | None:
         """The process that was asked for the modern era and knows only the handshake, if that did not end it."""
-        if self._stateless is None or self.supports(Era.MODERN) is not False:
+        if self._stateless is None or self.supports(ProtocolEra.MODERN) is not False:
             return None
         channel = self._stateless.release()
         if not isinstance(channel, Child):

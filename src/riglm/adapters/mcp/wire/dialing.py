@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from riglm.adapters.mcp.wire.exchange import HttpFailure
+from riglm.adapters.mcp.wire.exchange import HttpClientError
 from riglm.adapters.mcp.wire.target import Target
 
 BACK_OFF = (0.05, 0.1, 0.2, 0.4)
@@ -31,7 +31,7 @@ class Dialer:
         """Open a connection to the target's host, by way of the proxy if there is one, and give it to the protocol.
 
         Raises:
-            HttpFailure: there is no connection; nothing was sent.
+            HttpClientError: there is no connection; nothing was sent.
         """
         place = target.origin if proxy is None else f"{target.origin} through the proxy {proxy.origin}"
         try:
@@ -39,9 +39,9 @@ class Dialer:
                 await self._open(target, proxy, protocol)
         except TimeoutError as error:
             message = f"{place} did not take the connection within {self._connect_timeout:g} s"
-            raise HttpFailure(message, sent=False) from error
+            raise HttpClientError(message, sent=False) from error
         except (OSError, ValueError) as error:
-            raise HttpFailure(f"Cannot connect to {place}: {error}", sent=False) from error
+            raise HttpClientError(f"Cannot connect to {place}: {error}", sent=False) from error
 
     async def _open(self, target: Target, proxy: Target | None, protocol: asyncio.Protocol) -> None:
         context = await self._tls() if target.tls else None

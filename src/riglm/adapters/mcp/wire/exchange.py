@@ -7,7 +7,7 @@ from typing import Protocol
 from riglm.domain.errors import RiglmError
 
 
-class Headers:
+class HttpHeaders:
     """The headers of one answer, names in lower case.
 
     Of a header that came more than once `get` gives the first, so that nothing appended later can replace it; `pairs`
@@ -29,7 +29,7 @@ class Headers:
         return [value for each, value in self.pairs if each == name]
 
 
-class HttpFailure(RiglmError):
+class HttpClientError(RiglmError):
     """The exchange did not come to its end; the message names the target, without credentials, and what happened."""
 
     def __init__(self, message: str, *, sent: bool, reused: bool = False) -> None:
@@ -43,15 +43,15 @@ class HttpFailure(RiglmError):
         """
 
 
-class ResponseSink(Protocol):
+class HttpResponseSink(Protocol):
     """Receives one response as it comes: `head`, any number of `data`, then exactly one of `end` and `failed`.
 
-    `failed` may come at any moment, before `head` too. Nothing comes after either of them, or after `Exchange.abort`.
-    A sink should not raise: what `head` or `data` raises is logged, the connection is closed, and `failed` is called;
-    what `end` or `failed` raises is logged.
+    `failed` may come at any moment, before `head` too. Nothing comes after either of them, or after
+    `HttpExchange.abort`. A sink should not raise: what `head` or `data` raises is logged, the connection is closed,
+    and `failed` is called; what `end` or `failed` raises is logged.
     """
 
-    def head(self, status: int, headers: Headers) -> None:
+    def head(self, status: int, headers: HttpHeaders) -> None:
         """The status (200 to 599; interim answers are not reported) and the headers."""
         ...
 
@@ -63,7 +63,7 @@ class ResponseSink(Protocol):
         """The answer is complete."""
         ...
 
-    def failed(self, failure: HttpFailure) -> None:
+    def failed(self, failure: HttpClientError) -> None:
         """The answer will not be complete."""
         ...
 
@@ -71,24 +71,24 @@ class ResponseSink(Protocol):
 logger = logging.getLogger(__name__)
 
 
-class Holder(Protocol):
+class ExchangeOwner(Protocol):
     """The owner of an exchange: the pool while it waits for a connection, then that connection."""
 
-    def abandon(self, exchange: "Exchange") -> None:
+    def abandon(self, exchange: "HttpExchange") -> None:
         """Release it: its sink wants no further events."""
         ...
 
-    def flow(self, exchange: "Exchange") -> None:
+    def flow(self, exchange: "HttpExchange") -> None:
         """Read or stop reading, as `exchange.paused` says now."""
         ...
 
 
-class Exchange:
+class HttpExchange:
     """A request in flight and its response: `abort`, `pause` and `resume` are for the caller."""
 
     __slots__ = ("holder", "number", "paused", "place", "request", "sink")
 
-    def __init__(self, request: bytes, sink: ResponseSink, place: object) -> None:
+    def __init__(self, request: bytes, sink: HttpResponseSink, place: object) -> None:
         self.request = request
         self.sink = sink
         self.place = place
@@ -96,7 +96,7 @@ class Exchange:
         self.number = 0
         """Its place in the order of those that had to wait for a connection."""
         self.paused = False
-        self.holder: Holder | None = None
+        self.holder: ExchangeOwner | None = None
         """None before the exchange begins and once it is over."""
 
     def abort(self) -> None:
@@ -123,7 +123,7 @@ class Exchange:
         self.holder = None
         _tell(self.sink.end)
 
-    def fail(self, failure: HttpFailure) -> None:
+    def fail(self, failure: HttpClientError) -> None:
         """Notify the sink that its response will not be complete."""
         self.holder = None
         _tell(lambda: self.sink.failed(failure))

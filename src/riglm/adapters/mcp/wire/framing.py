@@ -7,7 +7,7 @@ from riglm.domain.rawjson import EDGE
 SMALL = 4096
 
 
-class Gathering:
+class ChunkBuffer:
     """Pieces of one run of bytes, joined once when the last has come.
 
     Adding is linear in time however many pieces come, and holds little more than the bytes themselves however small
@@ -62,7 +62,7 @@ class LineSplitter:
         self._on_line = on_line
         self._on_overflow = on_overflow
         self._limit = limit
-        self._held = Gathering()
+        self._held = ChunkBuffer()
         self._skipped = 0
 
     def feed(self, data: bytes) -> None:
@@ -127,7 +127,7 @@ def well_formed(line: bytes) -> bytes:
     return line
 
 
-class Edges:
+class LineEnds:
     """Keeps the first and last bytes of the line that is being received: what is left of one over the limit."""
 
     __slots__ = ("_head", "_size", "_tail")

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, cast
 
 from riglm.adapters.mcp.wire.dialing import Dialer
-from riglm.adapters.mcp.wire.exchange import Exchange, Headers, HttpFailure, ResponseSink
-from riglm.adapters.mcp.wire.http_connection import Connection
+from riglm.adapters.mcp.wire.exchange import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
+from riglm.adapters.mcp.wire.http_connection import HttpClientConnection
 from riglm.adapters.mcp.wire.target import Target, proxy_for
 from riglm.domain.errors import ConfigurationError
 
@@ -29,10 +29,10 @@ class Pool:
     finds none free waits for a new one or for the first that becomes free, whichever is sooner.
 
     Args:
-        dial: opens a connection for the given protocol, or raises HttpFailure.
+        dial: opens a connection for the given protocol, or raises HttpClientError.
         max_idle: the most connections kept without a request on them.
         idle_seconds: how long each of these is kept.
-        max_header_bytes: what `Connection` wants to know.
+        max_header_bytes: what `HttpClientConnection` wants to know.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Pool:
         self._idle_seconds = idle_seconds
         self._max_header_bytes = max_header_bytes
         self._loop = asyncio.get_running_loop()
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[HttpClientConnection] = deque()
         self._sweep: asyncio.TimerHandle | None = None
-        self._waiting: deque[Exchange] = deque()
+        self._waiting: deque[HttpExchange] = deque()
         self._waited = 0
         self._dials: set[asyncio.Task[None]] = set()
-        self._open: set[Connection] = set()
+        self._open: set[HttpClientConnection] = set()
         self._all_lost = asyncio.Event()
 
-    def submit(self, exchange: Exchange) -> None:
+    def submit(self, exchange: HttpExchange) -> None:
         """Send the request on a free connection, at once if there is one."""
         oldest = self._loop.time() - self._idle_seconds
         while self._idle:
@@ -71,14 +71,14 @@ class Pool:
         self._waiting.append(exchange)
         self._dial_more()
 
-    def abandon(self, exchange: Exchange) -> None:
+    def abandon(self, exchange: HttpExchange) -> None:
         """Forget an exchange that waits; the connection being opened for it will serve another."""
         self._waiting.remove(exchange)
 
-    def flow(self, exchange: Exchange) -> None:
+    def flow(self, exchange: HttpExchange) -> None:
         """Nothing is read for an exchange that waits."""
 
-    def free(self, connection: Connection) -> None:
+    def free(self, connection: HttpClientConnection) -> None:
         """Give the connection to the request that has waited longest, or keep it."""
         if self._waiting:
             connection.start(self._waiting.popleft())
@@ -90,7 +90,7 @@ class Pool:
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._idle_seconds, self._drop_old)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: HttpClientConnection) -> None:
         """Forget a connection that is closed."""
         self._open.discard(connection)
         if connection in self._idle:
@@ -118,7 +118,7 @@ class Pool:
 
     async def _open_one(self) -> None:
         asked = self._waited
-        connection = Connection(self, self._max_header_bytes)
+        connection = HttpClientConnection(self, self._max_header_bytes)
         failure = await self._failure_to_open(connection)
         self._dials.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         if failure is None:
@@ -128,7 +128,7 @@ class Pool:
             self._give_up(failure, asked)
         self._dial_more()
 
-    async def _failure_to_open(self, connection: Connection) -> Exception | None:
+    async def _failure_to_open(self, connection: HttpClientConnection) -> Exception | None:
         try:
             await self._dial(connection)
         except Exception as error:  # noqa: BLE001 - any failure of a resolver or a TLS context fails those that wait
@@ -139,8 +139,8 @@ class Pool:
         """Fail those who were waiting already when an attempt began that has failed."""
         while self._waiting and self._waiting[0].number <= last:
             exchange = self._waiting.popleft()
-            message = str(cause) if isinstance(cause, HttpFailure) else f"{exchange.place}: {cause}"
-            failure = HttpFailure(message, sent=False)
+            message = str(cause) if isinstance(cause, HttpClientError) else f"{exchange.place}: {cause}"
+            failure = HttpClientError(message, sent=False)
             failure.__cause__ = cause
             exchange.fail(failure)
 
@@ -153,14 +153,14 @@ class Pool:
             self._sweep = self._loop.call_at(self._idle[0].free_since + self._idle_seconds, self._drop_old)
 
 
-__all__ = ["Exchange", "Headers", "HttpClient", "HttpFailure", "ResponseSink", "Target"]
+__all__ = ["HttpClient", "HttpClientError", "HttpExchange", "HttpHeaders", "HttpResponseSink", "Target"]
 
 
 class HttpClient:
     """Sends requests for a whole process, over as few connections as it can.
 
     Nothing is opened before the first `send`, and all calls belong to one event loop. There is no deadline for an
-    answer: that is the caller's, by `Exchange.abort`.
+    answer: that is the caller's, by `HttpExchange.abort`.
 
     Args:
         connect_timeout: seconds for a connection to be there: address, refusals, proxy and TLS together.
@@ -189,7 +189,9 @@ class HttpClient:
         self._routes: dict[str, _Route] = {}
         self._closed = False
 
-    def send(self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: ResponseSink) -> Exchange:
+    def send(
+        self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: HttpResponseSink
+    ) -> HttpExchange:
         """Send one request; its answer goes to the sink, and never before this method returned.
 
         Args:
@@ -210,10 +212,10 @@ class HttpClient:
             try:
                 route = self._open_route(target)
             except ConfigurationError as error:
-                exchange = Exchange(b"", sink, target)
+                exchange = HttpExchange(b"", sink, target)
                 _Refusal(exchange, str(error))
                 return exchange
-        exchange = Exchange(_request(route, target, method, header_block, body), sink, target)
+        exchange = HttpExchange(_request(route, target, method, header_block, body), sink, target)
         route.pool.submit(exchange)
         return exchange
 
@@ -245,15 +247,15 @@ class _Route(NamedTuple):
 class _Refusal:
     """Holds an exchange that has failed before it began until its sink can be notified."""
 
-    def __init__(self, exchange: Exchange, reason: str) -> None:
+    def __init__(self, exchange: HttpExchange, reason: str) -> None:
         exchange.holder = self
-        failure = HttpFailure(f"{exchange.place}: {reason}", sent=False)
+        failure = HttpClientError(f"{exchange.place}: {reason}", sent=False)
         self._news = asyncio.get_running_loop().call_soon(exchange.fail, failure)
 
-    def abandon(self, exchange: Exchange) -> None:
+    def abandon(self, exchange: HttpExchange) -> None:
         self._news.cancel()
 
-    def flow(self, exchange: Exchange) -> None:
+    def flow(self, exchange: HttpExchange) -> None:
         """There is nothing to read."""
 
 

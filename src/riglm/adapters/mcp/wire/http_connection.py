@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from riglm.adapters.mcp.wire.exchange import Exchange, Headers, HttpFailure
+from riglm.adapters.mcp.wire.exchange import HttpClientError, HttpExchange, HttpHeaders
 
 logger = logging.getLogger(__name__)
 
@@ -14,16 +14,16 @@ logger = logging.getLogger(__name__)
 class ConnectionOwner(Protocol):
     """Keeps connections between their exchanges."""
 
-    def free(self, connection: "Connection") -> None:
+    def free(self, connection: "HttpClientConnection") -> None:
         """The connection's answer is complete, and another request may be sent on it."""
         ...
 
-    def lost(self, connection: "Connection") -> None:
+    def lost(self, connection: "HttpClientConnection") -> None:
         """The connection is closed."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class HttpClientConnection(asyncio.Protocol):
     """Sends one request at a time and turns the bytes that come back into calls of its sink.
 
     Unrequested bytes, between exchanges or behind a complete response, close the connection: they would be
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._served = False
         self._reset()
 
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         """Whether a request can be sent on it."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def start(self, exchange: Exchange) -> None:
+    def start(self, exchange: HttpExchange) -> None:
         """Send a request on this connection, which must be usable and free."""
         self._reset()
         self._exchange = exchange
@@ -78,16 +78,16 @@ class Connection(asyncio.Protocol):
         self._abort()
         if exchange is not None:
             reused = self._served and not self._answered
-            failure = HttpFailure(f"{exchange.place} {reason}", sent=True, reused=reused)
+            failure = HttpClientError(f"{exchange.place} {reason}", sent=True, reused=reused)
             failure.__cause__ = cause
             exchange.fail(failure)
 
-    def abandon(self, exchange: Exchange) -> None:
+    def abandon(self, exchange: HttpExchange) -> None:
         """Close at once, and say nothing to the exchange."""
         self._exchange = None
         self._abort()
 
-    def flow(self, exchange: Exchange) -> None:
+    def flow(self, exchange: HttpExchange) -> None:
         """Read or stop reading, as the exchange says."""
         if self._transport is None or self._transport.is_closing():
             return
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         if self._fruitless > self._max_header_bytes and sum(map(_size, pairs)) > self._max_header_bytes:
             self._spoil(self._too_long())
             return
-        headers = Headers(pairs)
+        headers = HttpHeaders(pairs)
         if problem := _unreadable(status, headers):
             self._spoil(problem)
             return
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
     def _too_long(self) -> str:
         return f"sent more than {self._max_header_bytes} bytes of headers"
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: HttpExchange) -> None:
         """The answer is complete. The connection is free first, so that a request which follows at once gets it."""
         self._exchange = None
         self._served = True
@@ -235,7 +235,7 @@ def _size(pair: tuple[bytes, bytes]) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-def _unreadable(status: int, headers: Headers) -> str:
+def _unreadable(status: int, headers: HttpHeaders) -> str:
     """Why the body could not be read; empty when it can be."""
     transfer = headers.get(b"transfer-encoding")
     if transfer is not None and transfer.lower() != b"chunked":

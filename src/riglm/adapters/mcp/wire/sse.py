@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from riglm.adapters.mcp.wire.framing import Gathering
+from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.domain.errors import RiglmError
 
 BOM = b"\xef\xbb\xbf"
 DIGITS = 15
 """A retry of more digits is no usable time, and is ignored."""
 
-_USUAL = ((b"event: message\r\ndata: ", b"\r\n\r\n"), (b"event: message\ndata: ", b"\n\n"), (b"data: ", b"\n\n"))
+_DEFAULT = ((b"event: message\r\ndata: ", b"\r\n\r\n"), (b"event: message\ndata: ", b"\n\n"), (b"data: ", b"\n\n"))
 
 
-class EventTooLarge(RiglmError):
+class EventTooLargeError(RiglmError):
     """One event of a stream is larger than the limit; the stream cannot be read on."""
 
 
@@ -52,7 +52,7 @@ class EventParser:
         self._on_event = on_event
         self._limit = limit
         self._opening: bytes | None = b""
-        self._held = Gathering()
+        self._held = ChunkBuffer()
         self._after_cr = False
         self._start_event()
 
@@ -60,7 +60,7 @@ class EventParser:
         """Take the next bytes; calls back for each event that they complete.
 
         Raises:
-            EventTooLarge: one event or comment is over the limit. The parser is of no use afterwards.
+            EventTooLargeError: one event or comment is over the limit. The parser is of no use afterwards.
         """
         if not data:
             return
@@ -91,7 +91,7 @@ class EventParser:
         """Report the event if the data is just one of the usual shape: faster, with the same result."""
         if len(data) > self._limit:
             return False
-        for start, end in _USUAL:
+        for start, end in _DEFAULT:
             if data.startswith(start) and data.endswith(end):
                 first, stop = len(start), len(data) - len(end)
                 if data.find(b"\n", first, stop) >= 0 or data.find(b"\r", first, stop) >= 0 or stop < first:
@@ -115,7 +115,7 @@ class EventParser:
 
     def _check(self, more: int) -> None:
         if self._size + more > self._limit:
-            raise EventTooLarge(f"An event of the stream is over the limit of {self._limit} bytes")
+            raise EventTooLargeError(f"An event of the stream is over the limit of {self._limit} bytes")
 
     def _line(self, line: bytes) -> None:
         if not line:
