@@ -66,12 +66,12 @@ conformance: $(VENV)/.ready
 # Of the whole, lines and branches together; framing and routing, where a miss loses or misleads a message, have no gaps.
 WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wire/framing.py,$\
 	src/riglm/adapters/mcp/wire/sse.py,src/riglm/domain/rawjson.py,src/riglm/domain/rawjson.py,$\
-	src/riglm/domain/naming.py,src/riglm/application/aggregating/router.py,$\
-	src/riglm/application/aggregating/listings.py,src/riglm/application/aggregating/ensemble.py,$\
-	src/riglm/application/forwarding/exchange.py,src/riglm/application/conversations/conversation.py,$\
-	src/riglm/application/aggregating/ensemble.py,src/riglm/application/aggregating/member.py,$\
-	src/riglm/application/aggregating/listings.py,src/riglm/application/aggregating/joint_listen.py,$\
-	src/riglm/application/aggregating/modern_lists.py,src/riglm/domain/jsonrpc.py
+	src/riglm/domain/naming.py,src/riglm/application/aggregation/router.py,$\
+	src/riglm/application/aggregation/merged_lists.py,src/riglm/application/aggregation/upstream_group.py,$\
+	src/riglm/application/forwarding/proxied_request.py,src/riglm/application/connections/single_server.py,$\
+	src/riglm/application/aggregation/upstream_group.py,src/riglm/application/aggregation/upstream_session.py,$\
+	src/riglm/application/aggregation/merged_lists.py,src/riglm/application/aggregation/merged_subscription.py,$\
+	src/riglm/application/aggregation/upstream_lists.py,src/riglm/domain/jsonrpc.py
 coverage: $(VENV)/.ready browser
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report= $(ARGS)

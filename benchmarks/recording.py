@@ -15,9 +15,9 @@ from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import CallRecordingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport

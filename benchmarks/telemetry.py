@@ -14,12 +14,12 @@ from rich.table import Table
 
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
 from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
-from riglm.application.forwarding.catalogues import CatalogCache
-from riglm.application.forwarding.exchange import OverheadMeter
+from riglm.application.forwarding.catalogs import CatalogCache
+from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.proxy import ProxyService
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.record_queue import QueueItem
-from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc

@@ -12,8 +12,8 @@ from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from benchmarks.recording import Privacy, a_session, call
 from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import CallRecordingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Session
 

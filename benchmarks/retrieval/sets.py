@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.embedding.building import build_embedder
+from riglm.adapters.embedding.factory import build_embedder
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.application.evaluation.dataset import Dataset, read_dataset, read_tools
 from riglm.application.evaluation.retrieval import EmbeddedDataset, PredictedRanking, prepare

@@ -5,11 +5,11 @@ As a library, for agents that own their loop: `ToolSelector`.
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that is here
 if TYPE_CHECKING:
-    from riglm.application.selecting.background import SelectorClosedError
-    from riglm.application.selecting.offer import UnusableToolError
-    from riglm.application.selecting.service import FoundTool, SearchResult, Selection, SelectionReason
-    from riglm.application.selecting.session import ToolSession
-    from riglm.composition.selecting import USER_STORE
+    from riglm.application.selector.background import SelectorClosedError
+    from riglm.application.selector.offer import UnusableToolError
+    from riglm.application.selector.service import FoundTool, SearchResult, Selection, SelectionReason
+    from riglm.application.selector.session import ToolSession
+    from riglm.composition.store_options import USER_STORE
     from riglm.composition.tool_selector import ToolSelector
     from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from riglm.adapters.control.page.files import page_files
+from riglm.adapters.control.dashboard.files import page_files
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history

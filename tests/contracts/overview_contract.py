@@ -6,7 +6,7 @@ from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import AnalyticsPort, Record
-from riglm.ports.overview import SessionKey, UsageCounts
+from riglm.ports.dashboard import SessionKey, UsageCounts
 from tests.records import a_session, an_exposure, an_invocation
 
 

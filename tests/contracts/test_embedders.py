@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from riglm.adapters.embedding.building import FallbackEmbedder, build_embedder
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
+from riglm.adapters.embedding.factory import FallbackEmbedder, build_embedder
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.domain.schemas.section import EmbedderSettings

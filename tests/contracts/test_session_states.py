@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from riglm.adapters.state.line import MAX_NEWS, MAX_VALUES
 from riglm.adapters.state.memory import InMemorySessionState
 from riglm.adapters.state.redis import RedisSessionState
+from riglm.adapters.state.redis_connection import MAX_NEWS, MAX_VALUES
 from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import ConfigurationError, StateUnavailableError
 from riglm.ports.session_state import SessionStatePort

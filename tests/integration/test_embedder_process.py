@@ -19,8 +19,8 @@ import numpy as np
 import psutil
 import pytest
 
-from riglm.adapters.embedding.building import FallbackEmbedder, build_embedder, build_embedders, candidates
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL, TOKENIZER, bundled_file
+from riglm.adapters.embedding.factory import FallbackEmbedder, build_embedder, build_embedders, candidates
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.adapters.embedding.onnx_model import described_model
@@ -351,7 +351,7 @@ def test_several_threads_may_ask(embedder: FastembedEmbedder) -> None:
 def test_riglm_itself_never_loads_the_models_libraries(tmp_path: Path) -> None:
     program = """
 import sys
-from riglm.adapters.embedding.building import build_embedder
+from riglm.adapters.embedding.factory import build_embedder
 from riglm.domain.schemas.section import Embedder
 with build_embedder(Embedder()) as embedder:
     embedder.embed(["Read a file"])
@@ -394,7 +394,7 @@ def test_checking_the_name_of_a_model_reports_to_nobody_and_leaves_the_environme
     home, _ = trap
     program = """
 import os, sys
-from riglm.adapters.embedding.building import require_known_model
+from riglm.adapters.embedding.factory import require_known_model
 from riglm.domain.schemas.section import Embedder
 before = dict(os.environ)
 require_known_model(Embedder(model="BAAI/bge-small-en-v1.5"))

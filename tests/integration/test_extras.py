@@ -9,7 +9,7 @@ BLOCKED = ("psycopg", "pyarrow", "redis", "opentelemetry.sdk", "opentelemetry.ex
 NEEDS_EXTRA = {
     "riglm.adapters.analytics.postgresql",
     "riglm.adapters.export.parquet",
-    "riglm.adapters.state.line",
+    "riglm.adapters.state.redis_connection",
     "riglm.adapters.state.redis",
     "riglm.adapters.telemetry.tracing",
     "riglm.testing.embedder",

@@ -13,7 +13,7 @@ from benchmarks.warm_start.work import Person, servers
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.importing import recording
+from riglm.application.transcript_import import recording
 from riglm.cli.main import app
 
 DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))

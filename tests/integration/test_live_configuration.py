@@ -7,7 +7,7 @@ import pytest
 
 from riglm.domain import jsonrpc
 from riglm.domain.control import ConflictError, ForbiddenError, InvalidInputError
-from riglm.domain.secret import MASK
+from riglm.domain.redaction import MASK
 from tests.integration.live import FILE, PATIENCE, TOOLS, standing
 
 OFF = FILE.replace("filtering:      # what is shown\n", "filtering:\n    enabled: false\n")

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.durability.kill import kill
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.place import spool_directory
+from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite import SqliteSpool, survey
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.analytics import schema
-from riglm.adapters.analytics.looking import StoreInspector
+from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.examining import PortInspector
-from riglm.application.examining.check import SharedProbe
-from riglm.application.examining.store import StoreCheck
+from riglm.adapters.doctor import PortInspector
+from riglm.application.doctor.check import SharedProbe
+from riglm.application.doctor.store import StoreCheck
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.finding import Severity
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.ports.examining import FileInspectorPort, InsecureFile, SpoolStatus, StoreStatus
+from riglm.ports.doctor import FileInspectorPort, InsecureFile, SpoolStatus, StoreStatus
 from tests.started import free_port
 
 HOLDING = """

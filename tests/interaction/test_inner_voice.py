@@ -19,8 +19,8 @@ from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.knowledge.pieces import Embedding, Entity, Observation, Thought, content_hash
 from riglm.domain.knowledge.provenance import Origin
+from riglm.domain.knowledge.records import Embedding, Entity, Observation, Thought, content_hash
 from riglm.domain.session import uuid7
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.log import eventually

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.sharing.sealing import StateSigner
+from riglm.application.session_sharing.signing import StateSigner
 from riglm.domain.hashing import KeyedHasher
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink

@@ -5,15 +5,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.aggregating.conversation import MultiServerConnection
-from riglm.application.aggregating.ensemble import check_names
-from riglm.application.aggregating.listings import MergedListCache
-from riglm.application.aggregating.modern import MultiServerModernHandler
-from riglm.application.conversations.conversation import DualEraRouter, SingleServerConnection
-from riglm.application.conversations.stateless import SingleServerModernHandler
+from riglm.application.aggregation.connection import MultiServerConnection
+from riglm.application.aggregation.merged_lists import MergedListCache
+from riglm.application.aggregation.modern_handler import MultiServerModernHandler
+from riglm.application.aggregation.upstream_group import check_names
+from riglm.application.connections.modern_handler import SingleServerModernHandler
+from riglm.application.connections.single_server import DualEraRouter, SingleServerConnection
+from riglm.application.filter_middleware.middleware import FilterMiddleware
+from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.showing.modern import FilteringModernHandler
-from riglm.application.showing.showing import FilterMiddleware
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,

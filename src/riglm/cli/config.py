@@ -13,7 +13,7 @@ from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
-    from riglm.domain.installation import ClientSetup
+    from riglm.domain.client_setup import ClientSetup
 
 app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -28,8 +28,8 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     """
     from riglm.adapters.configuration.loading import Options, load
     from riglm.adapters.configuration.presence import require_all
-    from riglm.composition.examining import in_use
-    from riglm.composition.installing import installations
+    from riglm.composition.client_setup import installations
+    from riglm.composition.doctor import in_use
 
     found = in_use(Options(config=config, mcp_json=mcp_json), installations())
     checked: list[tuple[Configuration, list[str]]] = []
@@ -107,7 +107,7 @@ def _require_predictor(configuration: "Configuration") -> None:
 
 def _require_model(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_embedder
-    from riglm.adapters.embedding.building import available, require_known_model
+    from riglm.adapters.embedding.factory import available, require_known_model
 
     require_embedder(configuration, available)
     with _placed(configuration):

@@ -12,7 +12,7 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json
 from riglm.domain.errors import RiglmError, UnusableInputError
-from riglm.domain.secret import mask_url
+from riglm.domain.redaction import mask_url
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.downstream import ControlSettings

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from riglm.demo.drive import DemoSession, Scene
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.invocation import ToolInvocation
-    from riglm.ports.overview import SessionSummary
+    from riglm.ports.dashboard import SessionSummary
 
 _INSTALL_S = 60.0
 _PLAY_S = 50.0

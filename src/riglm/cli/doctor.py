@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from riglm.composition.examining import Examination
+    from riglm.composition.doctor import Examination
     from riglm.domain.schemas.section import EmbedderSettings
-    from riglm.ports.examining import EmbedderCheckResult
+    from riglm.ports.doctor import EmbedderCheckResult
 
 
 def doctor(
@@ -42,7 +42,7 @@ def doctor(
     """
     from riglm.adapters.configuration.loading import Options
     from riglm.cli.output import print_json
-    from riglm.composition.examining import examination
+    from riglm.composition.doctor import examination
 
     options = Options(config=config, mcp_json=mcp_json)
     planned = examination(options, _load_embedder, visits=not no_upstreams, seconds=deadline)
@@ -58,9 +58,9 @@ def doctor(
 
 
 def _run(planned: "Examination", only: Sequence[DoctorSection]) -> "list[Finding]":
-    from riglm.application.examining.check import run
+    from riglm.application.doctor.check import run
     from riglm.cli.output import progress
-    from riglm.domain.secret import Redactor
+    from riglm.domain.redaction import Redactor
 
     with planned.overhearing, progress("examining", len(planned.checks)) as advance:
         looking = run(planned.checks, only=only, seconds=planned.seconds, on_done=lambda: advance(1))
@@ -71,7 +71,7 @@ def _run(planned: "Examination", only: Sequence[DoctorSection]) -> "list[Finding
 
 def _load_embedder(settings: "EmbedderSettings") -> "EmbedderCheckResult":
     from riglm.cli.embedder import examine
-    from riglm.ports.examining import EmbedderCheckResult
+    from riglm.ports.doctor import EmbedderCheckResult
 
     facts = examine(settings)
     embeddings = facts["embeddings"]

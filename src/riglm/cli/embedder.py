@@ -57,8 +57,8 @@ def pull(
 
     No other command uses a network for models.
     """
-    from riglm.adapters.embedding.building import models_directory
     from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION
+    from riglm.adapters.embedding.factory import models_directory
     from riglm.adapters.embedding.pulling import pull as download
 
     if model == BUNDLED_MODEL:
@@ -90,7 +90,7 @@ def _settings(config: Path | None) -> "EmbedderSettings":
 
 def examine(settings: "EmbedderSettings") -> dict[str, Any]:
     """Load the configured model, and report the model that is used and why; it may be the fallback."""
-    from riglm.adapters.embedding.building import build_embedder, models_directory
+    from riglm.adapters.embedding.factory import build_embedder, models_directory
 
     reasons = _Reasons()
     logging.getLogger("riglm.embedder").addHandler(reasons)

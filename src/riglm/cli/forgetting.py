@@ -177,7 +177,7 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> 
         return 0
     import asyncio
 
-    from riglm.application.sharing.sealing import drop_sessions
+    from riglm.application.session_sharing.signing import drop_sessions
     from riglm.composition.container import build
     from riglm.domain.session import parsed_uuid
 

@@ -14,8 +14,8 @@ from riglm.domain.errors import UnusableInputError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from riglm.composition.installing import SetupServices
-    from riglm.domain.installation import FileChange, InstallPlan
+    from riglm.composition.client_setup import SetupServices
+    from riglm.domain.client_setup import FileChange, InstallPlan
 
 
 NOT_CONFIRMED: Final = 3
@@ -138,7 +138,7 @@ def init(
 
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
-    from riglm.composition.installing import installing
+    from riglm.composition.client_setup import installing
 
     parts = installing(anyway=include or (), project=project)
     clients, directory = known_clients(client), project and project.resolve()
@@ -211,7 +211,7 @@ def _tell(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
 
 
 def _show(plans: "Sequence[InstallPlan]") -> None:
-    from riglm.composition.installing import cover
+    from riglm.composition.client_setup import cover
 
     covered = cover([rewriting for plan in plans for rewriting in plan.rewritings])
     for plan in plans:

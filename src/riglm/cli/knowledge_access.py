@@ -11,8 +11,8 @@ from riglm.cli.output import json_time, printable
 from riglm.cli.store_access import configuration_of, is_hash, require_store
 
 if TYPE_CHECKING:
-    from riglm.domain.knowledge.pieces import Entity, Observation, Thought
     from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge.records import Entity, Observation, Thought
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.knowledge import KnowledgePort
@@ -82,14 +82,14 @@ def told_owner(principal: str | None) -> str:
 
 def chosen_embedder(settings: "Settings") -> "EmbedderPort":
     """Return the model without a fallback, not open yet."""
-    from riglm.adapters.embedding.building import build_embedders
+    from riglm.adapters.embedding.factory import build_embedders
 
     return build_embedders(settings.embedder).chosen
 
 
 def shown_text(piece: "Thought | Entity | Observation") -> str:
     """A piece in one line, with whom it is about."""
-    from riglm.domain.knowledge.pieces import Observation
+    from riglm.domain.knowledge.records import Observation
 
     text = f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
     return " ".join(text.split())
@@ -97,7 +97,7 @@ def shown_text(piece: "Thought | Entity | Observation") -> str:
 
 def fields_of(table: "Table", piece: "Thought | Entity | Observation") -> dict[str, Any]:
     """A piece for programs."""
-    from riglm.domain.knowledge.pieces import Entity, Thought
+    from riglm.domain.knowledge.records import Entity, Thought
 
     common = {
         "id": table.public_id(str(piece.id)),

@@ -19,8 +19,8 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
     from riglm.application.knowledge.retrieval import EmbeddedQuery, RetrievalResult
-    from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate
     from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge.records import Embedding, SnippetCandidate
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort, Scope
 
@@ -86,7 +86,7 @@ def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Retriev
 
 async def _embedded(settings: "Settings", text: str) -> "EmbeddedQuery":
     from riglm.application.knowledge.retrieval import EmbeddedQuery
-    from riglm.domain.knowledge.pieces import Embedding
+    from riglm.domain.knowledge.records import Embedding
 
     with chosen_embedder(settings) as embedder:
         [vector] = embedder.embed([text])

@@ -16,7 +16,7 @@ from riglm.domain.errors import UnusableInputError
 from riglm.domain.transcripts import Account
 
 if TYPE_CHECKING:
-    from riglm.application.importing.collecting import Collection, ImportContext
+    from riglm.application.transcript_import.collecting import Collection, ImportContext
     from riglm.domain.hashing import KeyedHasher
     from riglm.domain.schemas.section import RetentionSettings
     from riglm.domain.schemas.settings import Settings
@@ -153,7 +153,7 @@ def learn_from(
 
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Nothing leaves the machine.
     """
-    from riglm.composition.importing import background, fronts
+    from riglm.composition.transcript_import import background, fronts
 
     settings = settings_of(config)
     now = time.time()
@@ -174,7 +174,7 @@ def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[T
     Raises:
         UnusableInputError: there is no such client, or nothing at a path.
     """
-    from riglm.composition.importing import transcripts
+    from riglm.composition.transcript_import import transcripts
 
     sources = {source.client: source for source in transcripts(Path.home(), os.environ)}
     for name in clients:
@@ -225,8 +225,8 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
     from riglm.composition.container import build
-    from riglm.composition.importing import passing_hasher, steady_hasher
     from riglm.composition.storage import store_path
+    from riglm.composition.transcript_import import passing_hasher, steady_hasher
 
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         with memory_database() as url, SqlAnalytics(url) as empty:
@@ -238,7 +238,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
 
 
 def _collected(known: "ImportContext", found: "list[tuple[TranscriptsPort, list[Path]]]") -> "Collection":
-    from riglm.application.importing.collecting import Collector
+    from riglm.application.transcript_import.collecting import Collector
 
     collector = Collector(known)
     size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
@@ -257,8 +257,8 @@ def _recorded(
     now: float,
 ) -> str:
     """Store what is new; why contexts were not learned, or nothing."""
-    from riglm.application.importing.recording import ImportRecorder
-    from riglm.composition.importing import context_lessons
+    from riglm.application.transcript_import.recording import ImportRecorder
+    from riglm.composition.transcript_import import context_lessons
 
     new = collection.new
     if not new:

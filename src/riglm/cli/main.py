@@ -13,12 +13,12 @@ from riglm.cli import (
     doctor,
     embedder,
     evaluate,
+    filtering_mode,
     init,
     knowledge,
     learning_from,
     report,
     serving,
-    switching,
     top,
     undo,
     usage,
@@ -49,8 +49,8 @@ app.command()(demo.demo)
 app.command("learn-from")(learning_from.learn_from)
 app.command()(doctor.doctor)
 app.command()(report.report)
-app.command()(switching.enforce)
-app.command()(switching.shadow)
+app.command()(filtering_mode.enforce)
+app.command()(filtering_mode.shadow)
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")

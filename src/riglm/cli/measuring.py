@@ -85,7 +85,7 @@ def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["Embedde
     import platformdirs
 
     from riglm.adapters.analytics.vectors import SqlVectors
-    from riglm.adapters.embedding.building import build_embedder
+    from riglm.adapters.embedding.factory import build_embedder
 
     file = cache or Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "evaluation.sqlite"
     try:
@@ -147,7 +147,7 @@ def settings_in_use(config: Path | None) -> "Settings":
 
 def installed() -> list[tuple[str, Path]]:
     """The clients that `riglm init` put riglm in front of, each with its configuration; every file once."""
-    from riglm.composition.installing import installations
+    from riglm.composition.client_setup import installations
 
     found = {one.configuration: one.client for one in installations() if one.configuration.is_file()}
     return [(client, file) for file, client in found.items()]

@@ -106,7 +106,7 @@ def _day(at: float) -> str:
 
 
 def _write_page(file: Path, found: dict[str, Any]) -> None:
-    from riglm.adapters.control.page.files import page_files
+    from riglm.adapters.control.dashboard.files import page_files
     from riglm.adapters.reporting.page import page
 
     vendor = "vendor/echarts/"

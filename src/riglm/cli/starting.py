@@ -51,7 +51,7 @@ def _predictors() -> tuple[str, ...]:
 
 
 def _embedders() -> tuple[str, ...]:
-    from riglm.adapters.embedding.building import available
+    from riglm.adapters.embedding.factory import available
 
     return available()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
     from riglm.domain.session_cost import Cost
     from riglm.ports.analytics import AnalyticsPort
-    from riglm.ports.overview import SessionSummary, ToolStatistics
+    from riglm.ports.dashboard import SessionSummary, ToolStatistics
 
 
 EXPOSURE_COLUMNS = (

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs
+from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.services import RequestServices
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.control import make_control, make_live
 from riglm.composition.prediction import (
@@ -50,19 +50,19 @@ from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering.decisions import Overrides
+    from riglm.application.filter_middleware.middleware import FilterMiddleware
+    from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.converging import SharedLearning
     from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.shared_learning import SharedLearning
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.sharing.sharing import SessionSharingService
-    from riglm.application.showing.showing import FilterMiddleware
+    from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.knowledge import KnowledgePort

@@ -11,9 +11,9 @@ from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
-from riglm.application.recording.tracking import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.prediction import build_predictor, plan_of
 from riglm.composition.services import evidence, going_by
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from riglm.adapters.control.tokens import Tokens
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.control.service import ControlService
-    from riglm.application.filtering.decisions import Overrides
+    from riglm.application.filter_middleware.middleware import FilterMiddleware
+    from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.showing.showing import FilterMiddleware
 
 _log: Final = logging.getLogger("riglm")
 

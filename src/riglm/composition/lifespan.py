@@ -23,7 +23,7 @@ from riglm.ports.upstream import UpstreamPort
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from riglm.application.sharing.sharing import SessionSharingService
+    from riglm.application.session_sharing.service import SessionSharingService
 
 _SWEEP_SECONDS: Final = 30.0
 _OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger("riglm")
 @contextlib.asynccontextmanager
 async def lifespan(container: Container, control: "ControlEndpoint | None" = None) -> AsyncIterator[ProxyService]:
     """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
-    from riglm.adapters.mcp.upstream.building import Upstreams
+    from riglm.adapters.mcp.upstream.factory import Upstreams
 
     settings, services, recorder = container.settings(), container.services(), container.recorder()
     container.tracking().when_listed(recorder.begin)

@@ -14,17 +14,17 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
-    from riglm.application.filtering.decisions import Overrides
+    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
+    from riglm.application.filter_middleware.middleware import FilterMiddleware
+    from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.converging import SharedLearning
-    from riglm.application.prediction.knowledge import PredictionStateLoader
-    from riglm.application.prediction.plan import PredictionSettings
+    from riglm.application.prediction.prediction_settings import PredictionSettings
+    from riglm.application.prediction.prediction_state import PredictionStateLoader
     from riglm.application.prediction.service import PredictionService
+    from riglm.application.prediction.shared_learning import SharedLearning
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.sharing.sharing import SessionSharingService
-    from riglm.application.showing.showing import FilterMiddleware
+    from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.predictor import PredictorPort
@@ -50,7 +50,7 @@ def build_predictor(settings: Settings) -> "PredictorPort":
     chosen = select_predictor(settings.predictor.kind, settings.predictor.options)
     if type(chosen).__module__.startswith("riglm.adapters."):
         return chosen
-    from riglm.application.prediction.guarding import IsolatedPredictor
+    from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 
     return IsolatedPredictor(chosen, select_predictor("hybrid"))
 
@@ -58,7 +58,7 @@ def build_predictor(settings: Settings) -> "PredictorPort":
 def make_embedders(settings: Settings, url: str) -> "Embedders":
     """Create the embedder that the parts of a process share. It keeps vectors in the database at `url`."""
     from riglm.adapters.analytics.vectors import SqlVectors
-    from riglm.adapters.embedding.building import SharedEmbedder, build_embedders
+    from riglm.adapters.embedding.factory import SharedEmbedder, build_embedders
     from riglm.adapters.embedding.shared_server import socket_directory
 
     vectors = SqlVectors(url, timeout=settings.storage.timeout)
@@ -75,7 +75,7 @@ def make_worker(name: str) -> "Worker":
 
 def make_overrides(asking: "Worker", open_choices: "Callable[[], AnalyticsPort | SqliteChoices]") -> "Overrides":
     """What people decided by hand."""
-    from riglm.application.filtering.decisions import Overrides
+    from riglm.application.filtering.active_rules import Overrides
 
     return Overrides(asking, open_choices)
 
@@ -100,7 +100,7 @@ def make_prediction(
     from riglm.ports.embedder import EmbedderStatus
 
     def recollection() -> "PredictionStateLoader":
-        from riglm.application.prediction.knowledge import PredictionStateLoader
+        from riglm.application.prediction.prediction_state import PredictionStateLoader
         from riglm.domain.coverage import CoverageCalibrator
 
         if not is_guest:
@@ -183,17 +183,17 @@ def make_showing(
     settings: Settings, services: RequestServices, filtering: "FilteringService", voice: "InnerVoice | None"
 ) -> "FilterMiddleware":
     """What shows clients that choice, and what riglm offers of its own."""
+    from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.meta_tools import MetaTools
     from riglm.application.knowledge.definition import NAME
-    from riglm.application.showing.showing import FilterMiddleware
 
     alias = settings.knowledge.alias
     names = (NAME,) if alias in (None, NAME) else (alias, NAME)
     meta_tools = MetaTools(filtering, voice, names)
     if voice is None:
         return FilterMiddleware(services, filtering, meta_tools)
+    from riglm.application.filter_middleware.middleware import AlwaysListed
     from riglm.application.knowledge.definition import definition
-    from riglm.application.showing.showing import AlwaysListed
 
     return FilterMiddleware(
         services, filtering, meta_tools, AlwaysListed(names[0], definition(names[0]), voice.get_ready)
@@ -202,7 +202,7 @@ def make_showing(
 
 def plan_of(settings: Settings) -> "PredictionSettings":
     """What prediction goes by, of a configuration."""
-    from riglm.application.prediction.plan import PredictionSettings
+    from riglm.application.prediction.prediction_settings import PredictionSettings
 
     rules = settings.filtering
     return PredictionSettings(
@@ -224,6 +224,6 @@ def make_converging(
     open_store: Callable[[], AnalyticsPort],
 ) -> "SharedLearning":
     """What learns along with other processes."""
-    from riglm.application.prediction.converging import SharedLearning
+    from riglm.application.prediction.shared_learning import SharedLearning
 
     return SharedLearning(prediction, sharing.news, worker, open_store)

@@ -59,7 +59,7 @@ def run_http(configuration: Configuration) -> int:
 
 def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
     """Keep a second server off the data directory, as far as anything is kept there."""
-    from riglm.adapters.spool.place import sole_server
+    from riglm.adapters.spool.file_lock import sole_server
 
     if settings.storage.kind == "memory":
         return contextlib.nullcontext()

@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.forwarding.exchange import OverheadMeter
+from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.identity import server_info
-from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.composition.storage import is_silent, stands_in_the_way
 from riglm.domain.errors import ConfigurationError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.sharing.sharing import SessionSharingService
+    from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.tracing.upstream import Traces
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
@@ -66,7 +66,7 @@ def make_sharing(
     filtering: "Callable[[], FilteringService]",
 ) -> "SessionSharingService":
     """What keeps it, and asks for it."""
-    from riglm.application.sharing.sharing import build_sharing
+    from riglm.application.session_sharing.service import build_sharing
 
     idle = settings.downstream.session_idle
     return build_sharing(

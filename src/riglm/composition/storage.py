@@ -18,7 +18,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
     from riglm.application.prediction.service import PredictionService
     from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.spool import SpoolPort
@@ -90,7 +90,7 @@ def create_store(
 
 def spool_path(settings: Settings) -> Path:
     """The directory of the spools of all processes that record into this store."""
-    from riglm.adapters.spool.place import spool_directory
+    from riglm.adapters.spool.file_lock import spool_directory
 
     url, named = settings.storage.url, settings.storage.spool.path
     store = url.get_secret_value() if url else str(store_path(settings).absolute())
@@ -127,7 +127,7 @@ def make_hasher(settings: Settings) -> KeyedHasher:
 
 def sqlite_choices(settings: Settings) -> "SqliteChoices":
     """What people decided and warm sets, read without the weight of the whole store."""
-    from riglm.adapters.analytics.sqlite_choices import SqliteChoices
+    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
 
     return SqliteChoices(store_path(settings))
 

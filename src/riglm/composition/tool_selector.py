@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from riglm.application.selecting.background import BackgroundLoop
-from riglm.application.selecting.offer import ToolReader, shortly, text
-from riglm.application.selecting.service import SelectingService
-from riglm.application.selecting.session import ToolSession
-from riglm.composition.selecting import PathLike, StoreOption, selecting, settings_for
+from riglm.application.selector.background import BackgroundLoop
+from riglm.application.selector.offer import ToolReader, shortly, text
+from riglm.application.selector.service import SelectingService
+from riglm.application.selector.session import ToolSession
+from riglm.composition.store_options import PathLike, StoreOption, selecting, settings_for
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.session import ClientInfo
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from riglm.domain import jsonrpc, parameters
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message, Raw
 
 PARENT: Final = "traceparent"
@@ -15,7 +15,7 @@ def read(message: Message) -> dict[str, str]:
     """Return a request's trace context; empty if it has none."""
     if b"traceparent" not in message.line:
         return {}
-    meta = parameters.read(message).meta
+    meta = request_params.read(message).meta
     fields = jsonrpc.members(meta) if meta else {}
     found = {name: jsonrpc.text(fields.get(name)) for name in _READ}
     return {name: value for name, value in found.items() if value is not None}

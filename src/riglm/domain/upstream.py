@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Literal
 from urllib.parse import urlsplit
 
-from riglm.domain.secret import RUNNER_VERBS, RUNNERS, mask_address
+from riglm.domain.redaction import RUNNER_VERBS, RUNNERS, mask_address
 
 TransportKind = Literal["stdio", "http", "sse"]
 """The transport of a server: a child process, Streamable HTTP, or the older HTTP+SSE."""

@@ -15,8 +15,8 @@ from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.dashboard import DashboardQueriesPort, SessionSummary, ToolStatistics
 from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
-from riglm.ports.overview import DashboardQueriesPort, SessionSummary, ToolStatistics
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
 

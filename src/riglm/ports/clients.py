@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from riglm.domain.installation import ClientServer, ClientSetup, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation
 
 
 class ClientsPort(Protocol):

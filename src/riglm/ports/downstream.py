@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import RequestEnvelope
+from riglm.domain.request_params import RequestEnvelope
 from riglm.domain.session import Session, Transport
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 

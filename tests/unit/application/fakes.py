@@ -3,9 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs
+from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.recording.tracking import CallRecordingService, DeferredToolCall
+from riglm.application.recording.call_recording import CallRecordingService, DeferredToolCall
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure

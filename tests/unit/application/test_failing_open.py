@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.forwarding.catalogues import CatalogCache
-from riglm.application.forwarding.exchange import NOWHERE, ProxiedRequest
+from riglm.application.forwarding.catalogs import CatalogCache
+from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
 from riglm.domain import jsonrpc
 from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller

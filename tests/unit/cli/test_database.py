@@ -6,11 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.place import spool_directory
+from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
-from riglm.domain.secret import mask_url
+from riglm.domain.redaction import mask_url
 from riglm.domain.session import ClientInfo
 from tests.records import a_session, an_invocation
 

@@ -17,11 +17,11 @@ from riglm.adapters.configuration.presence import require_upstreams
 from riglm.cli.config import app as check_app
 from riglm.cli.init import init
 from riglm.cli.undo import undo
-from riglm.composition.importing import fronts
-from riglm.composition.installing import installations, installing, riglm_entries
+from riglm.composition.client_setup import installations, installing, riglm_entries
+from riglm.composition.transcript_import import fronts
+from riglm.domain.client_setup import ConfigLocation
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError
-from riglm.domain.installation import ConfigLocation
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
 
 runner = CliRunner()

@@ -1,6 +1,6 @@
 import pytest
 
-from riglm.domain.secret import MASK, Redactor, looks_random, mask_command, secrets_of_command
+from riglm.domain.redaction import MASK, Redactor, looks_random, mask_command, secrets_of_command
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from riglm.domain.installation import starts_riglm
+from riglm.domain.client_setup import starts_riglm
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.session import ClientInfo
 
 META = (
@@ -17,29 +17,29 @@ def asked(params):
 
 
 def test_members_are_read_as_they_came():
-    given = parameters.read(asked(b'{"name":"a\\u0062","arguments":{"n":1.0},"uri":"u","_meta":{"k": 1},"x":2}'))
+    given = request_params.read(asked(b'{"name":"a\\u0062","arguments":{"n":1.0},"uri":"u","_meta":{"k": 1},"x":2}'))
     parts = [bytes(part) for part in (given.name, given.arguments, given.uri, given.meta)]
     assert parts == [b'"a\\u0062"', b'{"n":1.0}', b'"u"', b'{"k": 1}']
 
 
 def test_members_beside_a_lone_surrogate_are_read_as_they_came():
-    given = parameters.read(asked(b'{"name":"\\ud83d","arguments":{"n":"\\ud83d"}}'))
+    given = request_params.read(asked(b'{"name":"\\ud83d","arguments":{"n":"\\ud83d"}}'))
     assert (bytes(given.name), bytes(given.arguments), bytes(given.uri)) == (b'"\\ud83d"', b'{"n":"\\ud83d"}', b"")
 
 
 @pytest.mark.parametrize("params", [b"[1]", b"null", b"{}"])
 def test_params_that_say_nothing_are_empty(params):
-    given = parameters.read(asked(params))
+    given = request_params.read(asked(params))
     assert not any((given.name, given.uri, given.arguments, given.meta))
 
 
 def test_a_message_without_params_has_empty_ones():
-    assert not parameters.read(jsonrpc.notification("n")).name
+    assert not request_params.read(jsonrpc.notification("n")).name
 
 
 @pytest.mark.parametrize("meta", [META, META.replace(b"/", b"\\/")], ids=["plain", "escaped"])
 def test_the_envelope_says_version_client_and_whether_it_is_complete(meta):
-    envelope = parameters.envelope(asked(b'{"_meta":%b}' % meta))
+    envelope = request_params.envelope(asked(b'{"_meta":%b}' % meta))
     assert envelope is not None
     assert (envelope.version, envelope.client) == ("2026-07-28", ClientInfo(name="c", version="1"))
     assert envelope.complete
@@ -58,11 +58,11 @@ def test_the_envelope_says_version_client_and_whether_it_is_complete(meta):
     ],
 )
 def test_a_request_without_an_envelope_belongs_to_the_handshake_era(params):
-    assert parameters.envelope(asked(params)) is None
+    assert request_params.envelope(asked(params)) is None
 
 
 def test_an_envelope_may_be_poor():
-    envelope = parameters.envelope(asked(b'{"_meta":{"%b":7}}' % protocol.META_VERSION.encode()))
+    envelope = request_params.envelope(asked(b'{"_meta":{"%b":7}}' % protocol.META_VERSION.encode()))
     assert envelope is not None
     assert (envelope.version, envelope.client, envelope.complete) == (None, ClientInfo(), False)
 
@@ -76,11 +76,11 @@ def test_an_envelope_may_be_poor():
     ],
 )
 def test_initialize_says_who_opens(params, client, version):
-    assert parameters.client_of(asked(params)) == (client, version)
+    assert request_params.client_of(asked(params)) == (client, version)
 
 
 @pytest.mark.parametrize(
     ("params", "key"), [(b'{"requestId":1.0}', b"1"), (b'{"requestId":"\\u0061"}', b'"a"'), (b"{}", None), (b"", None)]
 )
 def test_a_cancellation_names_a_request_by_its_key(params, key):
-    assert parameters.cancelled_id(jsonrpc.notification("notifications/cancelled", params)) == key
+    assert request_params.cancelled_id(jsonrpc.notification("notifications/cancelled", params)) == key

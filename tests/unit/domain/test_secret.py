@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.secret import (
+from riglm.domain.redaction import (
     MASK,
     Redactor,
     is_clearly_written,

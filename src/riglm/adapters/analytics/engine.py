@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from riglm.adapters.analytics import sqlite, store_file
 from riglm.adapters.analytics.sqlite import APART, SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
-from riglm.domain.secret import mask_url
+from riglm.domain.redaction import mask_url
 
 TIMEOUT_SECONDS: Final = 5.0
 """How long a record may wait for the database: for another process that holds it, or for the server's answer."""

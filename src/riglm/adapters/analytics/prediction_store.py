@@ -11,7 +11,7 @@ from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.queries import ran
 from riglm.adapters.analytics.rows import DatabaseRow, insert_into, slices, toolsets
-from riglm.adapters.analytics.sqlite_choices import SessionRow, to_session_uses
+from riglm.adapters.analytics.sqlite_overrides import SessionRow, to_session_uses
 from riglm.adapters.analytics.tables import invocation, learned_pair, override, session, tool_catalog, warm_set
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.learning import LearnedPair

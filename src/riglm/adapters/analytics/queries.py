@@ -29,7 +29,7 @@ from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, 
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
-from riglm.ports.overview import SessionSummary, ToolStatistics
+from riglm.ports.dashboard import SessionSummary, ToolStatistics
 
 
 class SessionShown(NamedTuple):

@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
-from riglm.adapters.analytics import aggregating, prediction_store, queries, storing
+from riglm.adapters.analytics import aggregation, prediction_store, queries, storing
+from riglm.adapters.analytics.dashboard_queries import SqlDashboardQueries
 from riglm.adapters.analytics.database import Database, FalseCorruptionError, FileReplacedError
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict
 from riglm.adapters.analytics.maintenance import SqlMaintenance
-from riglm.adapters.analytics.overview import SqlDashboardQueries
 from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import Exposure, ExposureTotals
@@ -21,8 +21,8 @@ from riglm.domain.session import Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed, TrainingSession
+from riglm.ports.dashboard import SessionSummary, ToolStatistics
 from riglm.ports.maintenance import ROW_BATCH_SIZE
-from riglm.ports.overview import SessionSummary, ToolStatistics
 
 _PAIRS_BATCH_SIZE: Final = 1000
 _ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
@@ -85,7 +85,7 @@ class SqlAnalytics(SqlMaintenance, SqlDashboardQueries, AnalyticsPort):
         self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
 
     def end_idle_sessions(self, before: float) -> int:
-        return aggregating.end_idle_sessions(self._database, before)
+        return aggregation.end_idle_sessions(self._database, before)
 
     def log_invocation(self, invocation: ToolInvocation) -> None:
         self.record_many([invocation])
@@ -99,11 +99,11 @@ class SqlAnalytics(SqlMaintenance, SqlDashboardQueries, AnalyticsPort):
             return queries.tool_frequencies(connection, since)
 
     def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
-        return aggregating.refresh_cooccurrences(self._database, now, most_sessions)
+        return aggregation.refresh_cooccurrences(self._database, now, most_sessions)
 
     def latest_refresh(self) -> float:
         with self._database.reading() as connection:
-            return aggregating.latest_refresh(connection)
+            return aggregation.latest_refresh(connection)
 
     def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
         with self._database.reading() as connection:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from riglm.adapters.analytics.odd_text import original, storable
+from riglm.adapters.analytics.text_escaping import original, storable
 
 
 class CompactUuid(TypeDecorator[UUID]):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from riglm.adapters.clients import json_members
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.domain.installation import ClientServer, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ConfigLocation
 
 _NOBODY: Final = "4-name-that-no-server-has"
 

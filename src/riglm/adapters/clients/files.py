@@ -15,7 +15,7 @@ from riglm.adapters.clients.claude_code import RULED, ruled
 from riglm.adapters.clients.dialect import CandidatePath, dialect_of, project_candidates, user_candidates
 from riglm.adapters.clients.json_members import FileNotEditableError
 from riglm.adapters.clients.reading import understood
-from riglm.domain.installation import ClientServer, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 
 _MAX: Final = 64 * 1024 * 1024

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from riglm.adapters.clients.dialect import UntranslatableError, VariableTranslator, dialect_of
-from riglm.domain.installation import ClientServer, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ConfigLocation
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 _TAKEN: Final = frozenset(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.domain.installation import ClientSetup, ConfigLocation
+from riglm.domain.client_setup import ClientSetup, ConfigLocation
 from riglm.ports.clients import InstallationsPort
 
 _NAME: Final = "installed.json"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from riglm.domain.secret import (
+from riglm.domain.redaction import (
     MASK,
     Redactor,
     looks_random,

@@ -16,8 +16,8 @@ from pydantic import SecretStr, ValidationError
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import IndexedKeyPath, dotted, holds_text, setter_of
 from riglm.domain.control import FieldError, InvalidInputError
+from riglm.domain.redaction import MASK, Redactor, mask_address, mask_command, mask_options, mask_url, sounds_secret
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.secret import MASK, Redactor, mask_address, mask_command, mask_options, mask_url, sounds_secret
 
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import ConfigProblem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.redaction import MASK, looks_random, mask_command, sounds_secret
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
-from riglm.domain.secret import MASK, looks_random, mask_command, sounds_secret
 from riglm.domain.upstream import UpstreamSpec
 
 

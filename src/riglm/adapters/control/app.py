@@ -15,9 +15,9 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control import configuration, health, overrides, sessions, statistics
+from riglm.adapters.control.dashboard.files import page_routes
 from riglm.adapters.control.health import MetricsSource
 from riglm.adapters.control.overrides import SHAPES_OF_WISHES
-from riglm.adapters.control.page.files import page_routes
 from riglm.adapters.control.request import PROBLEM_TYPE, Access, problem
 from riglm.adapters.control.tokens import Tokens
 from riglm.domain.control import (

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from riglm.adapters.control.page.files import CONTENT_SECURITY_POLICY
+from riglm.adapters.control.dashboard.files import CONTENT_SECURITY_POLICY
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
 from riglm.domain.schemas.downstream import ControlSettings

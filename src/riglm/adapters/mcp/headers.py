@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.jsonrpc import Message, Raw
 
 PARAMETER_PREFIX: Final = b"mcp-param-"
@@ -111,7 +111,7 @@ def _written(value: Any) -> str | None:
 def for_request(message: Message, version: bytes, parameters_of: tuple[AnnotatedParameter, ...]) -> bytes:
     """The header block that a request of the modern era needs."""
     lines = [b"mcp-protocol-version: %b\r\nmcp-method: %b\r\n" % (version, encode_value(message.method or "").encode())]
-    given = parameters.read(message)
+    given = request_params.read(message)
     member = protocol.NAME_MEMBER.get(message.method or "")
     name = jsonrpc.text(given.uri if member == "uri" else given.name) if member else None
     if name is not None:
@@ -131,7 +131,7 @@ def mismatch(
     """What in the headers disagrees with the body; None when they agree. `headers` have lower-case names."""
     if _decoded(headers.get(b"mcp-method"), wrapped=False) != message.method:
         return "the Mcp-Method header does not match the method of the body"
-    given = parameters.read(message)
+    given = request_params.read(message)
     member = protocol.NAME_MEMBER.get(message.method or "")
     named = jsonrpc.plain((given.uri if member == "uri" else given.name) or b"null") if member else None
     if named is not None and _decoded(headers.get(b"mcp-name")) != named:

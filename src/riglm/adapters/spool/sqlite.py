@@ -13,7 +13,7 @@ from typing import Final, Self
 from zlib import crc32
 
 from riglm.adapters.spool.encoding import decode, encode
-from riglm.adapters.spool.place import FileLock, LockHeldError, is_held
+from riglm.adapters.spool.file_lock import FileLock, LockHeldError, is_held
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import Record
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError

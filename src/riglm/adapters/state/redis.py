@@ -15,9 +15,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from riglm.adapters.state.line import Backlog, Command, RedisConnection
+from riglm.adapters.state.redis_connection import Backlog, Command, RedisConnection
 from riglm.domain.errors import ConfigurationError, StateUnavailableError
-from riglm.domain.secret import is_clearly_written, place_of_url
+from riglm.domain.redaction import is_clearly_written, place_of_url
 from riglm.ports.session_state import SessionStatePort
 
 FIELD: Final = b"news"

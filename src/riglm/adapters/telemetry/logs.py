@@ -16,7 +16,7 @@ from select import select
 from types import TracebackType
 from typing import Final, Self
 
-from riglm.domain.secret import MASK, Redactor, sounds_secret
+from riglm.domain.redaction import MASK, Redactor, sounds_secret
 
 STDERR: Final = 2
 CAPACITY: Final = 4096

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riglm.adapters.telemetry.families import (
+from riglm.adapters.telemetry.metric_families import (
     CallCounters,
     ExposureCounters,
     HistogramCounter,

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from riglm.application.filtering.service import FilteringService
-from riglm.application.prediction.plan import PredictionSettings
+from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain.control import (
@@ -23,8 +23,8 @@ from riglm.domain.control import (
     RedactedConfiguration,
 )
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.redaction import Redactor
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.secret import Redactor
 from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
 from riglm.ports.control import LiveConfigurationPort
 

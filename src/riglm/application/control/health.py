@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from riglm.application.control.crossing import ProxyLoop, StoreThread
+from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness, StoreHealth, UpstreamEntry
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from riglm.application.control.crossing import COUNTING_SECONDS, CachedQueries, ProxyLoop, StoreThread
 from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
+from riglm.application.control.overrides import OverrideService
 from riglm.application.control.sessions import PredictionQueries, SessionQueries
 from riglm.application.control.statistics import Statistics
-from riglm.application.control.steering import OverrideService
+from riglm.application.control.thread_bridge import COUNTING_SECONDS, CachedQueries, ProxyLoop, StoreThread
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
-from riglm.application.filtering.decisions import Overrides
+from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from riglm.application.control.crossing import ProxyLoop, StoreThread
-from riglm.application.filtering.explaining import Explanation
+from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
+from riglm.application.filtering.explanations import Explanation
 from riglm.application.filtering.service import FilteringService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import session_state
@@ -29,7 +29,7 @@ from riglm.domain.schemas.control_api import (
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import SessionKey, SessionSummary
+from riglm.ports.dashboard import SessionKey, SessionSummary
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")

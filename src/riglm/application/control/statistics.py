@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from riglm.application.control.crossing import CachedQueries
+from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, mean
 from riglm.application.evaluation.record import CallObservation, Observations, read_record
 from riglm.application.recording.record_queue import RecordCounts
@@ -22,7 +22,7 @@ from riglm.domain.schemas.control_api import (
 )
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import UsageCounts
+from riglm.ports.dashboard import UsageCounts
 
 
 class Statistics:

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from riglm.application.control.crossing import CachedQueries, ProxyLoop
 from riglm.application.control.sessions import cursor_of, key_of, page
+from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop
 from riglm.domain.control import FieldError, InvalidInputError, NotFoundError
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.invocation import OWN_UPSTREAM
@@ -21,7 +21,7 @@ from riglm.domain.schemas.control_api import (
     ToolPair,
 )
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.overview import ToolStatistics, UsageCounts
+from riglm.ports.dashboard import ToolStatistics, UsageCounts
 
 FRESH_SECONDS: Final = 30.0
 """So old it may be; maintenance lets it become much older, since nothing else waits for it."""

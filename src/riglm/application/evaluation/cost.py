@@ -16,8 +16,8 @@ from riglm.application.evaluation.sequences import read_sessions
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import JsonRow
-from riglm.application.lists.predicting import NullPrediction, UsageSource
-from riglm.application.lists.writing import SEARCH
+from riglm.application.tool_lists.list_writer import SEARCH
+from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.jsonrpc import Raw

@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 from riglm.application.filtering.service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.knowledge.definition import ErrorCode, RetrievalError, refusal
-from riglm.application.lists.meta_answers import (
+from riglm.application.tool_lists.list_writer import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.application.tool_lists.meta_tool_results import (
     InvalidArgumentsError,
     MetaToolResult,
     array,
@@ -22,8 +23,7 @@ from riglm.application.lists.meta_answers import (
     text_given,
     text_result,
 )
-from riglm.application.lists.selection import ListSelection
-from riglm.application.lists.writing import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
+from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE, Surface
 from riglm.domain.jsonrpc import Raw

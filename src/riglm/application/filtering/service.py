@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering.decisions import ActiveRules, RuleDependencies
-from riglm.application.lists.predicting import NullPrediction, UsageSource
-from riglm.application.lists.selection import ListSelection
+from riglm.application.filtering.active_rules import ActiveRules, RuleDependencies
+from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
-from riglm.domain.parameters import RequestParams
 from riglm.domain.policy import Override, ToolVisibility
 from riglm.domain.prediction import ranked
+from riglm.domain.request_params import RequestParams
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.session_state import MAX_SESSIONS, ClientToolList, SessionState, SessionStates
 from riglm.domain.tool import PermittedTools, ToolCatalog, named
 
 if TYPE_CHECKING:
-    from riglm.application.filtering.explaining import Explanation
+    from riglm.application.filtering.explanations import Explanation
 
 MAX_FRESH_SECONDS: Final = 31_536_000.0
 """Seconds for which a list may be kept that riglm does not change."""
@@ -392,7 +392,7 @@ class FilteringService:
         `past` is given for a session that is not at work here: how far it had come. Then `tools` are what it was told
         of.
         """
-        from riglm.application.filtering.explaining import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
+        from riglm.application.filtering.explanations import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 
         state = past or self._states.known(session) or SessionState()
         catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or ToolCatalog()

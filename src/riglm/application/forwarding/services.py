@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.forwarding.catalogues import CatalogCache, KnownCatalogs, ListedTools
-from riglm.application.forwarding.exchange import ActiveCall, OverheadMeter, ProxiedRequest
-from riglm.application.lists.selection import ListSelection
+from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs, ListedTools
+from riglm.application.forwarding.proxied_request import ActiveCall, OverheadMeter, ProxiedRequest
 from riglm.application.owners import ToolOwners
-from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
+from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import RequestParams
+from riglm.domain.request_params import RequestParams
 from riglm.domain.session import Session
 from riglm.domain.tool import ToolCatalog
 

@@ -11,7 +11,8 @@ from uuid import UUID
 from riglm.application.json_lines import InvalidLineError, JsonRow, numbered_lines, object_of
 from riglm.application.knowledge import lines
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.knowledge.pieces import (
+from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.records import (
     Embedding,
     Entity,
     Observation,
@@ -21,7 +22,6 @@ from riglm.domain.knowledge.pieces import (
     normalised,
     searched_text,
 )
-from riglm.domain.knowledge.provenance import Table
 from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort

@@ -18,10 +18,10 @@ from riglm.application.knowledge.retrieval import (
     RetrievalResult,
     question,
 )
-from riglm.application.lists.meta_answers import structured_result
+from riglm.application.tool_lists.meta_tool_results import structured_result
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.selecting import Snippet
+from riglm.domain.knowledge.snippet_selection import Snippet
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import Embedders
 from riglm.ports.knowledge import KnowledgePort

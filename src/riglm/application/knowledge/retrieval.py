@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from riglm.application.knowledge.definition import MAX_SNIPPETS, ErrorCode, RetrievalError
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate, is_visible
 from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.selecting import Snippet, SnippetQuery, selected
+from riglm.domain.knowledge.records import Embedding, SnippetCandidate, is_visible
+from riglm.domain.knowledge.snippet_selection import Snippet, SnippetQuery, selected
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort, Scope
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.plan import PredictionSettings
+from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.tool import ToolCatalog
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.experience import OnLoop
-    from riglm.application.prediction.knowledge import PredictionState, PredictionStateLoader
+    from riglm.application.prediction.prediction_state import PredictionState, PredictionStateLoader
+    from riglm.application.prediction.scope_models import OnLoop
     from riglm.domain.retrieval.pairs import LearnedPairs
 
 _MAX_WAITING: Final = 16

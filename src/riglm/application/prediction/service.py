@@ -10,12 +10,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.lists.predicting import NullPrediction
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.lessons import TrainingQueue
 from riglm.application.prediction.loading import Loading
-from riglm.application.prediction.plan import LearningScope, PredictionSettings
-from riglm.application.prediction.teaching import Trainer, TrainingCallback, TrainingExample
+from riglm.application.prediction.prediction_settings import LearningScope, PredictionSettings
+from riglm.application.prediction.training import Trainer, TrainingCallback, TrainingExample
+from riglm.application.prediction.training_queue import TrainingQueue
+from riglm.application.tool_lists.predictor_interface import NullPrediction
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import UNSURE
@@ -28,7 +28,7 @@ from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailab
 from riglm.ports.telemetry import MeterPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
-    from riglm.application.prediction.knowledge import PredictionState, PredictionStateLoader
+    from riglm.application.prediction.prediction_state import PredictionState, PredictionStateLoader
 
 MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from riglm.application.recording.pacing import at_a_pace
+from riglm.application.recording.throttling import at_a_pace
 from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 

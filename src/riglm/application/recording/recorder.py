@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.dispatch import Backoff, Dispatcher
-from riglm.application.recording.overflow import RecordWriter, SpoolBuffer
-from riglm.application.recording.pacing import RateLimitedLogger
 from riglm.application.recording.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
+from riglm.application.recording.spool_buffer import RecordWriter, SpoolBuffer
+from riglm.application.recording.throttling import RateLimitedLogger
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.spool import SpoolPort
 

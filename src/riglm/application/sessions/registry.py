@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from riglm.application.recording.tracking import CallRecordingService
-from riglm.application.sessions.kept import SessionIndex, SessionLookupKey
+from riglm.application.recording.call_recording import CallRecordingService
+from riglm.application.sessions.session_index import SessionIndex, SessionLookupKey
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw

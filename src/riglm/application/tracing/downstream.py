@@ -5,9 +5,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Final
 
-from riglm.domain import jsonrpc, parameters, trace_context
+from riglm.domain import jsonrpc, request_params, trace_context
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import RequestEnvelope
+from riglm.domain.request_params import RequestEnvelope
 from riglm.domain.session import Session, Transport
 from riglm.ports.downstream import (
     NO_HEADERS,
@@ -38,7 +38,7 @@ def attributes_of(message: Message, wire: str) -> dict[str, str]:
     if method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     target = _TARGETS.get(method)
-    name = jsonrpc.text(parameters.read(message).name) if target else None
+    name = jsonrpc.text(request_params.read(message).name) if target else None
     if target and name:
         found[target] = name[:_MAX_NAME_LENGTH]
     return found

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
-from riglm.domain.secret import is_clearly_written
+from riglm.domain.redaction import is_clearly_written
 
 Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 """A span of time in seconds: more than nothing, at most a year."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from riglm.domain.naming import SEPARATOR, Naming
+from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings
@@ -26,7 +27,6 @@ from riglm.domain.schemas.section import (
 )
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.storage import StateSettings, StorageSettings
-from riglm.domain.secret import secrets_of_command, secrets_of_options, secrets_of_url
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})

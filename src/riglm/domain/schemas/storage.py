@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from riglm.domain.redaction import passwords_of_url
 from riglm.domain.schemas.base import Seconds, SettingsModel, clearly_written, problem
-from riglm.domain.secret import passwords_of_url
 
 _SCHEMES = ("postgresql://", "postgres://")
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from riglm.application.conversations.conversation import DualEraRouter
+from riglm.application.connections.single_server import DualEraRouter
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.domain.parameters import RequestEnvelope, cancelled_id
+from riglm.domain.request_params import RequestEnvelope, cancelled_id
 from riglm.ports.downstream import (
     NO_HEADERS,
     Caller,

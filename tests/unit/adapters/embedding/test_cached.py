@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from riglm.adapters.embedding.building import FallbackEmbedder
 from riglm.adapters.embedding.cached import CachedEmbedder
+from riglm.adapters.embedding.factory import FallbackEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder

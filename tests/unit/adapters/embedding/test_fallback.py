@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from riglm.adapters.embedding.building import FallbackEmbedder
+from riglm.adapters.embedding.factory import FallbackEmbedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from tests.unit.adapters.embedding.scripted import ScriptedEmbedder
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riglm.adapters.embedding.building import FallbackEmbedder, PluggedEmbedder, select_embedder
+from riglm.adapters.embedding.factory import FallbackEmbedder, PluggedEmbedder, select_embedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.embedder import EmbedderUnavailableError

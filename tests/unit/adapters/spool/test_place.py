@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.spool.place import spool_directory
+from riglm.adapters.spool.file_lock import spool_directory
 
 BASE = Path("spool")
 

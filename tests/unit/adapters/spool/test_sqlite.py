@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.spool import place
+from riglm.adapters.spool import file_lock
 from riglm.adapters.spool import sqlite as spools
-from riglm.adapters.spool.place import FileLock, LockHeldError, sole_server
+from riglm.adapters.spool.file_lock import FileLock, LockHeldError, sole_server
 from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, survey
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailableError
@@ -320,7 +320,7 @@ def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
     with SqliteSpool(root) as spool:
         before = len(list(Path("/proc/self/fd").iterdir()))
         with monkeypatch.context() as patch:
-            patch.setattr(place.os, "write", full)
+            patch.setattr(file_lock.os, "write", full)
             with pytest.raises(SpoolUnavailableError, match="No space left"):
                 spool.append(calls(1))
         assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -342,13 +342,13 @@ def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tm
     first = FileLock(path, "the first")
     removed = []
 
-    def locks(descriptor, lock=place._lock):
+    def locks(descriptor, lock=file_lock._lock):
         if not removed:
             removed.append(1)
             first.remove()  # between opening the file and locking it
         lock(descriptor)
 
-    monkeypatch.setattr(place, "_lock", locks)
+    monkeypatch.setattr(file_lock, "_lock", locks)
     second = FileLock(path, "the second")
     assert path.read_text() == "the second"
     with pytest.raises(LockHeldError):

@@ -1,7 +1,7 @@
 import sys
 from types import SimpleNamespace
 
-from riglm.adapters.mcp.upstream.building import HttpUpstream, Upstreams
+from riglm.adapters.mcp.upstream.factory import HttpUpstream, Upstreams
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.domain.session import ProtocolEra

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from riglm.adapters.mcp.upstream import deadlines, lifeline
+from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain.errors import UpstreamUnavailableError
@@ -47,7 +47,7 @@ async def link(wires, ears, closed):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_requests_and_answers_pass_byte_for_byte(link, wires):

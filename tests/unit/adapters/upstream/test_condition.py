@@ -2,11 +2,11 @@
 
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline
+from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamHealth
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, eventually, greeted, within
@@ -38,7 +38,7 @@ async def piped(wires):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 def state(upstream):

@@ -3,9 +3,9 @@ import logging
 
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline
+from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import MessageChannel
-from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
+from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain.errors import UpstreamUnavailableError
 from tests.unit.adapters.upstream.actors import Wire, Wires, eventually, settle, within
 
@@ -45,7 +45,7 @@ def wires() -> Wires:
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_nothing_is_opened_before_something_is_to_be_sent(wires):
@@ -142,7 +142,7 @@ async def test_a_message_sent_when_it_is_told_that_the_channel_is_gone_opens_a_n
 
 
 async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monkeypatch):
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 20.0)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 20.0)
     owner = Owner(wires)
     wires.failures.append(UpstreamUnavailableError("cannot run"))
     owner.line.send(ONE)
@@ -154,7 +154,7 @@ async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monke
 
 @pytest.mark.parametrize(("steady", "failures"), [(0.0, 1), (1000.0, 2)])
 async def test_a_channel_that_held_for_long_starts_the_count_of_failures_anew(wires, monkeypatch, steady, failures):
-    monkeypatch.setattr(lifeline, "_STEADY_SECONDS", steady)
+    monkeypatch.setattr(reconnecting_channel, "_STEADY_SECONDS", steady)
     owner = Owner(wires)
     for number in (1, 2):
         owner.line.send(ONE)
@@ -166,7 +166,7 @@ async def test_a_channel_that_held_for_long_starts_the_count_of_failures_anew(wi
 
 @pytest.mark.parametrize("bound", ["_MAX_WAITING", "_MAX_WAITING_BYTES"])
 async def test_only_so_much_waits_for_a_channel_to_open(wires, monkeypatch, caplog, bound):
-    monkeypatch.setattr(lifeline, bound, 1)
+    monkeypatch.setattr(reconnecting_channel, bound, 1)
     owner = Owner(wires)
     wires.gate.clear()
     owner.line.send(ONE)

@@ -1,7 +1,7 @@
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline
-from riglm.adapters.mcp.upstream.shared_handshake import SharedProcess
+from riglm.adapters.mcp.upstream import reconnecting_channel
+from riglm.adapters.mcp.upstream.shared_process import SharedProcess
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
@@ -33,7 +33,7 @@ async def shared(wires, emptied):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 class Client:

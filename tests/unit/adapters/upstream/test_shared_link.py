@@ -1,6 +1,6 @@
 import pytest
 
-from riglm.adapters.mcp.upstream import deadlines, lifeline
+from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
 from riglm.domain.errors import UpstreamUnavailableError
@@ -30,7 +30,7 @@ async def link(wires, ears):
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_clients_with_equal_ids_get_their_own_answers_under_their_own_ids(link, wires):

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline, sse
+from riglm.adapters.mcp.upstream import reconnecting_channel, sse
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse import SseUpstream
@@ -78,7 +78,7 @@ class OldServer:
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from riglm.adapters.mcp.upstream import lifeline, stdio
+from riglm.adapters.mcp.upstream import reconnecting_channel, stdio
 from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.domain.errors import UpstreamUnavailableError
@@ -20,7 +20,7 @@ LIMIT = 65_536
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifeline, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 @pytest.fixture

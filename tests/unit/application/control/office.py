@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import contextmanager
 
-from riglm.application.control.crossing import ProxyLoop, StoreThread
+from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.session import ClientInfo, Transport

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from riglm.application.control.crossing import ProxyLoop
+from riglm.application.control.thread_bridge import ProxyLoop
 from riglm.domain.control import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.office import BRIEFLY, SOON, an_office, settled

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from riglm.application.control.crossing import ProxyLoop
 from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
+from riglm.application.control.thread_bridge import ProxyLoop
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.schemas.control_api import Readiness

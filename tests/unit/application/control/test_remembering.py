@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.control.crossing import SHARE, AnswerCache
+from riglm.application.control.thread_bridge import SHARE, AnswerCache
 from riglm.domain.control import ControlUnavailableError
 from tests.unit.application.control.office import BRIEFLY
 from tests.unit.application.fakes import Clock

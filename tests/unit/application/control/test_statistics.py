@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.control.crossing import CachedQueries
 from riglm.application.control.statistics import Statistics
+from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import InvalidInputError, NotFoundError

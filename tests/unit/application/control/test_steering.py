@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.control.steering import OverrideService
-from riglm.application.filtering.decisions import Overrides
+from riglm.application.control.overrides import OverrideService
+from riglm.application.filtering.active_rules import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.control import (
     ConflictError,

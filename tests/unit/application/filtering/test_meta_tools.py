@@ -5,7 +5,7 @@ import json
 import pytest
 
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.lists.writing import NAMES
+from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import ProtocolEra

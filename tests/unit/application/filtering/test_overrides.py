@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.filtering.decisions import Overrides
+from riglm.application.filtering.active_rules import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.records import an_override

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.sharing.session_record import decoded, encoded
+from riglm.application.session_sharing.session_record import decoded, encoded
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.policy import OverrideKind

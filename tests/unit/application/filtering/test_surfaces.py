@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.filtering.decisions import PAUSE_SECONDS
+from riglm.application.filtering.active_rules import PAUSE_SECONDS
 from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface

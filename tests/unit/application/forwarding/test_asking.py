@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from riglm.application.forwarding import asking
-from riglm.application.forwarding.asking import Asking
+from riglm.application.forwarding import riglm_requests
+from riglm.application.forwarding.riglm_requests import Asking
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from tests.unit.application.fakes import Server, tools
@@ -121,7 +121,7 @@ def counting():
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_PAGES", 3), ("MAX_BYTES", 500), ("MAX_SECONDS", -1.0)])
 async def test_an_endless_list_is_taken_for_all_that_came(monkeypatch, caplog, name, value):
-    monkeypatch.setattr(asking, name, value)
+    monkeypatch.setattr(riglm_requests, name, value)
     link = link_to(counting())
     entries, answer = await pages(link)
     assert len(entries) == len(link.asked) <= 3

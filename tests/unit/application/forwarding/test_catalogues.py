@@ -1,7 +1,7 @@
 """Lists of tools: read once, remembered by upstream, and never one client's for another."""
 
-from riglm.application.forwarding import catalogues
-from riglm.application.forwarding.catalogues import CatalogCache, ListedTools
+from riglm.application.forwarding import catalogs
+from riglm.application.forwarding.catalogs import CatalogCache, ListedTools
 from riglm.domain import jsonrpc
 
 FIRST = jsonrpc.request(b"1", "tools/list", b"{}")
@@ -67,7 +67,7 @@ def test_pages_that_go_in_circles_are_never_all_known():
 
 
 def test_endless_pages_are_passed_on_and_not_remembered(monkeypatch):
-    monkeypatch.setattr(catalogues, "MAX_PAGES", 3)
+    monkeypatch.setattr(catalogs, "MAX_PAGES", 3)
     known, seen = CatalogCache(), ListedTools()
     known.read("up", FIRST, tools("t"))
     for number in range(5):

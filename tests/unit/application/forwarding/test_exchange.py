@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.forwarding.exchange import NOWHERE, ActiveCall, ProxiedRequest
+from riglm.application.forwarding.proxied_request import NOWHERE, ActiveCall, ProxiedRequest
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.session import ClientInfo, Transport

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.forwarding import announcer
-from riglm.application.forwarding.announcer import HeldMessages
+from riglm.application.forwarding import notifier
+from riglm.application.forwarding.notifier import HeldMessages
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventPosition
 from tests.unit.application.fakes import Channel
@@ -48,7 +48,7 @@ def test_messages_go_straight_to_a_client_that_listens(channel):
 
 
 def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, monkeypatch, caplog):
-    monkeypatch.setattr(announcer, "MAX_HELD_BACK", 2)
+    monkeypatch.setattr(notifier, "MAX_HELD_BACK", 2)
     held = HeldMessages(channel)
     for number in range(5):
         held.keep(note(number))
@@ -57,7 +57,7 @@ def test_too_many_messages_push_out_the_oldest_and_that_is_said_once(channel, mo
 
 
 def test_too_many_bytes_push_out_the_oldest_but_never_the_last(channel, monkeypatch):
-    monkeypatch.setattr(announcer, "MAX_BYTES", 250)
+    monkeypatch.setattr(notifier, "MAX_BYTES", 250)
     held = HeldMessages(channel)
     for number in range(5):
         held.keep(note(number, 100))

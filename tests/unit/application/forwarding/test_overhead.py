@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.forwarding import exchange
-from riglm.application.forwarding.exchange import OverheadMeter
+from riglm.application.forwarding import proxied_request
+from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.proxy import ProxyService
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import Transport
@@ -76,7 +76,7 @@ class Stage(World):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(exchange, "time", SimpleNamespace(perf_counter=clock, time=time.time))
+    monkeypatch.setattr(proxied_request, "time", SimpleNamespace(perf_counter=clock, time=time.time))
     return clock
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from riglm.application.forwarding.asking import Workers
-from riglm.application.forwarding.exchange import ProxiedRequest
+from riglm.application.forwarding.proxied_request import ProxiedRequest
+from riglm.application.forwarding.riglm_requests import Workers
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import Sink, asks
 

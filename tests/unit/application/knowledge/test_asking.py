@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from riglm.adapters.embedding.building import SharedEmbedder
+from riglm.adapters.embedding.factory import SharedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.retrieval import LazyVectorStore, QuestionEmbedder
 from riglm.application.worker import Worker

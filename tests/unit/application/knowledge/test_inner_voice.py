@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.pieces import Embedding, Entity, Observation
 from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.records import Embedding, Entity, Observation
 from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.unit.application.knowledge.voices import Stage, a_thought, embedded

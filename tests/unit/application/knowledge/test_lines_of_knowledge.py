@@ -5,8 +5,8 @@ import pytest
 from riglm.application.json_lines import InvalidLineError
 from riglm.application.knowledge import lines
 from riglm.application.knowledge.lines import Described, memory_of, thought_of
-from riglm.domain.knowledge.pieces import Relation
 from riglm.domain.knowledge.provenance import Origin
+from riglm.domain.knowledge.records import Relation
 
 NOW = 1_700_000_000.0
 

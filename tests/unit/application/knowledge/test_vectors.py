@@ -5,8 +5,8 @@ import pytest
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.importing import give_vectors
-from riglm.domain.knowledge.pieces import Embedding
 from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.records import Embedding
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.contracts.knowledge_contract import MINE, a_thought, an_entity, an_observation
 from tests.stores.memory import InMemoryKnowledge

@@ -7,8 +7,8 @@ from typing import Any
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice, QueryLog
 from riglm.application.knowledge.retrieval import Bounds, Defaults, EmbeddedQuery, Retrieval, VectorStore
-from riglm.domain.knowledge.pieces import Embedding, SnippetCandidate, Thought
 from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.records import Embedding, SnippetCandidate, Thought
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge

@@ -9,7 +9,7 @@ from uuid import uuid4
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.knowledge import PredictionStateLoader
+from riglm.application.prediction.prediction_state import PredictionStateLoader
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc

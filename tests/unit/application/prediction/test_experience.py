@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.experience import MAX_SCOPES
+from riglm.application.prediction.scope_models import MAX_SCOPES
 from riglm.application.worker import Urgency
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
@@ -167,7 +167,7 @@ async def test_a_mark_does_not_wait_for_the_calls_before_it():
 
 
 async def test_a_long_past_is_replayed_in_slices_between_which_others_get_their_turn(monkeypatch):
-    monkeypatch.setattr("riglm.application.prediction.experience._SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("riglm.application.prediction.scope_models._SLICE_SECONDS", 0.0)
     stage, order = Stage(), []
     stage.used_before(*["play_song", "read_file"] * 2, principal="ann")
 

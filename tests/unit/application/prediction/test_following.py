@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.plan import PredictionSettings
+from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
 

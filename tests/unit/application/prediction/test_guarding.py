@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from riglm.application.prediction.guarding import IsolatedPredictor
+from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from riglm.application.prediction.lessons import MAX_PAIR_UPDATES, MAX_UPDATES, TrainingQueue
+from riglm.application.prediction.training_queue import MAX_PAIR_UPDATES, MAX_UPDATES, TrainingQueue
 
 
 async def all_of(learned, count):

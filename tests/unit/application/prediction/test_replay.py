@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.prediction.selection import select_predictor
-from riglm.application.prediction.experience import ScopeModel, latest, training_examples
+from riglm.application.prediction.scope_models import ScopeModel, latest, training_examples
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS

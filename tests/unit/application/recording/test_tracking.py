@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.lists.selection import ListSelection
-from riglm.application.recording.tracking import CallRecordingService
+from riglm.application.recording.call_recording import CallRecordingService
+from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation

@@ -3,13 +3,13 @@
 import pytest
 
 from riglm.adapters.state.memory import InMemorySessionState
+from riglm.application.session_sharing.signing import StateSigner, count_name, drop_sessions, session_name
 from riglm.application.sessions.registry import SessionReset
-from riglm.application.sharing.sealing import StateSigner, count_name, drop_sessions, session_name
 from riglm.domain.errors import StateUnavailableError
 from riglm.domain.prediction import Context
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import uuid7
-from tests.unit.application.sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
+from tests.unit.application.session_sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
 
 
 class Remembering(Process):

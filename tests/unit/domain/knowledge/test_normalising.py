@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import content_hash, normalised
+from riglm.domain.knowledge.records import content_hash, normalised
 
 
 def test_the_steps_are_taken_in_their_order():

@@ -5,9 +5,9 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import SnippetCandidate, content_hash
 from riglm.domain.knowledge.provenance import Origin, Table, capped
-from riglm.domain.knowledge.selecting import SnippetQuery, allocated, selected
+from riglm.domain.knowledge.records import SnippetCandidate, content_hash
+from riglm.domain.knowledge.snippet_selection import SnippetQuery, allocated, selected
 
 TEXTS = ("one", "ONE ", "two", "three", "four", "five", "six", "seven", "eight. " * 200, "eight. " * 300)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.pieces import Relation, entity_text, searched_text, sentence
 from riglm.domain.knowledge.provenance import MAX
+from riglm.domain.knowledge.records import Relation, entity_text, searched_text, sentence
 from tests.contracts.knowledge_contract import a_thought, an_entity, an_observation
 
 

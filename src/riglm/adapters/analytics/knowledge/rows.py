@@ -9,7 +9,8 @@ from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.rows import DatabaseRow, slices, to_bytes
 from riglm.adapters.analytics.tables import kg_entity, kg_observation, kg_relation, thought
-from riglm.domain.knowledge.pieces import (
+from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.records import (
     Embedding,
     Entity,
     Observation,
@@ -19,7 +20,6 @@ from riglm.domain.knowledge.pieces import (
     content_hash,
     entity_text,
 )
-from riglm.domain.knowledge.provenance import Origin, Table
 
 Piece = Thought | Entity | Observation
 

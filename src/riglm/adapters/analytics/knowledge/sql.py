@@ -28,10 +28,11 @@ from riglm.adapters.analytics.knowledge.rows import (
     tell_anew,
     vector_of,
 )
-from riglm.adapters.analytics.odd_text import MAX_STORED_LENGTH
 from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
-from riglm.domain.knowledge.pieces import (
+from riglm.adapters.analytics.text_escaping import MAX_STORED_LENGTH
+from riglm.domain.knowledge.provenance import MAX, Table
+from riglm.domain.knowledge.records import (
     Embedding,
     Entity,
     Observation,
@@ -41,7 +42,6 @@ from riglm.domain.knowledge.pieces import (
     content_hash,
     limited,
 )
-from riglm.domain.knowledge.provenance import MAX, Table
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertCounts
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
@@ -170,7 +170,7 @@ class HttpDownstream:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
         request.asked = message.id
-        if modern or (message.is_request and parameters.envelope(message) is not None):
+        if modern or (message.is_request and request_params.envelope(message) is not None):
             await self._modern.answer(message, request, send)
         else:
             await self._handshake.answer(message, request, send)

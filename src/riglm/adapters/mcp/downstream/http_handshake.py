@@ -18,7 +18,7 @@ from riglm.adapters.mcp.downstream.answer import (
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import BeforeResponse, ClientResponseSink
@@ -257,6 +257,6 @@ async def _refuse_session(send: Send) -> None:
 
 def _give_up(session: HttpSession, notice: Message) -> None:
     """End the answer to a request that the client cancelled: nothing will come for it any more."""
-    cancelled = parameters.cancelled_id(notice)
+    cancelled = request_params.cancelled_id(notice)
     for answer in [answer for answer, key in session.asked if key == cancelled]:
         answer.interrupted()

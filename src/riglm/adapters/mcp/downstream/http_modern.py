@@ -12,7 +12,7 @@ from riglm.adapters.mcp.downstream.answer import (
     send_status,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ClientResponseSink, ModernRequestHandler, SessionSharing
 
@@ -41,7 +41,7 @@ class ModernEndpoint:
         if message.id is None:
             await self._told(message, request, send)
             return
-        envelope = parameters.envelope(message)
+        envelope = request_params.envelope(message)
         refusal = self._refusal(message, envelope, request)
         if refusal is not None:
             status = 404 if jsonrpc.error_code(refusal) == jsonrpc.METHOD_NOT_FOUND else 400
@@ -73,7 +73,7 @@ class ModernEndpoint:
         await send_status(send, 202)
 
     async def _forward(
-        self, message: Message, envelope: parameters.RequestEnvelope, request: McpHttpRequest, send: Send
+        self, message: Message, envelope: request_params.RequestEnvelope, request: McpHttpRequest, send: Send
     ) -> None:
         answer = JsonOrSseResponse(self._buffer, request.cut, errors_have_status=True)
         sink: ClientResponseSink = answer
@@ -94,7 +94,7 @@ class ModernEndpoint:
                 self._service.cancel(underway)
 
     def _refusal(
-        self, message: Message, envelope: parameters.RequestEnvelope | None, request: McpHttpRequest
+        self, message: Message, envelope: request_params.RequestEnvelope | None, request: McpHttpRequest
     ) -> Message | None:
         repeated = request.repeated(*_ROUTING)
         if repeated is not None:
@@ -114,7 +114,7 @@ class ModernEndpoint:
     def _annotated(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":
             return ()
-        tool = jsonrpc.text(parameters.read(message).name)
+        tool = jsonrpc.text(request_params.read(message).name)
         schema = self._service.input_schema(tool) if tool else None
         return headers.annotated(schema) if schema else ()
 

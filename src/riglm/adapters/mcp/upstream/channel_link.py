@@ -12,9 +12,9 @@ from riglm.adapters.mcp.upstream.channel import (
     PendingRequests,
     answered_id,
 )
-from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
-from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
+from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind

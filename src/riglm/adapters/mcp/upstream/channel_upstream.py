@@ -5,10 +5,10 @@ from abc import abstractmethod
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
-from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
-from riglm.adapters.mcp.upstream.shared_handshake import SharedProcess
+from riglm.adapters.mcp.upstream.shared_process import SharedProcess
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from riglm.adapters.mcp.upstream.condition import RequestHealthTracker
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
 from riglm.adapters.mcp.wire.http_client import (
     HttpClient,

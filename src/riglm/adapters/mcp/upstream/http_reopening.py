@@ -11,7 +11,7 @@ from riglm.adapters.mcp.upstream.http_post import PostRequest, ResponseBody, nam
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser
-from riglm.domain import jsonrpc, parameters, protocol
+from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import MalformedMessageError, Message, Raw
 from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
@@ -169,7 +169,7 @@ class ModernHttpLink(HttpLink):
         given = post.reply.headers
         if given:
             return self._around.headers + b"".join(b"%b: %b\r\n" % pair for pair in given.items())
-        envelope = parameters.envelope(post.message)
+        envelope = request_params.envelope(post.message)
         version = as_header(envelope.version if envelope else None) or _LATEST
         return self._around.headers + headers.for_request(post.message, version, self._parameters(post.message))
 
@@ -192,6 +192,6 @@ class ModernHttpLink(HttpLink):
     def _parameters(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":
             return ()
-        tool = jsonrpc.text(parameters.read(message).name)
+        tool = jsonrpc.text(request_params.read(message).name)
         schema = self._input_schema(self.spec.name, tool) if tool else None
         return headers.annotated(schema) if schema else ()

@@ -6,9 +6,9 @@ from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests, answered_id
 from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
-from riglm.adapters.mcp.upstream.condition import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
-from riglm.adapters.mcp.upstream.lifeline import ReconnectingChannel
+from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind

@@ -1,0 +1,182 @@
+"""Reads the store from outside: nothing is created or changed, and no lock is waited for."""
+
+import os
+import shutil
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, func, select, text
+from sqlalchemy.pool import NullPool
+
+from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
+from riglm.adapters.analytics.schema import current_revision, pending_after
+from riglm.adapters.analytics.sqlite import database_file
+from riglm.adapters.analytics.store_file import connect
+from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought
+from riglm.ports.doctor import KnowledgeTotals, RecordedClient, StoreInspectorPort, StoreStatus
+
+_LOOKS: Final = 5
+_PAUSE_SECONDS: Final = 0.25
+_FLOCK: Final = "@hhqqi4x"
+"""The kernel's `struct flock` on 64-bit Linux: type, whence, start, length, process."""
+
+
+def holder(file: Path, start: int, length: int) -> str | None:
+    """Return the id of the process that locks these bytes of a file for writing; None if there is none.
+
+    The lookup works for POSIX locks, which SQLite uses. Where it is impossible, the result is None. A process
+    that has the file open itself must not ask: closing any descriptor of it drops all its locks there.
+    """
+    if sys.platform != "linux":
+        return None
+    import fcntl  # noqa: PLC0415  # there is none on Windows
+
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else f"process {process}"
+
+
+def lasting(look: Callable[[], str | None]) -> str | None:
+    """What a look shows each time for a second; None as soon as it shows nothing, or something else."""
+    first = look()
+    for _ in range(_LOOKS - 1):
+        if first is None:
+            return None
+        time.sleep(_PAUSE_SECONDS)
+        if look() != first:
+            return None
+    return first
+
+
+_MAX_CLIENTS: Final = 20
+_EXCLUSIVE: Final = (0x40000000, 512)
+"""The bytes of a file that are locked for exclusive access, in all versions of SQLite 3."""
+
+_WRITING: Final = (120, 1)
+"""The byte of a `-shm` file that is locked by a writer."""
+
+_KEEPER: Final = text(
+    "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
+    "WHERE locktype = 'advisory' AND classid = 1919510380 AND d.datname = current_database()"  # see postgresql.lease
+)
+
+
+class StoreInspector(StoreInspectorPort):
+    """Looks at the database at a URL, of SQLite or PostgreSQL."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        """Each question may take `timeout` seconds."""
+        self._url = url
+        self._timeout = timeout
+
+    def look(self) -> StoreStatus:
+        """The store as it is.
+
+        Raises:
+            AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
+        """
+        file = database_file(self._url)
+        about: dict[str, Any] = {"place": str(file) if file else safe_url(self._url)}
+        with translated(self._url):
+            if file is not None:
+                about["free_bytes"] = _free(file.parent)
+                if not file.exists():
+                    return StoreStatus(schema=None, **about)
+                about |= _of_file(file)
+            with self._engine(file) as engine, reading(engine, seconds=self._timeout) as connection:
+                current = current_revision(connection)
+                if file is None:
+                    about |= _of_server(connection)
+                pending = pending_after(current, self._url)
+                if not pending:
+                    about |= _recorded(connection)
+        return StoreStatus(schema=current, pending=pending, **about)
+
+    @contextmanager
+    def _engine(self, file: Path | None) -> Iterator[Engine]:
+        if file is None:
+            engine = make_engine(self._url, timeout=self._timeout)
+        else:
+            opened = partial(connect, file.resolve(), "ro", self._timeout)
+            engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+
+def _of_file(file: Path) -> dict[str, Any]:
+    beside = [file.with_name(file.name + ending) for ending in ("", "-wal")]
+    shared = file.with_name(f"{file.name}-shm")
+    return {
+        "size_bytes": sum(each.stat().st_size for each in beside if each.exists()),
+        "keeper": holder(file.with_name(f"{file.name}-lease"), *_EXCLUSIVE),
+        "writer": lasting(lambda: holder(shared, *_WRITING)),
+    }
+
+
+def _of_server(connection: Connection) -> dict[str, Any]:
+    size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+    is_kept = connection.execute(_KEEPER).scalar_one() > 0
+    return {"size_bytes": size, "keeper": "a riglm" if is_kept else None}
+
+
+def _recorded(connection: Connection) -> dict[str, Any]:
+    latest = (func.max(invocation.c.timestamp), func.max(exposure.c.timestamp), func.max(session.c.started_at))
+    times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
+    return {
+        "sessions": connection.execute(select(func.count()).select_from(session)).scalar_one(),
+        "newest": max(times),
+        "clients": _clients(connection),
+        "knowledge": _knowledge(connection),
+    }
+
+
+def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
+    last, name = func.max(session.c.started_at), session.c.client_name
+    query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
+    seen = []
+    for client, at, count in connection.execute(query).all():
+        mine = select(session).where(name == client, session.c.started_at == at).limit(1)
+        row = connection.execute(mine).mappings().one()
+        seen.append(
+            RecordedClient(
+                name=client,
+                version=row["client_version"],
+                era=row["era"],
+                transport=row["transport"],
+                last_seen=at,
+                sessions=count,
+            )
+        )
+    return tuple(seen)
+
+
+def _knowledge(connection: Connection) -> KnowledgeTotals:
+    pieces = without = 0
+    for table in (thought, kg_entity, kg_observation):
+        query = select(func.count(), func.count(table.c.model)).select_from(table)
+        all_, embedded = connection.execute(query).one()
+        pieces += all_
+        without += all_ - embedded
+    return KnowledgeTotals(pieces=pieces, without_vector=without)
+
+
+def _free(directory: Path) -> int | None:
+    there = next((each for each in (directory, *directory.absolute().parents) if each.exists()), None)
+    return None if there is None else shutil.disk_usage(there).free

@@ -1,0 +1,130 @@
+"""Makes upstreams from their specifications, with what they share."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.health import RequestHealthTracker
+from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
+from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
+from riglm.adapters.mcp.upstream.process import ProcessReaper
+from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.session import ProtocolEra
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
+
+if TYPE_CHECKING:
+    from riglm.adapters.mcp.wire.http_client import HttpClient
+
+
+class TimeoutSource(Protocol):
+    """How long to wait for an upstream, in seconds, as configured."""
+
+    connect: float
+    initialize: float
+    list: float
+    call: float
+    call_max: float
+    shutdown: float
+
+
+class Upstreams:
+    """The servers behind one riglm process: they share an HTTP client and a guardian."""
+
+    def __init__(self, specs: Sequence[UpstreamSpec], timeouts: TimeoutSource, limit: int) -> None:
+        """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
+        self._specs = specs
+        self._limit = limit
+        self._patience = UpstreamTimeouts(
+            connect=timeouts.connect,
+            initialize=timeouts.initialize,
+            list=timeouts.list,
+            call=timeouts.call,
+            call_max=timeouts.call_max,
+            shutdown=timeouts.shutdown,
+        )
+
+    @contextlib.asynccontextmanager
+    async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
+        """Create the upstreams, in the order configured; everything they hold is released at the end."""
+        guardian, client = ProcessReaper(), None
+        if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
+            from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415
+
+            client = HttpClient(connect_timeout=self._patience.connect)
+        try:
+            yield tuple(
+                StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
+                if client is None or spec.kind == "stdio"
+                else self._remote(spec, client, input_schema)
+                for spec in self._specs
+            )
+        finally:
+            if client is not None:
+                await client.close()
+            guardian.close()
+
+    def _remote(
+        self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
+    ) -> UpstreamPort:
+        from riglm.adapters.mcp.upstream.http_link import HttpEndpoint  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
+        from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
+
+        place = HttpEndpoint(
+            spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit
+        )
+        return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
+
+
+class HttpUpstream(UpstreamPort):
+    """All links share one client and its connections."""
+
+    def __init__(self, place: HttpEndpoint, input_schema: Callable[[str, str], Raw | None]) -> None:
+        """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
+        self.spec = place.spec
+        self.place = place
+        self.headers = place.headers
+        self.deadlines = Deadlines(place.spec.name, place.patience)
+        self._input_schema = input_schema
+        self._eras: dict[ProtocolEra, bool] = {}
+        self._links: set[HttpLink] = set()
+        self._stateless: ModernHttpLink | None = None
+        self.condition = RequestHealthTracker(place.spec.name)
+
+    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
+        link = HandshakeHttpLink(self, outlet)
+        self._links.add(link)
+        return link
+
+    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+        if self._stateless is None:
+            self._stateless = ModernHttpLink(self, outlet, self._input_schema)
+        return self._stateless
+
+    def supports(self, era: ProtocolEra) -> bool | None:
+        return self._eras.get(era)
+
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
+        self._eras[era] = supported
+
+    def health(self) -> UpstreamHealth:
+        return self.condition.health
+
+    def unreachable(self, reason: str) -> None:
+        """Forget the eras: the server may return as a different one."""
+        self._eras.clear()
+        self.condition.failed(reason)
+
+    def closed(self, link: HttpLink) -> None:
+        """Forget a link."""
+        self._links.discard(link)
+
+    async def close(self) -> None:
+        links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
+        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
+        self.deadlines.close()

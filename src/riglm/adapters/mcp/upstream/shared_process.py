@@ -1,0 +1,345 @@
+"""A server process of the handshake era that several clients share."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
+from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
+from riglm.domain import jsonrpc
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+)
+
+
+class SharedClientLink(UpstreamLink):
+    """The link of one client connection to a shared process, which looks like a dedicated one to the client."""
+
+    def __init__(self, shared: "SharedProcess", outlet: ServerMessageHandler) -> None:
+        self.spec = shared.spec
+        self.outlet = outlet
+        self._shared = shared
+        self._underway: dict[int, SharedRequest] = {}
+        self._opening: OutboundRequest | None = None
+        self._closed = False
+
+    def request(self, message: Message, reply: OutboundRequest) -> None:
+        if self._closed:
+            reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more")
+            return
+        if message.method == "initialize":
+            self._opening = reply
+            self._shared.greet(message, reply)
+            return
+        asked = SharedRequest(message, reply, self)
+        if message.method == "resources/unsubscribe" and not self._shared.unsubscribe(self, asked.uri):
+            reply.replied(jsonrpc.result(message.id or b"null", b"{}"))
+            return
+        if message.method == "resources/subscribe":
+            self._shared.subscribe(self, asked.uri)
+        self._underway[id(reply)] = asked
+        self._shared.ask(message, asked)
+
+    def send(self, message: Message) -> None:
+        if message.is_response:
+            self._shared.respond(self, message)
+        elif message.method == "notifications/initialized":
+            self._shared.finish_greeting(message)
+        elif message.method != "notifications/cancelled":
+            self._shared.tell(message)
+
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+        asked = self._underway.pop(id(reply), None)
+        if asked is not None:
+            self._shared.give_up(asked, notice)
+        else:
+            self._shared.leave_greeting(reply)
+
+    def listen(self, *, listening: bool) -> None:
+        """A channel always listens."""
+
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
+        stream.ended()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        words = f"upstream {self.spec.name!r} did not answer before the link to it was closed"
+        if self._opening is not None and self._shared.leave_greeting(self._opening):
+            self._opening.failed(ErrorKind.UNKNOWN, words)
+        for asked in list(self._underway.values()):
+            self._shared.give_up(asked, None)
+            asked.failed(ErrorKind.UNKNOWN, words)
+        await self._shared.leave(self)
+
+    def over(self, asked: "SharedRequest") -> None:
+        """A request came to its end."""
+        self._underway.pop(id(asked.reply), None)
+
+    def refused(self, asked: "SharedRequest") -> None:
+        """A request had no success."""
+        if asked.message.method == "resources/subscribe":
+            self._shared.unsubscribe(self, asked.uri)
+
+
+class SharedRequest(OutboundRequest):
+    """A request of one seat on its way."""
+
+    __slots__ = ("headers", "message", "reply", "resumable", "seat")
+
+    def __init__(self, message: Message, reply: OutboundRequest, seat: SharedClientLink) -> None:
+        self.message = message
+        self.reply = reply
+        self.seat = seat
+        self.headers = reply.headers
+        self.resumable = reply.resumable
+
+    @property
+    def uri(self) -> str:
+        """The resource that a subscription is about."""
+        return jsonrpc.text(jsonrpc.members(self.message.params).get("uri")) or ""
+
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
+        self.reply.related(message, event)
+
+    def primed(self, event: EventPosition) -> None:
+        """Channels have no places to name."""
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        self.seat.over(self)
+        if message.error:
+            self.seat.refused(self)
+        self.reply.replied(message, status, event)
+
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        self.seat.over(self)
+        self.seat.refused(self)
+        self.reply.failed(kind, words)
+
+    def interrupted(self) -> None:
+        """Channels do not say this."""
+
+
+class SharedInitialize(OutboundRequest):
+    """An `initialize` on its way, and all clients that wait for its answer."""
+
+    __slots__ = ("_on_end", "_replies", "headers", "message", "resumable")
+
+    def __init__(self, message: Message, on_end: Callable[[], None]) -> None:
+        self.message = message
+        self.headers = {}
+        self.resumable = False
+        self._on_end = on_end
+        self._replies: list[OutboundRequest] = []
+
+    def join(self, reply: OutboundRequest) -> None:
+        """One more client waits."""
+        self._replies.append(reply)
+
+    def part(self, reply: OutboundRequest) -> bool:
+        """A client waits no longer; whether it did."""
+        if reply not in self._replies:
+            return False
+        self._replies.remove(reply)
+        return True
+
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
+        for reply in self._replies[:1]:
+            reply.related(message, event)
+
+    def primed(self, event: EventPosition) -> None:
+        """Channels have no places to name."""
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        self._on_end()
+        for reply in list(self._replies):
+            reply.replied(message.replace(id=reply.message.id or b"null"), status)
+
+    def failed(self, kind: ErrorKind, words: str) -> None:
+        self._on_end()
+        for reply in list(self._replies):
+            reply.failed(kind, words)
+
+    def interrupted(self) -> None:
+        """Channels do not say this."""
+
+
+_REFUSAL: Final = "Method not found: several clients share this server, and it is unknown which one is meant"
+
+
+class SharedProcess(SharedChannel):
+    """The first client's handshake opens the process for all; later ones are answered with what it brought.
+
+    What the server says without a request goes to every client, changes of a resource to those that subscribed to it.
+    Its questions go to the client whose requests are in flight, if that is one client alone.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        opener: Opener,
+        patience: UpstreamTimeouts,
+        on_empty: Callable[["SharedProcess"], Awaitable[None]],
+        condition: ChannelHealthTracker | None = None,
+    ) -> None:
+        """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
+        super().__init__(spec, opener, patience, condition)
+        self._patience = patience
+        self._on_empty = on_empty
+        self._introduction = HandshakeReplay()
+        self._greeting: SharedInitialize | None = None
+        self._initialized = False
+        self._seats: list[SharedClientLink] = []
+        self._subscribers: dict[str, set[SharedClientLink]] = {}
+        self._questions: dict[bytes, tuple[SharedClientLink, bytes]] = {}
+
+    def attach(self, outlet: ServerMessageHandler) -> SharedClientLink:
+        """A seat for one more client."""
+        seat = SharedClientLink(self, outlet)
+        self._seats.append(seat)
+        return seat
+
+    async def leave(self, seat: SharedClientLink) -> None:
+        """A client disconnected: its subscriptions end, and requests to it are refused."""
+        self._seats.remove(seat)
+        for uri in [uri for uri, seats in self._subscribers.items() if seat in seats]:
+            if self.unsubscribe(seat, uri):
+                params = jsonrpc.encode({"uri": uri})
+                self.tell(jsonrpc.request(self.number(), "resources/unsubscribe", params))
+                self._introduction.forget(uri)
+        for own in [own for own, (asked, _) in self._questions.items() if asked is seat]:
+            _, theirs = self._questions.pop(own)
+            self.tell(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
+        if not self._seats:
+            await self._on_empty(self)
+
+    def greet(self, message: Message, reply: OutboundRequest) -> None:
+        """A client opens with `initialize`; those that do so while the first one waits share its answer."""
+        if self._introduction.result is not None:
+            reply.replied(jsonrpc.result(message.id or b"null", self._introduction.result))
+            return
+        if self._greeting is not None:
+            self._greeting.join(reply)
+            return
+        self._greeting = SharedInitialize(message, self._greeted)
+        self._greeting.join(reply)
+        self.ask(message, self._greeting)
+
+    def leave_greeting(self, reply: OutboundRequest) -> bool:
+        """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""
+        return self._greeting is not None and self._greeting.part(reply)
+
+    def finish_greeting(self, message: Message) -> None:
+        """A client is initialized; the server is notified once."""
+        if not self._initialized and self._introduction.result is not None:
+            self._initialized = True
+            self.tell(message)
+
+    def subscribe(self, seat: SharedClientLink, uri: str) -> None:
+        """The client subscribes to a resource."""
+        self._subscribers.setdefault(uri, set()).add(seat)
+
+    def unsubscribe(self, seat: SharedClientLink, uri: str) -> bool:
+        """The client unsubscribes; return True if it was the last subscriber."""
+        seats = self._subscribers.get(uri, set())
+        seats.discard(seat)
+        if not seats:
+            self._subscribers.pop(uri, None)
+        return not seats
+
+    def respond(self, seat: SharedClientLink, response: Message) -> None:
+        """A client answers a question; an answer to a question that it was not asked is dropped."""
+        own = response.id or b"null"
+        asked, theirs = self._questions.get(own, (None, b""))
+        if asked is seat:
+            del self._questions[own]
+            self.tell(response.replace(id=theirs))
+
+    def answer(self, asked: Message, answer: Message) -> Message:
+        if asked.method in NOTED:
+            self._introduction.answered(asked, answer)
+        return answer
+
+    def unawaited(self, answer: Message) -> None:
+        if not self._introduction.heard(answer):
+            super().unawaited(answer)
+
+    async def opened(self, channel: MessageChannel) -> None:
+        await self._introduction.repeat(channel, self._patience.initialize)
+        self._initialized = self._introduction.result is not None
+
+    def down(self, words: str) -> None:
+        self._questions.clear()
+        super().down(words)
+
+    def said(self, message: Message) -> None:
+        if message.id is not None:
+            self._asked(message)
+        elif message.method == "notifications/cancelled":
+            self._withdrawn(message)
+        elif message.method == "notifications/message" and (waiting := self.pending.only) is not None:
+            self.relate(waiting, message)
+        elif message.method == "notifications/resources/updated":
+            self._announce(message, self._listeners(message))
+        else:
+            self._announce(message, self._seats)
+
+    def _greeted(self) -> None:
+        self._greeting = None
+
+    def _asked(self, message: Message) -> None:
+        theirs = message.id or b"null"
+        if message.method == "ping":  # asks after the connection, which is riglm's
+            self.tell(jsonrpc.result(theirs, b"{}"))
+            return
+        seat = self._concerned()
+        if seat is None:
+            self.tell(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
+            return
+        own = b'"riglm-%b"' % self.number()
+        self._questions[own] = (seat, theirs)
+        question = message.replace(id=own)
+        waiting = self.pending.only
+        if waiting is not None:
+            self.relate(waiting, question)
+        else:
+            self._announce(question, [seat])
+
+    def _concerned(self) -> SharedClientLink | None:
+        """The client that a question is for: the only one with requests in flight, or the only one there is."""
+        asking = {waiting.reply.seat for waiting in self.pending if isinstance(waiting.reply, SharedRequest)}
+        found = asking or set(self._seats)
+        return found.pop() if len(found) == 1 else None
+
+    def _withdrawn(self, message: Message) -> None:
+        """The server takes a question back."""
+        theirs = bytes(jsonrpc.members(message.params).get("requestId", b""))
+        for own, (seat, asked) in self._questions.items():
+            if asked == theirs:
+                del self._questions[own]
+                params = jsonrpc.with_member(message.params, ("requestId",), own)
+                self._announce(message.replace(params=params), [seat])
+                return
+
+    def _listeners(self, message: Message) -> set[SharedClientLink]:
+        """The clients that subscribed to a resource, or to one that it is a part of."""
+        uri = jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
+        found: set[SharedClientLink] = set()
+        for subscribed, seats in self._subscribers.items():
+            if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/"):
+                found |= seats
+        return found
+
+    @staticmethod
+    def _announce(message: Message, seats: Iterable[SharedClientLink]) -> None:
+        for seat in list(seats):
+            seat.outlet.unsolicited(seat, message)

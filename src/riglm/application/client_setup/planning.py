@@ -1,0 +1,288 @@
+"""What `riglm init` would do: found out whole, before anything is written."""
+
+import shlex
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from riglm.domain.client_setup import (
+    ClientServer,
+    ClientSetup,
+    ConfigLocation,
+    FileChange,
+    InstallPlan,
+    MovedServer,
+    SkippedServer,
+    digest,
+    digest_of_configuration,
+    entry_of,
+    is_riglm,
+    name_behind,
+)
+from riglm.domain.errors import RiglmError
+from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupEnvironment:
+    """What an installation is made with.
+
+    `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment`
+    is the one that riglm was asked in.
+    """
+
+    command: tuple[str, ...]
+    directory: Path
+    env: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+class SetupPlanner:
+    """Plans place after place; what an earlier plan makes of a file, a later one starts from."""
+
+    def __init__(
+        self,
+        *,
+        clients: ClientsPort,
+        servers_file: ServersFilePort,
+        files: FilesPort,
+        installations: InstallationsPort,
+        surroundings: SetupEnvironment,
+    ) -> None:
+        """Nothing is read before the first plan."""
+        self._clients = clients
+        self._servers_file = servers_file
+        self._files = files
+        self._installations = installations
+        self._with = surroundings
+        self._made: dict[Path, bytes] = {}
+        self._entries: dict[ConfigLocation, str] = {}
+
+    def plans(self, clients: Collection[str], project: Path | None) -> tuple[InstallPlan, ...]:
+        """One plan for each place that has servers, of these clients, or of all when none is named."""
+        places = self._clients.places(project)
+        plans = [self._plan(place) for place in places if not clients or place.client in clients]
+        return tuple(plan for plan in plans if plan.fault or plan.moves or plan.stays or plan.changes)
+
+    def _plan(self, place: ConfigLocation) -> InstallPlan:
+        configuration = self._with.directory / f"{place.key}.yaml"
+        try:
+            plan = self._worked_out(place, configuration)
+        except RiglmError as error:
+            return InstallPlan(place=place, configuration=configuration, fault=str(error))
+        if plan.changes:
+            self._entries[place] = plan.entry
+        for rewriting in plan.rewritings:
+            if rewriting.after is not None:
+                self._made[rewriting.file] = rewriting.after
+        return plan
+
+    def _worked_out(self, place: ConfigLocation, configuration: Path) -> InstallPlan:
+        content = self._content(place.file) or b""
+        servers = self._clients.servers(place, content)
+        ours = self._content(configuration)
+        behind = dict(self._servers_file.servers(configuration, ours))
+        starts = (*self._with.command, "run", "--config", str(configuration))
+        there = entry_of(servers, configuration)
+        if there is not None and ours is None:
+            raise self._lost(place, configuration, there)
+        is_there = there is not None
+        entry = self._entry_for(place, servers) if there is None else there
+        moves, stays, added = self._sorted(place, servers, behind, there)
+        moved = [server for server in servers if any(move.name == server.name for move in moves)]
+        variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
+        client_after, ours_after = content, ours
+        if moves or is_there:
+            client_after = self._clients.with_riglm(
+                place,
+                content,
+                [move.name for move in moves],
+                entry=entry,
+                starts=starts,
+                variables=variables,
+                env=self._with.env,
+                waits=_longest(moved),
+            )
+        if added:
+            ours_after = self._servers_file.with_servers(ours, added, _head(place))
+        return InstallPlan(
+            place=place,
+            configuration=configuration,
+            entry=entry,
+            command=starts,
+            moves=tuple(moves),
+            stays=tuple(stays),
+            notes=(
+                *self._notes(place, moves, variables),
+                *self._clients.remarks(place, [move.name for move in moves], entry),
+            ),
+            rewritings=(FileChange(file=configuration, before=ours, after=ours_after),
+                        FileChange(file=place.file, before=content, after=client_after)),
+        )  # fmt: skip
+
+    def _lost(self, place: ConfigLocation, configuration: Path, entry: str) -> RiglmError:
+        """What to say where a client starts riglm with a configuration that is not there any more."""
+        fix = f"take {entry!r} out of it and write the servers there again by hand"
+        if any(each.place == place for each in self._installations.all()):
+            of_project = f" --project {shlex.quote(str(place.project))}" if place.project is not None else ""
+            fix = f"`riglm undo --client {place.client}{of_project}` puts them back from its copy, then run this again"
+        what = f"{configuration}, where riglm has the servers of {place.file}, is gone"
+        return RiglmError(f"{what} — fix: {fix}")
+
+    def _sorted(
+        self, place: ConfigLocation, servers: Sequence[ClientServer], behind: Mapping[str, object], entry: str | None
+    ) -> tuple[list[MovedServer], list[SkippedServer], dict[str, Mapping[str, object]]]:
+        """What goes behind riglm, what stays, and the definitions that riglm's configuration lacks."""
+        moves: list[MovedServer] = []
+        stays: list[SkippedServer] = []
+        added: dict[str, Mapping[str, object]] = {}
+        for server in servers:
+            if server.name == entry:
+                continue
+            if why := self._obstacle(server, behind, place.project):
+                stays.append(SkippedServer(name=server.name, why=why))
+                continue
+            name = name_behind(server.name, added)
+            if name not in behind:
+                added[name] = dict(server.definition or {})
+            moves.append(MovedServer(name=server.name, behind=name, unused=server.unused))
+        return moves, stays, added
+
+    def _obstacle(self, server: ClientServer, behind: Mapping[str, object], directory: Path | None) -> str:
+        if is_riglm(server):
+            return "it is riglm already"
+        if server.definition is None:
+            return server.obstacle
+        name = name_behind(server.name, ())
+        if behind.get(name, server.definition) != server.definition:
+            return "a server of this name is behind riglm already, with another definition: remove one of the two"
+        return self._servers_file.fault(name, server.definition, directory)
+
+    def _notes(self, place: ConfigLocation, moves: Sequence[MovedServer], variables: Sequence[str]) -> list[str]:
+        unset = [name for name in variables if name not in self._with.environment]
+        unused = [f"{move.name}: {', '.join(move.unused)}" for move in moves if move.unused]
+        notes = []
+        if unset:
+            notes.append(
+                f"not set in this shell, so empty for the servers unless the client sets it: {', '.join(unset)}"
+            )
+        if unused:
+            notes.append(f"means nothing to riglm, and waits in the backup — {'; '.join(unused)}")
+        if moves and place.project is not None and place.path[0] != "projects":
+            notes.append(
+                f"{place.file.name} may be shared with others, and would name riglm by where it is on this machine"
+            )
+        return notes
+
+    def _entry_for(self, place: ConfigLocation, servers: Sequence[ClientServer]) -> str:
+        """A name for riglm's entry that no server has which the client puts together with those of this place."""
+        known = {each.place: each.entry for each in self._installations.all()} | self._entries
+        names = {server.name for server in servers}
+        names |= {entry for other, entry in known.items() if other != place and place.is_read_with(other)}
+        free = (f"{place.entry}-{number}" if number > 1 else place.entry for number in range(1, len(names) + 2))
+        return next(name for name in free if name not in names)
+
+    def _content(self, file: Path) -> bytes | None:
+        return self._made[file] if file in self._made else self._files.read(file)
+
+
+def _longest(servers: Sequence[ClientServer]) -> dict[str, float]:
+    """How long the client waited for the slowest of these."""
+    waits: dict[str, float] = {}
+    for server in servers:
+        for key, value in server.waits.items():
+            waits[key] = max(value, waits.get(key, value))
+    return waits
+
+
+def _head(place: ConfigLocation) -> str:
+    whose = f" in {place.project}" if place.project is not None else ""
+    return (
+        f"# The servers of {place.client}{whose}, moved here by `riglm init`; `riglm undo` puts them back.\n"
+        "# In shadow mode riglm shows everything and records what it would hide: see `riglm report`, `riglm enforce`.\n"
+    )
+
+
+class SetupInstaller:
+    """Writes plans down."""
+
+    def __init__(
+        self, *, files: FilesPort, installations: InstallationsPort, clock: Callable[[], float] = time.time
+    ) -> None:
+        """The clock gives seconds since the epoch."""
+        self._files = files
+        self._installations = installations
+        self._clock = clock
+
+    def install_each(self, plans: Iterable[InstallPlan]) -> tuple[InstallPlan, ...]:
+        """Install these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        return tuple(map(self._tried, plans))
+
+    def _tried(self, plan: InstallPlan) -> InstallPlan:
+        try:
+            self.install(plan)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        return plan
+
+    def install(self, plan: InstallPlan) -> None:
+        """Keep a copy, note the change, write riglm's configuration, and then the client's file.
+
+        Raises:
+            RiglmError: something cannot be written, or became another file meanwhile; nothing is changed then.
+        """
+        if not plan.changes:
+            return
+        configured, client = plan.rewritings
+        is_ours = configured.before is None or digest_of_configuration(configured.before) == self._configured(plan)
+        installation = ClientSetup(
+            place=plan.place,
+            configuration=plan.configuration,
+            entry=plan.entry,
+            command=plan.command,
+            servers={move.name: move.behind for move in plan.moves},
+            before=self._installations.keep(plan.place, client.before or b""),
+            after=digest(client.after or b""),
+            configured=digest_of_configuration(configured.after or b"") if is_ours else "",
+            at=self._clock(),
+        )
+        self._installations.add(installation)
+        try:
+            self._files.write(configured.file, configured.before, configured.after)
+            try:
+                self._files.write(client.file, client.before, client.after)
+            except BaseException:
+                self._files.write(configured.file, configured.after, configured.before)
+                raise
+        except BaseException:
+            self._installations.drop([installation])
+            raise
+
+    def _configured(self, plan: InstallPlan) -> str:
+        """The digest of riglm's configuration as it was written last."""
+        found = (each.configured for each in self._installations.all() if each.configuration == plan.configuration)
+        return next(iter(deque(found, maxlen=1)), "")
+
+
+class LeftoverCleanup:
+    """Removes it from wherever riglm writes."""
+
+    def __init__(
+        self, *, clients: ClientsPort, files: FilesPort, installations: InstallationsPort, own: Iterable[Path]
+    ) -> None:
+        """`own` are the directories of riglm's own files."""
+        self._clients = clients
+        self._files = files
+        self._installations = installations
+        self._own = tuple(own)
+
+    def clear(self, project: Path | None) -> tuple[Path, ...]:
+        """Remove what is surely riglm's and old, and nothing else; these files."""
+        places = [*self._clients.places(None), *(self._clients.places(project) if project is not None else ())]
+        files = [place.file for place in places]
+        for each in self._installations.all():
+            files += [each.file, each.configuration]
+        directories = dict.fromkeys([*(file.resolve().parent for file in files), *self._own])
+        return tuple(file for directory in directories for file in self._files.clear(directory))

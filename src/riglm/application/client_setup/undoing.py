@@ -1,0 +1,187 @@
+"""`riglm undo`: clients' files become what they were, or say of servers what they said, and riglm is out of them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from riglm.domain.client_setup import (
+    ClientServer,
+    ClientSetup,
+    FileChange,
+    UndoPlan,
+    digest,
+    digest_of_configuration,
+    entry_of,
+    is_riglm,
+)
+from riglm.domain.errors import RiglmError
+from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is to be said of a file without riglm; `lost` are the servers that it does not have again."""
+
+    notes: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    is_exact: bool = True
+
+
+class SetupUndoer:
+    """Plans and does what takes installations back, the newest first."""
+
+    def __init__(
+        self, *, clients: ClientsPort, servers_file: ServersFilePort, files: FilesPort, installations: InstallationsPort
+    ) -> None:
+        """Nothing is read before the first plan."""
+        self._clients = clients
+        self._servers_file = servers_file
+        self._files = files
+        self._installations = installations
+
+    def plans(self, clients: Collection[str], project: Path | None) -> tuple[UndoPlan, ...]:
+        """One plan for each file, of these clients or of all when none is named; of one project if one is named."""
+        by_file: dict[Path, list[ClientSetup]] = {}
+        for each in reversed(self._installations.all()):
+            if (not clients or each.client in clients) and (project is None or each.place.project == project):
+                by_file.setdefault(each.file, []).append(each)
+        return tuple(self._plan(file, found) for file, found in by_file.items())
+
+    def undo_each(self, plans: Iterable[UndoPlan]) -> tuple[UndoPlan, ...]:
+        """Undo these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        return tuple(map(self._tried, plans))
+
+    def _tried(self, plan: UndoPlan) -> UndoPlan:
+        try:
+            self.undo(plan)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        return plan
+
+    def undo(self, plan: UndoPlan) -> None:
+        """Write the client's file, then take riglm's configurations away, then forget.
+
+        Raises:
+            RiglmError: something cannot be written, or became another file meanwhile.
+        """
+        for rewriting in plan.rewritings:
+            self._files.write(rewriting.file, rewriting.before, rewriting.after)
+        self._installations.drop(plan.installations)
+
+    def _plan(self, file: Path, installations: Sequence[ClientSetup]) -> UndoPlan:
+        client = installations[0].client
+        try:
+            now = self._files.read(file)
+            is_gone = now is None and not self._files.has_folder(file)
+            content, is_exact, notes, lost = now, not is_gone, list[str](), dict[Path, set[str]]()
+            for each in installations:
+                if is_gone:
+                    lost.setdefault(each.configuration, set()).update(each.servers)
+                    continue
+                content, found = self._without(each, content)
+                is_exact, notes = is_exact and found.is_exact, notes + found.notes
+                lost.setdefault(each.configuration, set()).update(found.lost)
+            of_riglm, more = self._configurations(installations, lost)
+        except RiglmError as error:
+            return UndoPlan(client=client, file=file, installations=tuple(installations), fault=str(error))
+        gone = {name for names in lost.values() for name in names}
+        names = dict.fromkeys(name for each in reversed(installations) for name in each.servers)
+        return UndoPlan(
+            client=client,
+            file=file,
+            installations=tuple(installations),
+            returns=tuple(name for name in names if name not in gone),
+            is_exact=is_exact,
+            is_gone=is_gone,
+            notes=tuple(notes + more),
+            rewritings=(FileChange(file=file, before=now, after=content), *of_riglm),
+        )
+
+    def _without(self, installation: ClientSetup, content: bytes | None) -> tuple[bytes | None, _Found]:
+        """The file without one installation, and what is to be said of it."""
+        before = self._installations.kept(installation.before)
+        if content is not None and before == content:
+            return content, _Found()
+        if before is None:
+            raise RiglmError(
+                f"the copy of {installation.file} from before is gone — fix: take riglm's entry {installation.entry!r} "
+                f"out of it by hand, and put back the servers that {installation.configuration} holds"
+            )
+        if content is None or not content.strip() or digest(content) == installation.after:
+            return before, _Found()
+        try:
+            return self._changed(installation, content, before)
+        except RiglmError as error:
+            copy = self._installations.where(installation.before)
+            raise RiglmError(f"{error}; what it was before riglm is in {copy}") from None
+
+    def _changed(self, installation: ClientSetup, content: bytes, before: bytes) -> tuple[bytes, _Found]:
+        """The same of a file that was changed since: the changes stay."""
+        place = installation.place
+        there = {server.name: server for server in self._clients.servers(place, content)}
+        were = {server.name: server for server in self._clients.servers(place, before)}
+        entry = _entry(there, installation)
+        returning = [name for name in installation.servers if name not in there or name == entry]
+        others = [name for name in installation.servers if name not in returning]
+        lost = [name for name in others if _means(there[name]) != _means(were.get(name))]
+        if lost and self._files.read(installation.configuration) is None:
+            raise RiglmError(
+                f"{installation.file} has others now that are called {', '.join(lost)} — fix: give them other names"
+            )
+        notes = [f"{name}: is in the file again, and stays as it is there" for name in others]
+        try:
+            return self._clients.without_riglm(place, content, entry, before, returning), _Found(notes, lost, False)
+        except RiglmError:
+            if entry is not None:
+                raise
+        notes.append(f"riglm is not in {installation.file} any more, and there is no place for its servers")
+        return content, _Found(notes, [*lost, *returning], False)
+
+    def _configurations(
+        self, installations: Sequence[ClientSetup], lost: Mapping[Path, Collection[str]]
+    ) -> tuple[list[FileChange], list[str]]:
+        """What becomes of riglm's own files: one that has what no other file has is kept under another name."""
+        newest: dict[Path, ClientSetup] = {}
+        for each in installations:
+            newest.setdefault(each.configuration, each)
+        rewritings, notes = [], []
+        for file, installation in newest.items():
+            content = self._files.read(file)
+            names = sorted(lost.get(file, ()))
+            if content is None:
+                notes += [f"{file} is gone, and with it {', '.join(names)}"] if names else []
+                continue
+            is_changed = digest_of_configuration(content) != installation.configured
+            if is_changed or names:
+                aside = self._free_name(file)
+                rewritings.append(FileChange(file=aside, before=None, after=content))
+                if is_changed:
+                    notes.append(f"you changed {file} since: it is kept as {aside.name}")
+                    notes += self._added_by_hand(file, content, installations)
+                if names:
+                    notes.append(f"not put back, and kept in {aside}: {', '.join(names)}")
+            rewritings.append(FileChange(file=file, before=content, after=None))
+        return rewritings, notes
+
+    def _added_by_hand(self, file: Path, content: bytes, installations: Sequence[ClientSetup]) -> list[str]:
+        moved = {behind for each in installations if each.configuration == file for behind in each.servers.values()}
+        added = [name for name in self._servers_file.servers(file, content) if name not in moved]
+        return [f"only riglm knew {', '.join(added)}: not put into the client's file"] if added else []
+
+    def _free_name(self, file: Path) -> Path:
+        names = (file.with_name(f"{file.stem}.undone{number or ''}.yaml") for number in count())
+        return next(name for name in names if self._files.read(name) is None)
+
+
+def _entry(servers: Mapping[str, ClientServer], installation: ClientSetup) -> str | None:
+    """What riglm is called in the file now: its user may have given it another name, or its name to something else."""
+    found = entry_of(servers.values(), installation.configuration)
+    if found is None and installation.entry in servers and is_riglm(servers[installation.entry]):
+        return installation.entry
+    return found
+
+
+def _means(server: ClientServer | None) -> object:
+    """What tells a server from another one of its name."""
+    return server and (server.definition, server.starts, server.url)

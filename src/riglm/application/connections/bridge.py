@@ -1,0 +1,186 @@
+"""Lets a client of the handshake era work with an upstream that only speaks the modern one."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from riglm.application.connections.modern_handler import EraProbe
+from riglm.application.connections.round_trips import BridgedRequest, PendingQuestions, Translation
+from riglm.application.connections.subscription import Subscription
+from riglm.domain import jsonrpc, protocol
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.session import ProtocolEra
+from riglm.ports.upstream import (
+    EventPosition,
+    OutboundRequest,
+    ResumedStreamHandler,
+    ServerMessageHandler,
+    UpstreamLink,
+    UpstreamPort,
+)
+
+_NOT_KNOWN: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION})
+_GONE_NOTIFICATIONS: Final = frozenset(
+    {
+        "notifications/initialized",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+    }
+)
+"""What the modern era took away, or what only concerns riglm here."""
+_DISCOVERY_S_OWN: Final = frozenset({"resultType", "supportedVersions", "ttlMs", "cacheScope", "_meta"})
+
+
+class BridgeLink(UpstreamLink):
+    """Looks like a link of the handshake era, and speaks the modern one."""
+
+    def __init__(self, upstream: UpstreamPort, outlet: ServerMessageHandler) -> None:
+        """A link that has said nothing yet."""
+        self.spec = upstream.spec
+        self._link = upstream.stateless(_UNHEARD)
+        self._envelope = _envelope({})
+        self._questions = PendingQuestions()
+        self._retry_ids = itertools.count(1)
+        self._requests: dict[int, BridgedRequest] = {}
+        self._subscription = Subscription(self._link, self._enveloped, lambda said: outlet.unsolicited(self, said))
+
+    def request(self, message: Message, reply: OutboundRequest) -> None:
+        match message.method:
+            case "initialize":
+                self._initialize(message, reply)
+            case "ping":
+                reply.replied(jsonrpc.result(message.id or b"null", b"{}"))
+            case "logging/setLevel":
+                level = jsonrpc.members(message.params).get("level")
+                if level is not None:
+                    self._envelope[protocol.META_LOG_LEVEL] = level
+                reply.replied(jsonrpc.result(message.id or b"null", b"{}"))
+            case "resources/subscribe":
+                self._subscription.subscribe(reply)
+            case "resources/unsubscribe":
+                self._subscription.unsubscribe(reply)
+            case _:
+                self._forward(message.method or "", message.params, reply, _completed)
+
+    def send(self, message: Message) -> None:
+        if message.is_response:
+            self._questions.answered(message)
+        elif message.method not in _GONE_NOTIFICATIONS:
+            self._link.send(message)
+
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+        request = self._requests.get(id(reply))
+        if request is not None:
+            request.cancel(notice)
+
+    def listen(self, *, listening: bool) -> None:
+        self._subscription.listen(listening=listening)
+
+    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
+        stream.ended()
+
+    async def close(self) -> None:
+        self._subscription.close()
+        for request in list(self._requests.values()):
+            request.cancel(None)
+
+    def _initialize(self, message: Message, reply: OutboundRequest) -> None:
+        given = jsonrpc.members(message.params)
+        self._envelope = _envelope(given)
+        wanted = jsonrpc.text(given.get("protocolVersion"))
+        version = wanted if wanted in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
+
+        def greeting(fields: dict[str, Raw]) -> bytes:
+            self._subscription.offer(fields.get("capabilities", b"{}"))
+            return _greeting(fields, version or "", self.spec.name)
+
+        self._forward("server/discover", b"", reply, greeting)
+
+    def _forward(self, method: str, params: Raw | bytes, reply: OutboundRequest, translate: Translation) -> None:
+        request = BridgedRequest(
+            jsonrpc.request(reply.message.id or b"null", method, self._enveloped(params)),
+            reply,
+            link=self._link,
+            questions=self._questions,
+            retry_ids=self._retry_ids,
+            translate=translate,
+            on_end=self._ended,
+        )
+        self._requests[id(reply)] = request
+        request.start()
+
+    def _ended(self, request: BridgedRequest) -> None:
+        self._requests.pop(id(request.client), None)
+
+    def _enveloped(self, params: Raw | bytes) -> bytes:
+        """The params with the client's envelope in their `_meta`, and all else as it was."""
+        if bytes(params).startswith(b"["):
+            return bytes(params)  # there is no place for an envelope: let the upstream say what it thinks of that
+        fields = jsonrpc.members(params)
+        meta = jsonrpc.members(fields.get("_meta", b"{}"))
+        fields["_meta"] = Raw(jsonrpc.join_object({**meta, **self._envelope}))
+        return jsonrpc.join_object(fields)
+
+
+def link_for(upstream: UpstreamPort, outlet: ServerMessageHandler) -> UpstreamLink:
+    """The link that a handshake client starts with: a bridge only if the upstream is known to need one."""
+    if upstream.supports(ProtocolEra.HANDSHAKE) is False:
+        return BridgeLink(upstream, outlet)
+    return upstream.connect(outlet)
+
+
+def find_bridge(
+    upstream: UpstreamPort, outlet: ServerMessageHandler, refusal: Message, then: Callable[[BridgeLink | None], None]
+) -> None:
+    """Call `then` with a bridge to an upstream that answered `initialize` by `refusal`; with None if that is no way."""
+
+    def found(modern: bool | None) -> None:
+        if modern and jsonrpc.error_code(refusal) in _NOT_KNOWN:
+            upstream.learned(ProtocolEra.HANDSHAKE, supported=False)
+        then(BridgeLink(upstream, outlet) if modern else None)
+
+    if upstream.supports(ProtocolEra.MODERN):
+        found(modern=True)
+    else:
+        EraProbe(upstream, upstream.stateless(_UNHEARD), silence_tells=False).ask(found)
+
+
+def _envelope(initialize: Mapping[str, Raw]) -> dict[str, Raw]:
+    """What every request says of the client, by the params of its `initialize`."""
+    envelope = {
+        protocol.META_VERSION: Raw(jsonrpc.encode(protocol.MODERN_VERSIONS[-1])),
+        protocol.META_CAPABILITIES: initialize.get("capabilities", Raw(b"{}")),
+    }
+    if "clientInfo" in initialize:
+        envelope[protocol.META_CLIENT] = initialize["clientInfo"]
+    return envelope
+
+
+def _greeting(discovered: dict[str, Raw], version: str, name: str) -> bytes:
+    """The result of `initialize` that says what `server/discover` said; `name` is for a server that told none."""
+    meta = jsonrpc.members(discovered.get("_meta", b"{}"))
+    info = meta.pop(protocol.META_SERVER, jsonrpc.encode({"name": name, "version": "unknown"}))
+    kept = {key: raw for key, raw in discovered.items() if key not in _DISCOVERY_S_OWN}
+    if meta:
+        kept["_meta"] = Raw(jsonrpc.join_object(meta))
+    return jsonrpc.join_object(
+        {"protocolVersion": jsonrpc.encode(version), "capabilities": b"{}", "serverInfo": info, **kept}
+    )
+
+
+def _completed(fields: dict[str, Raw]) -> bytes:
+    """A result without the word that it is complete; other words belong to extensions that the client knows."""
+    if jsonrpc.text(fields.get("resultType")) == "complete":
+        del fields["resultType"]
+    return jsonrpc.join_object(fields)
+
+
+class _IgnoreRelatedMessages(ServerMessageHandler):
+    """In the modern era a server says nothing of its own accord."""
+
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
+        """What comes nevertheless has nobody to go to."""
+
+
+_UNHEARD: Final = _IgnoreRelatedMessages()

@@ -1,0 +1,222 @@
+"""Requests of the modern era in front of one upstream."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import Final
+
+from riglm.application.filter_middleware.middleware import FilterMiddleware
+from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
+from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.domain import jsonrpc, protocol, request_params
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
+from riglm.domain.request_params import RequestEnvelope
+from riglm.domain.session import ProtocolEra
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
+from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
+
+_SILENCE_SECONDS: Final = 30.0
+_MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
+
+
+def probe(request_id: bytes) -> Message:
+    """A `server/discover` of riglm's own."""
+    meta = {
+        protocol.META_VERSION: protocol.MODERN_VERSIONS[-1],
+        protocol.META_CLIENT: {"name": "riglm", "version": "1"},
+        protocol.META_CAPABILITIES: {},
+    }
+    return jsonrpc.request(request_id, "server/discover", jsonrpc.encode({"_meta": meta}))
+
+
+def refusal(message: Message, requested: str | None, supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS) -> Message:
+    """What a client of the modern era is told in front of an upstream that only knows the handshake.
+
+    It may open with any of `supported`: riglm passes the handshake on, and the upstream settles on a revision.
+    """
+    data = {"supported": list(supported), "requested": requested or ""}
+    return jsonrpc.error(
+        message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version: open with initialize", data
+    )
+
+
+def verdict(message: Message) -> bool | None:
+    """Whether an answer to `server/discover` shows an upstream of the modern era; None when it shows neither."""
+    if message.result:
+        return _is_modern(_named(message))
+    code = jsonrpc.error_code(message)
+    if code in _MODERN_ERRORS:
+        return True
+    if code == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
+        return _is_modern(_named(message))
+    return False if code == jsonrpc.METHOD_NOT_FOUND else None
+
+
+def _named(message: Message) -> list[object]:
+    """The revisions that an answer to `server/discover` names."""
+    if message.result:
+        raw = jsonrpc.members(message.result).get("supportedVersions")
+    else:
+        raw = jsonrpc.members(jsonrpc.members(message.error).get("data", b"{}")).get("supported")
+    versions = jsonrpc.plain(raw) if raw else []
+    return versions if isinstance(versions, list) else []
+
+
+def _is_modern(versions: list[object]) -> bool:
+    """Whether there is a revision beyond the handshake's among them, be it one that riglm does not know yet."""
+    return any(version not in protocol.HANDSHAKE_VERSIONS for version in versions)
+
+
+class EraProbe:
+    """Finds out once, by `server/discover`, whether an upstream speaks the modern era."""
+
+    def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:
+        """`silence_tells`: whether a server that does not answer is taken, for a while, for one of the handshake."""
+        self._upstream = upstream
+        self._link = link
+        self._silence_tells = silence_tells
+        self.supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS
+        """The revisions of the handshake that the upstream named when it refused; all of them if it named none."""
+        self._silent_until = 0.0
+        self._waiting: list[Callable[[bool | None], None]] = []
+
+    def ask(self, then: Callable[[bool | None], None]) -> None:
+        """Call `then` with the answer; None when there is none."""
+        if self._silent_until > time.monotonic():
+            then(False)
+            return
+        context = copy_context()  # of the request that waits, which need not be the one whose answer comes
+        self._waiting.append(lambda modern: context.run(then, modern))
+        if len(self._waiting) == 1:
+            message = probe(b'"riglm-probe"')
+            self._link.request(message, ProxiedRequest(message, NOWHERE, on_reply=self._answered))
+
+    def judge(self, answer: Message) -> bool | None:
+        """The verdict on an answer to `server/discover`; what it names is noted."""
+        modern = verdict(answer)
+        if modern is False:
+            named = [str(version) for version in _named(answer) if version in protocol.HANDSHAKE_VERSIONS]
+            self.supported = named or protocol.HANDSHAKE_VERSIONS
+        return modern
+
+    def note_silence(self) -> None:
+        """The upstream did not answer a `server/discover` in time."""
+        self._silent_until = time.monotonic() + _SILENCE_SECONDS
+
+    def _answered(self, exchange: ProxiedRequest, message: Message) -> Message:
+        modern: bool | None = None
+        if exchange.failure is ErrorKind.TIMEOUT and self._silence_tells:
+            self.note_silence()
+            modern = False
+        elif exchange.failure in (None, ErrorKind.PROTOCOL):
+            modern = self.judge(message) or False
+            self._upstream.learned(ProtocolEra.MODERN, supported=modern)
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(modern)
+        return message
+
+
+class SingleServerModernHandler(FilteringModernHandler):
+    """Passes each request on by itself; shared by all clients."""
+
+    def __init__(
+        self, services: RequestServices, upstream: UpstreamPort, showing: FilterMiddleware | None = None
+    ) -> None:
+        super().__init__(services, showing)
+        self._upstream = upstream
+        self._link = upstream.stateless(self)
+        self._probe = EraProbe(upstream, self._link)
+
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        return (tool,)
+
+    def accept(
+        self,
+        message: Message,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> ProxiedRequest:
+        exchange = ProxiedRequest(message, sink, headers=headers)
+        known = self._upstream.supports(ProtocolEra.MODERN)
+        if known:
+            self._forward(exchange, envelope, caller)
+        elif known is None and message.method == "server/discover":
+            exchange.on_reply = lambda exchange, reply: self._discovered(exchange, reply, envelope)
+            self._link.request(message, exchange)
+        elif known is None:
+            self._probe.ask(lambda modern: self._decided(modern, exchange, envelope, caller))
+        else:
+            exchange.replied(self._refusal(exchange, envelope), 400)
+        return exchange
+
+    def notify_upstream(self, message: Message) -> None:
+        if message.method != "notifications/cancelled":  # it would name a request of another client there
+            self._link.send(message)
+
+    def cancel_upstream(self, exchange: ProxiedRequest, notice: Message | None) -> None:
+        self._link.cancel(exchange, notice)
+
+    def listed_schema(self, tool: str) -> bytes | None:
+        schema = self._services.catalogues.input_schema(self._upstream.spec.name, tool)
+        return bytes(schema) if schema else None
+
+    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
+        """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
+
+    def _decided(
+        self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller
+    ) -> None:
+        if exchange.done:
+            return
+        if modern is False:
+            exchange.replied(self._refusal(exchange, envelope), 400)
+        else:
+            self._services.waited()
+            self._forward(exchange, envelope, caller)
+
+    def _forward(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
+        message = exchange.message
+        if message.method in ("tools/call", "tools/list"):
+            session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
+            name = self._upstream.spec.name
+            if message.method == "tools/call":
+                given = request_params.read(message)
+                tool = tool_name(given)
+                if tool:
+                    known = tool in self._services.catalogues.of(name).by_name
+                    is_unlisted = None if known else partial(self._services.catalogues.lacks, name, tool)
+                    exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
+            else:
+                exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
+        exchange.send(self._link)
+
+    def _discovered(self, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> Message | None:
+        if exchange.failure is ErrorKind.UNAVAILABLE:
+            return reply
+        if exchange.failure is ErrorKind.TIMEOUT:
+            self._probe.note_silence()
+            return self._refusal(exchange, envelope)
+        modern = self._probe.judge(reply)
+        if modern is not None:
+            self._upstream.learned(ProtocolEra.MODERN, supported=modern)
+            if jsonrpc.error_code(reply) != jsonrpc.METHOD_NOT_FOUND:
+                return reply
+            self._judged(modern, exchange, reply, envelope)
+            return None
+        self._probe.ask(lambda modern: self._judged(modern, exchange, reply, envelope))
+        return None
+
+    def _judged(self, modern: bool | None, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> None:
+        if modern is False:
+            exchange.replied(self._refusal(exchange, envelope), 400)
+        else:
+            exchange.replied(reply)
+
+    def _refusal(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> Message:
+        return refusal(exchange.message, envelope.version, self._probe.supported)

@@ -1,0 +1,185 @@
+"""What people decide about tools by hand: put into the store, and in force at once."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import UUID
+
+from riglm.application.control.sessions import cursor_of, key_of, page, unknown_session
+from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
+from riglm.application.control.tool_use import LiveTools
+from riglm.application.filtering.active_rules import Overrides
+from riglm.application.sessions.registry import SessionRegistry
+from riglm.application.tool_lists.list_writer import NAMES
+from riglm.domain.control import ConflictError, FieldError, InvalidInputError, NotFoundError, OverrideRequest
+from riglm.domain.policy import Override, OverrideScope
+from riglm.domain.schemas.control_api import Page
+from riglm.domain.session import uuid7
+
+MAX_TOOL_LENGTH: Final = 256
+"""Characters of a tool's name: twice what the protocol allows, since riglm may put a server's name before it."""
+
+MAX_KEY_LENGTH: Final = 256
+MAX_REASON_LENGTH: Final = 500
+"""Characters that an override's key and reason may have."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LATEST: Final = 253_402_300_799.0  # the last second of the year 9999
+
+
+class OverrideService:
+    """Makes overrides, lists them and takes them back."""
+
+    def __init__(
+        self,
+        proxy: ProxyLoop,
+        store: StoreThread,
+        registry: SessionRegistry,
+        overrides: Overrides,
+        live_tools: LiveTools,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Registry, overrides and tools are asked on the proxy's loop."""
+        self._proxy = proxy
+        self._store = store
+        self._registry = registry
+        self._overrides = overrides
+        self._live_tools = live_tools
+        self._clock = clock
+
+    async def put(self, wish: OverrideRequest) -> Override:
+        """Make an override; the next list and the next call go by it.
+
+        Raises:
+            Invalid: it is not usable.
+            Conflict: it would end before it begins, has a key with the scope `all`, or is about a meta-tool.
+            NotFoundError: it is for an unknown session.
+        """
+        now = self._clock()
+        faults = tuple(_faults(wish))
+        if faults:
+            raise InvalidInputError(*faults)
+        expires_at = _end(wish, now)
+        if expires_at is not None and expires_at <= now:
+            raise ConflictError(_over_already(wish, now))
+        key = wish.key
+        if key and wish.scope is OverrideScope.ALL:
+            raise ConflictError(
+                "an override with the scope `all` has no key — fix: leave it out, or choose another scope"
+            )
+        if wish.tool in NAMES and wish.tool not in await self._proxy.look(self._live_tools):
+            raise ConflictError(
+                f"{wish.tool} is one of riglm's own tools, which no override changes — fix: filtering.meta_tools."
+                f"{wish.tool} says whether riglm offers it"
+            )
+        if wish.scope is OverrideScope.SESSION:
+            key = str(await self._known_session(wish.key))
+        made = Override(
+            id=uuid7(),
+            kind=wish.kind,
+            tool=wish.tool,
+            created_at=now,
+            scope=wish.scope,
+            key=key,
+            expires_at=expires_at,
+            reason=wish.reason,
+        )
+        await self._store.ask(
+            lambda store: store.put_override(made), undo=lambda store, _: store.delete_override(made.id)
+        )
+        await self._proxy.ask(self._overrides.refresh)
+        return made
+
+    async def entries(self, *, limit: int, cursor: str | None) -> Page[Override]:
+        """The overrides that have not expired, the latest first."""
+        found = sorted(await self._in_store(), key=_place, reverse=True)
+        if cursor is not None:
+            key = key_of(cursor, _key)
+            found = [each for each in found if _place(each) < key]
+        return page(found, limit, lambda each: cursor_of(each.created_at, each.id.hex))
+
+    async def one(self, override_id: UUID) -> Override:
+        """An override that has not expired.
+
+        Raises:
+            NotFoundError: there is none with this id.
+        """
+        for each in await self._in_store():
+            if each.id == override_id:
+                return each
+        raise _unknown(override_id)
+
+    async def delete(self, override_id: UUID) -> None:
+        """Take an override back; the next list and the next call no longer go by it.
+
+        Raises:
+            NotFoundError: there is none with this id.
+        """
+        before = await self.one(override_id)
+        is_gone = await self._store.ask(
+            lambda store: store.delete_override(override_id), undo=lambda store, _: store.put_override(before)
+        )
+        if not is_gone:
+            raise _unknown(override_id)
+        await self._proxy.ask(self._overrides.refresh)
+
+    async def _in_store(self) -> list[Override]:
+        now = self._clock()
+        return [each for each in await self._store.ask(lambda store: store.list_overrides()) if each.holds(now)]
+
+    async def _known_session(self, key: str) -> UUID:
+        """Return the id of the session that an override names, from this process or the store."""
+        try:
+            session_id = UUID(key)
+        except ValueError:
+            raise unknown_session(repr(key)) from None
+        if await self._proxy.look(lambda: self._registry.known(session_id)) is not None:
+            return session_id
+        if await self._store.ask(lambda store: store.session_of(session_id)) is None:
+            raise unknown_session(session_id)
+        return session_id
+
+
+def _faults(wish: OverrideRequest) -> Iterator[FieldError]:
+    """All that makes a wish unusable."""
+    if not wish.tool or len(wish.tool) > MAX_TOOL_LENGTH or _CONTROL.search(wish.tool):
+        yield FieldError(
+            path="tool", detail=f"a tool's name has 1 to {MAX_TOOL_LENGTH} characters, none of them for control"
+        )
+    if len(wish.key) > MAX_KEY_LENGTH:
+        yield FieldError(path="key", detail=f"it has more than {MAX_KEY_LENGTH} characters")
+    if len(wish.reason) > MAX_REASON_LENGTH:
+        yield FieldError(path="reason", detail=f"it has more than {MAX_REASON_LENGTH} characters")
+    for path, number in (("expires_at", wish.expires_at), ("expires_in", wish.expires_in)):
+        if number is not None and not (math.isfinite(number) and 0 <= number <= _LATEST):
+            yield FieldError(path=path, detail="this is no time that riglm can go by")
+
+
+def _end(wish: OverrideRequest, now: float) -> float | None:
+    """When an override ends: at the earlier of the times that were asked for."""
+    ends = [] if wish.expires_at is None else [wish.expires_at]
+    if wish.expires_in is not None:
+        ends.append(min(now + wish.expires_in, _LATEST))
+    return min(ends, default=None)
+
+
+def _over_already(wish: OverrideRequest, now: float) -> str:
+    """What is wrong with an end that is not later than now, by the member that gave it."""
+    if wish.expires_at is not None and wish.expires_at <= now:
+        return "expires_at lies in the past — fix: a later time, or `expires_in` seconds"
+    return "expires_in is too short — fix: more seconds"
+
+
+def _place(each: Override) -> tuple[float, UUID]:
+    return each.created_at, each.id
+
+
+def _key(created_at: float, id_: str) -> tuple[float, UUID]:
+    return float(created_at), UUID(hex=id_)
+
+
+def _unknown(override_id: UUID) -> NotFoundError:
+    return NotFoundError(f"there is no override {override_id}: it expired, was deleted, or never was")

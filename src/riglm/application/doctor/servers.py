@@ -1,0 +1,180 @@
+"""Whether the servers start, how long it takes, and what they speak."""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from riglm.application.doctor.check import Check
+from riglm.application.doctor.server_probe import ConfiguredServer, ServerProbe, diagnosis, how_to_install, visit
+from riglm.application.doctor.tools import ToolsFindings
+from riglm.domain.client_support import ClientBehavior, list_timeout_of
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
+from riglm.domain.schemas.section import TimeoutSettings
+from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.doctor import LogCapturePort, ServerOutput
+from riglm.ports.upstream import UpstreamPort
+
+_BATCH_SIZE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What came of a visit, and what the server said meanwhile beside the protocol."""
+
+    visit: ServerProbe
+    heard: ServerOutput
+
+
+class ServerProber:
+    """Visits many servers at once; one that stands in several configurations only once.
+
+    Servers of one name that are not the same are visited one after the other: what is heard beside the protocol is
+    heard by name.
+    """
+
+    def __init__(self, overhearing: LogCapturePort, seconds: float) -> None:
+        """Each visit lasts at most so many seconds, and as many again for the server to end."""
+        self._overhearing = overhearing
+        self._seconds = seconds
+        self._room = asyncio.Semaphore(_BATCH_SIZE)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._visits: list[tuple[UpstreamSpec, asyncio.Task[ProbeResult]]] = []
+
+    async def visit(self, upstream: UpstreamPort) -> ProbeResult:
+        """What comes of a visit to a server; whoever asks first keeps it open until then."""
+        spec = upstream.spec
+        nameless = replace(spec, name="")
+        task = next((task for known, task in self._visits if known == nameless), None)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._visited(upstream))
+            self._visits.append((nameless, task))
+        found = await asyncio.shield(task)
+        return ProbeResult(replace(found.visit, spec=spec), found.heard)
+
+    async def _visited(self, upstream: UpstreamPort) -> ProbeResult:
+        name = upstream.spec.name
+        async with self._turns[name], self._room:
+            self._overhearing.forget(name)
+            first: list[ServerOutput] = []
+            found = await visit(upstream, self._seconds, lambda: first.append(self._overhearing.heard(name)))
+            return ProbeResult(found, first[0] if first else self._overhearing.heard(name))
+
+
+_POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
+
+OpenUpstreams = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
+
+
+class ServersCheck(Check):
+    """Visits all servers at once; what they list is judged by `tools`."""
+
+    sections = (DoctorSection.SERVERS, DoctorSection.TOOLS)
+
+    def __init__(
+        self,
+        open_all: OpenUpstreams,
+        visitor: ServerProber,
+        tools: ToolsFindings,
+        *,
+        timeouts: TimeoutSettings,
+        keys: Mapping[str, str],
+        client: ClientBehavior | None = None,
+    ) -> None:
+        """`client` is the one that these servers are for, if it is one that is known.
+
+        `keys` are those under which the servers are configured, by name.
+        """
+        self._client = client
+        self._keys = keys
+        self._open_all = open_all
+        self._visitor = visitor
+        self._tools = tools
+        self._list_timeout = list_timeout_of(client, timeouts.grace, timeouts.list)
+
+    async def examine(self) -> Sequence[Finding]:
+        async with self._open_all() as upstreams:
+            visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
+        told = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
+        return [*told, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
+
+    def _told(self, visited: ProbeResult, *, is_alone: bool) -> list[Finding]:
+        found, heard = visited.visit, visited.heard
+
+        def finding(severity: Severity, what: str, fix: str = "") -> Finding:
+            return Finding(section=DoctorSection.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
+
+        told = []
+        if found.failure:
+            reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
+            known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, heard)
+            what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
+            told.append(finding(Severity.ERROR, what, known.fix))
+        else:
+            told.append(finding(Severity.OK, _greeting(found)))
+            if found.seconds > self._list_timeout and not is_alone:
+                told.append(finding(*self._slow(found.seconds)))
+        if heard.noise:
+            lines = "one line" if heard.noise == 1 else f"{heard.noise} lines"
+            what = f"writes what is no message on its standard output ({lines} until it had listed); riglm skips it"
+            told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
+        return told
+
+    def _slow(self, seconds: float) -> tuple[Severity, str, str]:
+        """What it means that a server takes longer than lists wait for it."""
+        what = f"took {seconds:.1f} s: a first list comes without these tools after {self._list_timeout:g} s"
+        fix = f"if it is as slow the next time, set timeouts.grace to {seconds + 1:.0f}"
+        if self._client is None:
+            return Severity.NOTE, f"{what}, and a client that does not ask again never sees them", fix
+        if self._client.follows_changes:
+            return Severity.NOTE, f"{what}; {self._client.title} asks again when they have come", fix
+        fix = f"{fix}, and see that {self._client.title} waits as long for its first list"
+        return Severity.WARNING, f"{what}, and {self._client.title} never sees them: it does not go by later lists", fix
+
+
+def _greeting(found: ServerProbe) -> str:
+    eras = [f"handshake ({found.revision})"] if found.revision else []
+    eras += ["modern"] if found.is_modern else []
+    count = len(found.catalogue.tools)
+    tools = f"{count} tool{'' if count == 1 else 's'}" if found.has_tools else "no tools, only other things"
+    who = f"{found.server}: " if found.server else ""
+    return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"
+
+
+_finding: Final = partial(finding, DoctorSection.SERVERS)
+
+
+class UnstartableServer(NamedTuple):
+    """A server that cannot be started, why, and what to do; `is_program` says that its program was not found."""
+
+    spec: UpstreamSpec
+    what: str
+    fix: str
+    is_program: bool
+
+
+class SkippedServersCheck(Check):
+    """Tells of servers without starting them."""
+
+    sections = (DoctorSection.SERVERS,)
+
+    def __init__(self, missing: Sequence[UnstartableServer], left_alone: Sequence[UpstreamSpec]) -> None:
+        """Those that cannot be started, and those that are left alone because that was asked for."""
+        self._missing = missing
+        self._left_alone = left_alone
+
+    async def examine(self) -> Sequence[Finding]:
+        broken = [_finding(Severity.ERROR, each.spec.name, each.what, _fix(each)) for each in self._missing]
+        return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec)) for spec in self._left_alone)]
+
+
+def _fix(missing: UnstartableServer) -> str:
+    return how_to_install(missing.spec.command[0]) if missing.is_program else missing.fix
+
+
+def _words(spec: UpstreamSpec) -> str:
+    return "its program is there; it was not started" if spec.kind == "stdio" else f"{spec.place} was not asked"

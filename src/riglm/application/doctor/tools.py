@@ -1,0 +1,194 @@
+"""What the servers' tools are like for providers of models, together and one by one."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from riglm.application.doctor.server_probe import ServerProbe
+from riglm.domain import jsonrpc
+from riglm.domain.client_setup import ENTRY
+from riglm.domain.client_support import CLIENTS
+from riglm.domain.finding import DoctorSection, Finding, Severity, finding
+from riglm.domain.naming import NamePatterns, Naming, public_names
+from riglm.domain.policy import Policy, ToolVisibility
+from riglm.domain.providers import Provider, providers_of
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.tool import Tool, estimated_tokens
+from riglm.ports.doctor import SchemaValidatorPort
+
+_MAX_NAMED: Final = 5
+_MAX: Final = 64
+_DENY: Final = (
+    "deny it with `filtering.denylist`, or ask its authors for another one: one such tool fails every request"
+)
+_finding: Final = partial(finding, DoctorSection.TOOLS)
+
+
+class Listed:
+    """One tool as clients see it: under its public name, with its definition read."""
+
+    def __init__(self, name: str, server: str, tool: Tool) -> None:
+        """The tool that `server` calls `tool.name`."""
+        self.name = name
+        self.server = server
+        self.own_name = tool.name
+        self.fields = jsonrpc.members(tool.raw)
+        self.size = len(tool.raw)
+        raw = self.fields.get("inputSchema")
+        self.schema: Any = None if raw is None else jsonrpc.plain(raw)
+
+    @property
+    def shape(self) -> Mapping[str, Any]:
+        """The schema, empty when it is none."""
+        return self.schema if isinstance(self.schema, dict) else {}
+
+
+class ToolsFindings:
+    """Judges what servers list."""
+
+    def __init__(
+        self,
+        judge: SchemaValidatorPort,
+        *,
+        naming: Naming,
+        filtering: FilteringSettings,
+        client: str = "",
+        entry: str = ENTRY,
+        is_alone: bool = False,
+    ) -> None:
+        """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any.
+
+        `entry` is what riglm is called there: some clients put it before the names.
+        `is_alone` says that there is one server in all, whose names pass as they are.
+        """
+        self._client = client
+        self._entry = entry
+        self._is_alone = is_alone
+        self._judge = judge
+        self._naming: Naming = naming
+        self._filtering = filtering
+        self._providers = providers_of(client)
+        self._policy = Policy(
+            allowed=NamePatterns(filtering.allowlist) if filtering.allowlist else None,
+            denied=NamePatterns(filtering.denylist),
+        )
+
+    async def about(self, visits: Sequence[ServerProbe]) -> list[Finding]:
+        """What there is to say of the tools of all servers that could be visited."""
+        listed, told = self._listed(visits)
+        listed = [each for each in listed if not self._is_denied(each)]
+        if not listed:
+            return told
+        told += self._names(listed)
+        told += self._schemas(listed)
+        silent = [each.name for each in listed if not jsonrpc.text(each.fields.get("description"))]
+        if silent:
+            what = f"{_some(silent)}: no description, so that neither a model nor riglm knows what it is for"
+            told.append(_finding(Severity.NOTE, "descriptions", what, "ask the server's authors for one"))
+        return [*told, self._size(listed)]
+
+    def _is_denied(self, listed: Listed) -> bool:
+        """Whether no client ever sees it."""
+        denied = self._policy.decide(listed.name, others=(listed.own_name,)) is ToolVisibility.DENIED
+        return denied and self._filtering.is_on
+
+    def _listed(self, visits: Sequence[ServerProbe]) -> tuple[list[Listed], list[Finding]]:
+        by_server = {found.spec.name: found.catalogue for found in visits}
+        told = []
+        for server, catalogue in by_server.items():
+            twice = sorted(name for name, count in Counter(catalogue.names).items() if count > 1)
+            if twice:
+                what = f"{server} lists {_some(twice)} more than once; the first one counts"
+                told.append(_finding(Severity.WARNING, "names", what, "ask the server's authors to mend it"))
+        if self._is_alone:
+            public = {name: (server, name) for server, catalogue in by_server.items() for name in catalogue.names}
+            return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
+        owned = {server: tuple(dict.fromkeys(catalogue.names)) for server, catalogue in by_server.items()}
+        public, collisions = public_names(self._naming, owned)
+        for name, holder, other in collisions:
+            what = f"{name!r} is a tool of {holder!r} and of {other!r}, and riglm does not start so"
+            told.append(_finding(Severity.ERROR, "names", what, "set `naming: prefix` or `naming: on_collision`"))
+        shared = _shared(owned)
+        if shared and not collisions:
+            what = f"{_some(shared)}: the name of tools of several servers, told apart by the server's name before it"
+            told.append(_finding(Severity.NOTE, "names", what))
+        return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
+
+    def _names(self, listed: Sequence[Listed]) -> list[Finding]:
+        told = []
+        for provider in self._providers:
+            faults = {each.name: fault for each in listed if (fault := provider.name_fault(self._entry, each.name))}
+            if faults:
+                fault = next(iter(faults.values()))
+                what = f"{_some(list(faults))}: {provider.title} does not take the name ({fault})"
+                told.append(_finding(_weight(provider), "names", what, _fix(provider)))
+        return told
+
+    def _schemas(self, listed: Sequence[Listed]) -> list[Finding]:
+        broken = {each.name: fault for each in listed if (fault := self._fault(each))}
+        told = [
+            _finding(Severity.WARNING, name, f"its inputSchema cannot be used: {fault}", _DENY)
+            for name, fault in list(broken.items())[:_MAX_NAMED]
+        ]
+        if len(broken) > _MAX_NAMED:
+            what = f"{len(broken) - _MAX_NAMED} more tools have an inputSchema that cannot be used"
+            told.append(_finding(Severity.WARNING, "schemas", what, _DENY))
+        sound = [each for each in listed if each.name not in broken]
+        for provider in self._providers:
+            faults = {each.name: list(provider.schema_faults(each.shape)) for each in sound}
+            used = {name: words for name, words in faults.items() if words}
+            if used:
+                kinds = ", ".join(sorted({word for words in used.values() for word in words}))
+                what = f"{_some(list(used))}: {provider.title} does not take {kinds} in a schema"
+                told.append(_finding(_weight(provider), "schemas", what, _fix(provider)))
+        return told
+
+    def _fault(self, listed: Listed) -> str | None:
+        if not isinstance(listed.schema, dict):
+            return "it is missing" if listed.schema is None else "it is no object"
+        if listed.schema.get("type") != "object":
+            return "its `type` is not `object`"
+        return self._judge.fault(listed.schema)
+
+    def _size(self, listed: Sequence[Listed]) -> Finding:
+        count, tokens = len(listed), estimated_tokens(sum(each.size for each in listed))
+        what = f"{count} tool{'' if count == 1 else 's'}, about {tokens:,} tokens for a client that is shown all"
+        asked = [known for known in CLIENTS if self._client in {"", known.key} and known.most_tools is not None]
+        narrow = [known for known in asked if count > (known.most_tools or count)]
+        if narrow and not self._is_short:
+            taken = ", ".join(f"{known.title} takes {known.most_tools}" for known in narrow)
+            fix = "run `riglm enforce` when `riglm report` says that it is worth it, or deny what is never used"
+            weight = Severity.WARNING if self._client else Severity.NOTE
+            return _finding(weight, "all", f"{what}; all are shown, and {taken}", fix)
+        shown = "; clients get those whose listing pays" if self._is_short else ""
+        return _finding(Severity.OK, "all", what + shown)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether riglm shows fewer than there are."""
+        rules = self._filtering
+        return rules.is_on and rules.strategy == "prediction" and rules.mode == "enforce" and rules.surface != "full"
+
+
+def _named(by_server: Mapping[str, Any], at: tuple[str, str]) -> tuple[str, Tool]:
+    server, name = at
+    return server, by_server[server].by_name[name]
+
+
+def _shared(owned: Mapping[str, Iterable[str]]) -> list[str]:
+    counts = Counter(name for names in owned.values() for name in names)
+    return sorted(name for name, count in counts.items() if count > 1)
+
+
+def _weight(provider: Provider) -> Severity:
+    return Severity.WARNING if provider.is_strict else Severity.NOTE
+
+
+def _fix(provider: Provider) -> str:
+    return _DENY if provider.is_strict else "nothing with Gemini CLI; other clients of Gemini may fail on these tools"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(name if len(name) <= _MAX else f"{name[:_MAX]}…" for name in names[:_MAX_NAMED]) + more

@@ -1,0 +1,294 @@
+"""Requests of the modern era that are shown what the filter chooses."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from riglm.application.filter_middleware.list_changes import ToolListSubscriptions, announcing, offering
+from riglm.application.filter_middleware.meta_tool_calls import MetaToolCall, MetaToolCalls
+from riglm.application.filter_middleware.middleware import FilterMiddleware
+from riglm.application.filter_middleware.paged_lists import PagedListRequest
+from riglm.application.filter_middleware.response_sinks import ErrorTransformingSink, ListChangedSink, TransformingSink
+from riglm.application.forwarding.proxied_request import ProxiedRequest
+from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.domain import jsonrpc, request_params
+from riglm.domain.jsonrpc import Message
+from riglm.domain.request_params import RequestEnvelope
+from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink, InFlightRequest, ModernRequestHandler
+
+KNOWN_SECONDS: Final = 60.0
+"""For so long riglm's own tools search a list without asking for it again."""
+
+
+_ANYBODY: Final = Session(
+    started_at=0.0, era=ProtocolEra.MODERN, transport=Transport.HTTP, method=IdentificationMethod.ADDRESS
+)
+
+
+class FilteringModernHandler(ModernRequestHandler):
+    """Requests of the modern era, with the tool filter if there is one.
+
+    Subclasses forward what the filter accepts to one or several upstream servers.
+    """
+
+    _showing: FilterMiddleware
+    _meta_calls: MetaToolCalls
+
+    def __init__(self, services: RequestServices, showing: FilterMiddleware | None) -> None:
+        """Without `showing`, tools are not filtered."""
+        self.listeners = ToolListSubscriptions()
+        self._filters = showing is not None
+        self._services = services if showing is None else showing.observed()
+        self._catalogue: ToolCatalog | None = None
+        self._known_until = 0.0
+        self._changes = 0
+        if showing is not None:
+            self._showing = showing
+            self._meta_calls = MetaToolCalls(showing, self.spellings)
+            showing.follow(self.listeners.follow)
+
+    @abstractmethod
+    def accept(
+        self,
+        message: Message,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> InFlightRequest:
+        """Process a request that the filter accepted."""
+
+    @abstractmethod
+    def spellings(self, tool: str) -> tuple[str, ...]:
+        """Return all names under which clients may know the tool that `tool` reaches."""
+
+    @abstractmethod
+    def notify_upstream(self, message: Message) -> None:
+        """Forward a notification."""
+
+    @abstractmethod
+    def cancel_upstream(self, exchange: ProxiedRequest, notice: Message | None) -> None:
+        """Cancel a request in flight."""
+
+    @abstractmethod
+    def listed_schema(self, tool: str) -> bytes | None:
+        """Return the raw `inputSchema` of a listed tool, by the name that clients use."""
+
+    async def close_upstream(self) -> None:
+        """Cancel what is in flight."""
+
+    def received(
+        self,
+        message: Message,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes] = NO_HEADERS,
+    ) -> InFlightRequest:
+        if not self._filters:
+            return self.accept(message, envelope, sink, caller, headers)
+        refused = self._showing.misreading(message)
+        if refused is not None:
+            return _answered(message, sink, refused, 400)
+        asked = _Asked(self, message, envelope, caller, headers)
+        match message.method:
+            case "tools/list":
+                return self._filter_list(
+                    asked, ErrorTransformingSink(sink, self._showing.completed) if self._showing.adds else sink
+                )
+            case "tools/call":
+                return self._filter_call(asked, sink)
+            case "server/discover":
+                self._services.sessions.discovered(caller, envelope.client, envelope.meta)
+                if self._announces(asked) or self._showing.adds:
+                    sink = TransformingSink(sink, partial(self._described, asked))
+            case "subscriptions/listen":
+                return self._filter_listen(asked, sink)
+        return self.accept(message, envelope, sink, caller, headers)
+
+    def told(self, message: Message) -> None:
+        if not self._filters or self._showing.misreading(message) is None:
+            self.notify_upstream(message)
+
+    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
+        if isinstance(underway, PagedListRequest):
+            if not underway.done and isinstance(underway.underway, ProxiedRequest):
+                self.cancel(underway.underway, notice)
+            underway.give_up()
+        elif isinstance(underway, MetaToolCall):
+            if underway.forwarded is None:
+                self._meta_calls.cancel(underway)
+            else:
+                self.cancel(underway.forwarded, notice)
+                underway.cancelled()
+        elif isinstance(underway, ProxiedRequest) and not underway.done:
+            self.cancel_upstream(underway, notice)
+            underway.cancelled()
+
+    def input_schema(self, tool: str) -> bytes | None:
+        if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.spellings(tool)):
+            return None
+        return self.listed_schema(tool)
+
+    async def close(self) -> None:
+        """Cancel everything in flight."""
+        if self._filters:
+            await self._meta_calls.close()
+        await self.close_upstream()
+
+    def _filter_list(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
+        if self._showing.adds:
+            sink = ErrorTransformingSink(sink, self._showing.completed)
+        has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
+        session = self._session_of(asked, starts=not has_cursor)
+        if not self._showing.filtering.is_on:
+            return asked.forward(
+                asked.message, sink if has_cursor else TransformingSink(sink, partial(self._passed, session))
+            )
+        if has_cursor:
+            return asked.forward(
+                asked.message, TransformingSink(sink, lambda page: self._showing.without_denied(session, page))
+            )
+        taken = self._taking()
+        walk = PagedListRequest(
+            asked.message,
+            sink,
+            ask=asked.forward,
+            new_id=self._showing.new_id,
+            whole=lambda walk: self._showing.listed(session, walk, taken),
+        )
+        walk.start()
+        return walk
+
+    def _passed(self, session: Session, page: Message) -> Message:
+        """A list passes untouched; it is remembered what the client has."""
+        if self._showing.passed(session, page):
+            self.listeners.changed(session)
+        return page
+
+    def _filter_call(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
+        message = asked.message
+        given = request_params.read(message)
+        name = tool_name(given)
+        session = self._session_of(asked)
+        if name and self._showing.meta_tools.owns(session, name):
+            call = MetaToolCall(message, sink)
+
+            async def ready() -> None:
+                await self._know(asked, session)
+
+            self._meta_calls.start(
+                call,
+                session,
+                name,
+                given,
+                ready=ready,
+                forward=asked.forward_anew,
+                changed=lambda _: self.listeners.changed(session),
+            )
+            return call
+        refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
+        return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
+
+    def _filter_listen(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
+        if not self._announces(asked):
+            return asked.forward(asked.message, ListChangedSink(sink, self._forget))
+        listener = self.listeners.add(self._session_of(asked), asked.message, sink)
+        listener.underway = asked.forward(asked.message, ListChangedSink(listener, self._forget))
+        return listener.underway
+
+    async def _know(self, asked: "_Asked", session: Session) -> None:
+        """See to it that the list is known that one of riglm's own tools is about."""
+        if time.monotonic() > self._known_until:
+            await self._learn(asked)
+        if self._catalogue is not None:
+            self._showing.filtering.know(session, self._catalogue)
+
+    async def _learn(self, asked: "_Asked") -> None:
+        """Ask for the whole list, in the client's envelope; what cannot be had in time is not waited for."""
+        meta = jsonrpc.members(asked.envelope.meta)
+        meta.pop("progressToken", None)
+        params = b'{"_meta":%b}' % jsonrpc.join_object(meta)
+        await self._showing.fetch(
+            jsonrpc.request(self._showing.new_id(), "tools/list", params),
+            ask=asked.forward_anew,
+            take=self._taking(),
+            withdraw=self.cancel,
+        )
+
+    def _taking(self) -> Callable[[ToolCatalog], None]:
+        """Takes a list that is asked for now; what changes until it is there lets it count once and no longer."""
+        changes = self._changes
+
+        def take(catalogue: ToolCatalog) -> None:
+            self._catalogue = catalogue
+            self._known_until = time.monotonic() + KNOWN_SECONDS if changes == self._changes else 0.0
+
+        return take
+
+    def _forget(self) -> None:
+        """An upstream said that its tools changed."""
+        self._changes += 1
+        self._known_until = 0.0
+
+    def _described(self, asked: "_Asked", answer: Message) -> Message:
+        """What the upstream says of itself, with what riglm adds."""
+        if self._showing.adds:
+            answer = offering(answer)
+        return announcing(answer) if self._announces(asked) else answer
+
+    def _announces(self, asked: "_Asked") -> bool:
+        """Whether lists change for this client, found out without opening a session for it."""
+        client, transport = asked.envelope.client, asked.caller.transport
+        return self._showing.announces(
+            Session(
+                started_at=0.0,
+                era=ProtocolEra.MODERN,
+                transport=transport,
+                method=IdentificationMethod.ADDRESS,
+                client=client,
+            )
+        )
+
+    def _session_of(self, asked: "_Asked", *, starts: bool = False) -> Session:
+        envelope = asked.envelope
+        sessions = self._showing.services.sessions
+        return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta, starts=starts)
+
+
+def _answered(message: Message, sink: ClientResponseSink, answer: Message, status: int = 200) -> InFlightRequest:
+    exchange = ProxiedRequest(message, sink)
+    exchange.replied(answer, status)
+    return exchange
+
+
+class _Asked:
+    """A request, and how further ones are sent in its name."""
+
+    __slots__ = ("_headers", "_requests", "caller", "envelope", "message")
+
+    def __init__(
+        self,
+        requests: FilteringModernHandler,
+        message: Message,
+        envelope: RequestEnvelope,
+        caller: Caller,
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        self.message = message
+        self.envelope = envelope
+        self.caller = caller
+        self._requests = requests
+        self._headers = headers
+
+    def forward(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
+        """Send the request itself, or another page of it, with the client's headers."""
+        return self._requests.accept(message, self.envelope, sink, self.caller, self._headers)
+
+    def forward_anew(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
+        """Send another request, whose headers are made from what it says."""
+        return self._requests.accept(message, self.envelope, sink, self.caller)

@@ -1,0 +1,263 @@
+"""One set of rules at work: all that is asked to make a list or to let a call pass."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.tool_lists.planning import ListPlanner
+from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.worker import Worker
+from riglm.domain.list_plan import Prices
+from riglm.domain.naming import SEPARATOR, NamePatterns
+from riglm.domain.policy import Override, Policy, ToolVisibility, by_tool
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import Session
+from riglm.domain.tool import PermittedTools, ToolCatalog
+from riglm.ports.prediction_store import OverridesPort
+
+MAX_VIEWS: Final = 64
+"""Maximum number of views in the cache."""
+
+MAX_NAMES: Final = 10_000
+"""Maximum number of tools whose standing is in the cache."""
+
+
+class ToolPermissions:
+    """Applies the policy to whole catalogues."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        overrides: Callable[[], Sequence[Override]] = tuple,
+        *,
+        owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`overrides` gives all that there are now, and does not block.
+
+        `owner` gives the server of a tool and its own name for it, by the name that clients use.
+        """
+        self._policy = policy
+        self._owner = owner
+        self._overrides = overrides
+        self._clock = clock
+        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], PermittedTools] = OrderedDict()
+        self._by_policy: dict[tuple[str, str, str], ToolVisibility] = {}
+
+    def of(self, session: Session, catalogue: ToolCatalog) -> PermittedTools:
+        """Return the tools of a catalog that a session may use."""
+        overrides = self.concerning(session)
+        key = (id(catalogue), overrides)
+        view = self._kept.get(key)
+        if view is None or view.catalogue is not catalogue:
+            view = self._kept[key] = self._made(catalogue, overrides)
+            if len(self._kept) > MAX_VIEWS:
+                self._kept.popitem(last=False)
+        return view
+
+    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> ToolVisibility:
+        """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
+        overrides = self.concerning(session)
+        return self._decided(name, by_tool(overrides) if overrides else None, owner)
+
+    def denies_by_name(self, name: str) -> bool:
+        """Whether the deny list means a name, whatever is allowed."""
+        return self._policy.denies_by_name(name)
+
+    def concerning(self, session: Session) -> tuple[Override, ...]:
+        """The overrides that hold for a session now."""
+        everything = self._overrides()
+        if not everything:
+            return ()
+        now, key = self._clock(), str(session.id)
+        return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
+
+    def _decided(
+        self, name: str, overrides: Mapping[str, Sequence[Override]] | None, owner: tuple[str, str] | None = None
+    ) -> ToolVisibility:
+        """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
+        server, own = owner or self._owner(name)
+        key = (name, server, own)
+        if overrides is None and key in self._by_policy:
+            return self._by_policy[key]
+        standing = self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
+        if overrides is None and len(self._by_policy) < MAX_NAMES:
+            self._by_policy[key] = standing
+        return standing
+
+    def _made(self, catalogue: ToolCatalog, overrides: tuple[Override, ...]) -> PermittedTools:
+        mine = by_tool(overrides)
+        standings = {name: self._decided(name, mine) for name in catalogue.names}
+        shown = (ToolVisibility.OPEN, ToolVisibility.KEPT)
+        if all(standing in shown for standing in standings.values()):
+            candidates = catalogue.names
+        else:
+            candidates = tuple(name for name in catalogue.names if standings[name] in shown)
+        return PermittedTools(
+            catalogue=catalogue,
+            candidates=candidates,
+            kept=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.KEPT),
+            away=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.AWAY),
+        )
+
+
+_PLANNING: Final = (
+    "strategy",
+    "surface",
+    "clients",
+    "min_tools",
+    "max_tools",
+    "coverage",
+    "cold_start_limit",
+    "index_tokens",
+)
+"""The rules that the plan of a list follows from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDependencies:
+    """What decisions are made from, whatever the rules."""
+
+    predicting: NullPrediction | None = None
+    usage: UsageSource | None = None
+    prices: Prices = field(default_factory=Prices)
+    overrides: Callable[[], Sequence[Override]] = tuple
+    owner: Callable[[str], tuple[str, str]] = lambda name: ("", name)
+    clock: Callable[[], float] = time.time
+
+
+class ActiveRules:
+    """Rules, and what goes by them; where the rules are off, everything is shown, and may be used."""
+
+    def __init__(
+        self,
+        rules: FilteringSettings,
+        surroundings: RuleDependencies,
+        predictor: str,
+        views: ToolPermissions | None = None,
+    ) -> None:
+        """`predictor` is the name of the strategy, for the record; `views` are those of rules with the same policy."""
+        self.rules: Final = rules
+        self.is_on: Final = rules.is_on
+        """True if a list or a call may differ from what it would be without riglm."""
+        self.is_shadow: Final = rules.is_on and rules.mode == "shadow"
+        """True if clients get all tools, and what would have been hidden is recorded."""
+        self.guards: Final = rules.is_on and rules.denies
+        """True if tools are denied."""
+        self.predictor: Final = predictor
+        self.is_predicted: Final = (
+            surroundings.predicting is not None and rules.is_on and rules.strategy == "prediction"
+        )
+        self.predicting: Final = _predicting(rules, surroundings.predicting)
+        self.views: Final = views or _views(rules, surroundings)
+        self.usage: Final = surroundings.usage if self.is_predicted else None
+        self.prices: Final = surroundings.prices
+        usage = self.usage
+        self.planner: Final = ListPlanner(
+            rules,
+            surroundings.prices,
+            (lambda session: None if usage is None else usage.usage(session, rules.profile))
+            if self.is_predicted
+            else None,
+            surroundings.owner,
+            predictor,
+        )
+
+    def followed_by(self, rules: FilteringSettings, surroundings: RuleDependencies, predictor: str) -> "ActiveRules":
+        """Decisions by other rules; what policy leaves is kept where the policy is the same."""
+        return ActiveRules(
+            rules, surroundings, predictor, self.views if _policy_of(rules) == _policy_of(self.rules) else None
+        )
+
+    def plans_like(self, other: "ActiveRules") -> bool:
+        """Return True if these rules lead to the same plans as other ones."""
+        return self.prices == other.prices and all(
+            getattr(self.rules, key) == getattr(other.rules, key) for key in _PLANNING
+        )
+
+
+def _policy_of(rules: FilteringSettings) -> tuple[object, ...]:
+    return rules.is_on, rules.allowlist, rules.denylist, rules.pinned
+
+
+def _views(rules: FilteringSettings, surroundings: RuleDependencies) -> ToolPermissions:
+    if not rules.is_on:
+        return ToolPermissions(Policy(), owner=surroundings.owner, clock=surroundings.clock)
+    policy = Policy(
+        allowed=NamePatterns(rules.allowlist) if rules.allowlist else None,
+        denied=NamePatterns(rules.denylist),
+        pinned=NamePatterns(rules.pinned),
+    )
+    return ToolPermissions(policy, surroundings.overrides, owner=surroundings.owner, clock=surroundings.clock)
+
+
+def _predicting(rules: FilteringSettings, predicting: NullPrediction | None) -> NullPrediction:
+    return predicting if predicting is not None and rules.is_on and rules.strategy == "prediction" else NullPrediction()
+
+
+PAUSE_SECONDS: Final = 2.0
+"""So long after the last look the store is looked at again: other processes change it as well."""
+
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class Overrides:
+    """The overrides in force, as they were when the store was last looked at.
+
+    A store that is away leaves those that were read last. Whoever asks gets them at once.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        store: Callable[[], OverridesPort],
+        *,
+        pause: float = PAUSE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """The store is asked on the worker; `clock` gives seconds since the epoch."""
+        self._worker = worker
+        self._store = store
+        self._pause = pause
+        self._clock = clock
+        self._read: tuple[Override, ...] = ()
+        self._in_force: tuple[Override, ...] = ()
+        self._listener: Callable[[], None] | None = None
+        self._looked = asyncio.Event()
+        self._guarded = FailingOpen(_log, "overrides could not be read; those that were read last count, and")
+
+    def in_force(self) -> Sequence[Override]:
+        """All that had not expired when the store was last looked at."""
+        return self._in_force
+
+    def when_changed(self, listener: Callable[[], None]) -> None:
+        """Tell somebody whenever others are in force than before."""
+        self._listener = listener
+
+    async def refresh(self) -> None:
+        """Look at the store now; for whoever has just changed it."""
+        with self._guarded:
+            self._read = tuple(await asyncio.wrap_future(self._worker.submit(lambda: self._store().list_overrides())))
+        now, before = self._clock(), self._in_force
+        self._in_force = tuple(each for each in self._read if each.holds(now))
+        if self._in_force != before and self._listener is not None:
+            self._listener()
+        self._looked.set()
+
+    async def ready(self, patience: float) -> None:
+        """Wait at most `patience` seconds for the first look at the store."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._looked.wait()
+
+    async def follow(self) -> None:
+        """Look at the store again and again until this is cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._pause)

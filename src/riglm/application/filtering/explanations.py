@@ -1,0 +1,247 @@
+"""Why a session is shown what it is shown: the list as it would be made now, taken apart."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from riglm.application.filtering.active_rules import ActiveRules
+from riglm.domain.exposure import Surface
+from riglm.domain.list_plan import ListPlan
+from riglm.domain.policy import Override, OverrideKind, ToolVisibility
+from riglm.domain.prediction import Prediction, Scores, ranked
+from riglm.domain.schemas.control_api import ListWithout, PredictedTool, SessionPrediction
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.tool import PermittedTools, ToolCatalog
+
+_MARKED: Final = "marked: loading it at once pays"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibilityReasons:
+    """What decides about the tools of one list.
+
+    `kept` are the tools that are always listed, `overrides` those that hold for the session, `own` the meta-tools next
+    to the list, `used` the tools that the session used. `probabilities` are by recorded use.
+    """
+
+    rules: FilteringSettings
+    surface: Surface
+    plan: ListPlan
+    kept: frozenset[str]
+    overrides: tuple[Override, ...]
+    own: frozenset[str]
+    used: frozenset[str]
+    probabilities: Mapping[str, float]
+
+    def why(self, tool: str, standing: ToolVisibility, rank: int | None, *, shown: bool) -> str:
+        """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
+        match standing:
+            case ToolVisibility.DENIED:
+                return self._denied()
+            case ToolVisibility.AWAY:
+                return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
+            case ToolVisibility.KEPT if shown:
+                pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
+                return pinned or "filtering.pinned names it"
+        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
+
+    def _denied(self) -> str:
+        if not self.rules.denylist:
+            return "denied: filtering.allowlist does not name it"
+        if not self.rules.allowlist:
+            return "denied: filtering.denylist names it"
+        return "denied: filtering.denylist names it, or filtering.allowlist does not"
+
+    def _overridden(self, tool: str, kind: OverrideKind) -> str | None:
+        found = [each for each in self.overrides if each.tool == tool and each.kind is kind]
+        if not found:
+            return None
+        last = max(found, key=lambda each: each.created_at)
+        words = f"an override ({kind.value}, {last.scope.value}) was made for it"
+        return f"{words}: {last.reason}" if last.reason else words
+
+    def _why_shown(self, tool: str, rank: int | None) -> str:
+        if not self.rules.is_on:
+            return "all are shown: filtering is off"
+        if self.surface is Surface.HINTS:
+            return _MARKED if tool in (self.plan.tools or ()) else "shown, and not marked"
+        if self.plan.tools is None:
+            return f"all are shown: {self.plan.reason}"
+        if self.rules.coverage is None:
+            return f"listing it pays ({self._need(tool)})"
+        return "used in this session" if rank is None or tool in self.used else f"number {rank} by prediction"
+
+    def _why_hidden(self, tool: str, rank: int | None) -> str:
+        if tool in self.own:
+            return "a meta-tool has this name: call_tool reaches it"
+        if self.rules.coverage is not None:
+            place = "not chosen" if rank is None else f"number {rank} by prediction"
+            return f"{place}, and the list holds {len(self.plan.listed)}"
+        words = "listing it costs more than searching for it when it is needed"
+        if tool in self.used:
+            words = "used in this session, so its definition is known; changing the list would cost more than it saves"
+        place = "" if rank is None else f"; number {rank} by prediction"
+        return f"{words} ({self._need(tool)}){place}"
+
+    def _need(self, tool: str) -> str:
+        share = self.probabilities.get(tool)
+        if share is None:
+            return "no recorded use" if self.probabilities else self.plan.reason
+        return f"a session needs it with probability {share:.2f}"
+
+
+REST: Final = "other"
+"""The signal that stands for what a predictor does not tell the origin of."""
+
+_ROUNDED: Final = 1e-9
+
+Parts = Mapping[str, Scores]
+"""What each signal adds to the scores, in the order of the candidates."""
+
+OwnerOf = Callable[[str], tuple[str, str]]
+"""The server of a tool and its own name there, by the name that clients use."""
+
+
+class Explanation:
+    """One list, taken apart: what it is made from, and what would be made of something else.
+
+    Made where lists are made, without changing anything. `told` may be called on any thread: it takes longer, and goes
+    by nothing that changes.
+    """
+
+    def __init__(
+        self,
+        decisions: ActiveRules,
+        session: Session,
+        state: SessionState,
+        catalogue: ToolCatalog,
+        owner: OwnerOf,
+        *,
+        at: float,
+        live: bool,
+    ) -> None:
+        """`state` is how far the session has come, `catalogue` what it may be shown; `at` is the time, in seconds."""
+        view = decisions.views.of(session, catalogue)
+        self._decisions = decisions
+        self._session = session
+        self._state = state
+        self._catalogue = catalogue
+        self._owner = owner
+        self._at = at
+        self._is_live = live
+        self._view = view
+        self._surface = decisions.planner.surface(session)
+        past = replace(state)
+        self._plan = decisions.planner.plan(session, past, view)
+        self._names = decisions.planner.names(session, past, view)
+        self._prediction = decisions.predicting.predict(session, state, view.candidates, explain=True)
+        self._parts = {} if self._prediction is None else _parts(self._prediction)
+        self._shown = frozenset(self._names)
+        self._own = frozenset(decisions.planner.offered(session, past, view))
+        self._grounds = self._grounds_now()
+        self._without = {signal: self._list_without(part) for signal, part in self._parts.items()}
+        self._has_context = state.context is not None
+        self._context_confidence = float(decisions.predicting.context_confidence(session, state))
+
+    def told(self) -> SessionPrediction:
+        """What the next list would be, and why."""
+        plan, prediction = self._plan, self._prediction
+        confidence = plan.confidence if self._has_context or prediction is None else prediction.confidence
+        is_on = self._decisions.is_on
+        return SessionPrediction(
+            session_id=self._session.id,
+            at=self._at,
+            live=self._is_live,
+            predictor="" if prediction is None else self._decisions.predictor,
+            surface=self._surface.value,
+            mode=self._decisions.rules.mode if is_on else "off",
+            confidence=float(confidence),
+            reason=plan.reason if is_on else "filtering is off",
+            has_context=self._has_context,
+            context_confidence=self._context_confidence,
+            size=len(self._names),
+            signals=tuple(self._parts),
+            tools=tuple(self._tools()),
+            shown=self._names,
+            without=self._without,
+        )
+
+    def _tools(self) -> Iterator[PredictedTool]:
+        """All tools of the catalogue: those that can be shown, the likeliest first, then the others."""
+        view, grounds, owner = self._view, self._grounds, self._owner
+        places = {name: place for place, name in enumerate(view.candidates)}
+        scores = None if self._prediction is None else self._prediction.scores.tolist()
+        parts = {signal: part.tolist() for signal, part in self._parts.items()}
+        order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
+        for rank, name in enumerate(order, start=1):
+            place, standing, shown = places[name], _standing(view, name), name in self._shown
+            yield PredictedTool(
+                tool=name,
+                upstream=owner(name)[0],
+                rank=rank,
+                score=None if scores is None else scores[place],
+                shown=shown,
+                standing=standing.value,
+                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
+                contributions={signal: part[place] for signal, part in parts.items()},
+            )
+        for name in self._catalogue.names:
+            if name not in places:
+                standing = _standing(view, name)
+                yield PredictedTool(
+                    tool=name,
+                    upstream=owner(name)[0],
+                    rank=None,
+                    score=None,
+                    shown=False,
+                    standing=standing.value,
+                    why=grounds.why(name, standing, None, shown=False),
+                )
+
+    def _list_without(self, part: Scores) -> ListWithout:
+        """Return how the ranking of as many tools as the list holds would change without one signal."""
+        if self._prediction is None:
+            return ListWithout(shown=self._names, added=(), removed=())
+        then, now = self._best(self._prediction.scores - part), self._best(self._prediction.scores)
+        return ListWithout(
+            shown=self._in_order(then), added=self._in_order(then - now), removed=self._in_order(now - then)
+        )
+
+    def _best(self, scores: Scores) -> frozenset[str]:
+        return frozenset(ranked(self._view.candidates, scores, len(self._names))) - self._own
+
+    def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
+        return tuple(name for name in self._view.candidates if name in names)
+
+    def _grounds_now(self) -> VisibilityReasons:
+        state = self._state
+        usage = self._decisions.planner.usage(self._session)
+        return VisibilityReasons(
+            rules=self._decisions.rules,
+            surface=self._surface,
+            plan=self._plan,
+            kept=self._view.kept,
+            overrides=self._decisions.views.concerning(self._session),
+            own=self._own,
+            used=frozenset(state.used_in_turn),
+            probabilities=usage.probabilities,
+        )
+
+
+def _parts(prediction: Prediction) -> Parts:
+    """The contributions, with a rest where they do not add up to the scores."""
+    scores, parts = prediction.scores, dict(prediction.contributions)
+    rest = scores - sum(parts.values(), 0.0 * scores)
+    if abs(rest).max(initial=0.0) > _ROUNDED * max(1.0, float(abs(scores).max(initial=0.0))):
+        parts[REST] = parts.get(REST, 0.0) + rest
+    return parts
+
+
+def _standing(view: PermittedTools, name: str) -> ToolVisibility:
+    if name in view.kept:
+        return ToolVisibility.KEPT
+    if name in view.candidate_set:
+        return ToolVisibility.OPEN
+    return ToolVisibility.AWAY if name in view.away else ToolVisibility.DENIED

@@ -1,0 +1,126 @@
+"""What each call and each mark teaches, and whom."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.prediction.training_queue import TrainingQueue
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.learning import SIGNALS
+from riglm.domain.prediction import Context, PredictionInput
+from riglm.domain.session import Session
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+    from riglm.application.prediction.prediction_state import PredictionState
+    from riglm.application.prediction.scope_models import ScopeModel
+
+_log: Final = logging.getLogger("riglm.prediction")
+
+TrainingCallback = Callable[[PredictionInput | None, str, DiscoveryMethod], None]
+"""Called with what was known before a call, its tool and its discovery; without a situation, the context counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingExample:
+    """A call of `tool` in `situation`, whose session learns for `scope`; `query` is the search that found the tool."""
+
+    situation: PredictionInput
+    tool: str
+    found: DiscoveryMethod
+    scope: str
+    session: Session
+    query: Context | None = None
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The different contexts that the tool was used in."""
+        said = self.situation.context
+        contexts = [] if said is None else [said]
+        if self.query is not None and (said is None or said.text != self.query.text):
+            contexts.append(self.query)
+        return contexts
+
+
+class Trainer:
+    """Queues updates: the pair update is cheap and exists nowhere else, the order of calls can be rebuilt.
+
+    A call is learned whole before its pair is, or its pair would foretell it.
+    """
+
+    def __init__(self, lessons: TrainingQueue, knowledge: "Callable[[], PredictionState | None]") -> None:
+        """`knowledge` returns what is known, None before it is loaded and after it was closed."""
+        self._lessons = lessons
+        self._knowledge = knowledge
+        self._on_learned: TrainingCallback = lambda *_: None
+        self._guarded = FailingOpen(_log, "a training example failed and is left out;")
+
+    def when_learned(self, listener: TrainingCallback) -> None:
+        """Register a callback for each training example."""
+        self._on_learned = listener
+
+    def called(self, taught: TrainingExample) -> None:
+        """Have a call learned once it is out of the way."""
+        gist = (lambda: self._learn_gist(taught)) if taught.contexts else None
+        self._lessons.add(lambda: self._learn(taught), gist)
+
+    def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session: Session) -> None:
+        """Have it learned for sure that a tool belongs to a context, or does not."""
+
+        def learn() -> None:
+            self._pair(context, tool, signal, scope, at, session)
+            self._tell(None, tool, DiscoveryMethod.SEARCHED)
+
+        self._lessons.add_gist(learn)
+
+    def called_elsewhere(
+        self, situation: Callable[[], PredictionInput], tool: str, found: DiscoveryMethod, scope: str
+    ) -> None:
+        """Learn from a call that another process served; a scope that is not in memory is read later."""
+
+        def learn() -> None:
+            knowledge = self._knowledge()
+            experience = None if knowledge is None else knowledge.experiences.known(scope)
+            if experience is not None:
+                with self._guarded:
+                    experience.learn_along(situation(), tool, SIGNALS[found])
+
+        self._lessons.add(learn)
+
+    def _learn(self, taught: TrainingExample) -> None:
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return
+        with self._guarded:
+            situation = knowledge.with_relevance(taught.situation, taught.scope)
+
+            def learn(experience: "ScopeModel") -> None:
+                experience.learn(situation, taught.tool, SIGNALS[taught.found])
+
+            knowledge.experiences.teach(taught.scope, situation.time, learn)
+        self._pair_all(taught)
+        self._tell(taught.situation, taught.tool, taught.found)
+
+    def _learn_gist(self, taught: TrainingExample) -> None:
+        self._pair_all(taught)
+        self._tell(None, taught.tool, taught.found)
+
+    def _pair_all(self, taught: TrainingExample) -> None:
+        signal, at = SIGNALS[taught.found], taught.situation.time
+        for context in taught.contexts:
+            self._pair(context, taught.tool, signal, taught.scope, at, taught.session)
+
+    def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session: Session) -> None:
+        knowledge = self._knowledge()
+        if knowledge is None:
+            return
+        with self._guarded:
+            fingerprint = knowledge.index.fingerprint(tool)
+            knowledge.learner.paired(
+                context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session
+            )
+
+    def _tell(self, situation: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
+        with self._guarded:
+            self._on_learned(situation, tool, found)

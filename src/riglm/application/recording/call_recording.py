@@ -1,0 +1,227 @@
+"""Tracking: notes what happened in a session and hands it to the recorder. A failure here never reaches a call."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple, Protocol
+from uuid import UUID
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.recording.record_queue import QueueItem
+from riglm.application.tool_lists.selection import NO_LIST, ListSelection
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import Session, uuid7
+from riglm.ports.analytics import SessionClosed
+from riglm.ports.telemetry import MeterPort
+
+_log: Final = logging.getLogger("riglm.tracking")
+_MAX_CODE: Final = 2**63 - 1  # what a database can hold; upstreams may send anything
+_BYTES_PER_NOTE: Final = 600
+_BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
+
+
+class RecordSink(Protocol):
+    """Where records go: the recorder."""
+
+    def put(self, item: QueueItem, size: int) -> None:
+        """Take a record of about `size` bytes."""
+        ...
+
+
+class ArgumentPrivacy(Protocol):
+    """What of a call's arguments may be stored: a keyed hash, the arguments as well, or nothing."""
+
+    @property
+    def arguments(self) -> Literal["hash", "raw", "none"]:
+        """The choice."""
+        ...
+
+
+class DeferredToolCall(NamedTuple):
+    """What is known of an invocation at its end; identifier and hash are made when it becomes a record."""
+
+    session_id: UUID
+    sequence_number: int
+    tool: str
+    upstream: str
+    started: float
+    duration_ms: float
+    error_kind: ErrorKind | None
+    error_code: int | None
+    found: DiscoveryMethod
+    arguments: bytes | None
+    keep_arguments: bool
+    hasher: KeyedHasher
+
+    def record(self) -> ToolInvocation:
+        """The invocation. Notes made into records one after the other have ascending ids."""
+        raw, code = self.arguments, self.error_code
+        return ToolInvocation(
+            id=uuid7(),
+            session_id=self.session_id,
+            tool=self.tool,
+            upstream=self.upstream,
+            timestamp=self.started,
+            duration_ms=self.duration_ms,
+            success=self.error_kind is None,
+            sequence_number=self.sequence_number,
+            arguments_hash="" if raw is None else self.hasher.arguments(raw),
+            arguments=raw.decode("utf-8", "replace") if raw is not None and self.keep_arguments else None,
+            error_kind=self.error_kind,
+            error_code=code if code is not None and abs(code) <= _MAX_CODE else None,
+            found=self.found,
+        )
+
+
+class CallRecordingService:
+    """Turns what happens into records. May be called on the event loop: it does no I/O and never raises."""
+
+    def __init__(
+        self,
+        recorder: RecordSink,
+        hasher: KeyedHasher,
+        privacy: ArgumentPrivacy,
+        *,
+        meter: MeterPort | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`meter` counts records; None without metrics."""
+        self._meter = meter
+        self._put = recorder.put
+        self._hasher = hasher
+        self.take_arguments(privacy.arguments)
+        self._clock = clock
+        self._last_exposures: dict[UUID, ListSelection] = {}
+        self._latest = NO_LIST
+        self._listeners: list[Callable[[Session], None]] = []
+        self._first_list: Callable[[], None] | None = None
+        self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
+
+    def take_arguments(self, choice: Literal["hash", "raw", "none"]) -> None:
+        """Store of the arguments of calls that end from now on what `ArgumentPrivacy` says."""
+        self._hides_arguments = choice == "none"
+        self._keeps_arguments = choice == "raw"
+
+    def when_closed(self, listener: Callable[[Session], None]) -> None:
+        """Register a callback for the end of every session."""
+        self._listeners.append(listener)
+
+    def when_listed(self, listener: Callable[[], None]) -> None:
+        """Register a callback for the first list that a client gets; it is called once."""
+        self._first_list = listener
+
+    def session_opened(self, session: Session) -> None:
+        """Note a new session."""
+        with self._guarded:
+            self._put_session(session)
+            if self._meter is not None:
+                self._meter.session_opened(session)
+
+    def session_changed(self, session: Session) -> None:
+        """Note what became known of a session since it was opened."""
+        with self._guarded:
+            self._put_session(session)
+
+    def session_closed(self, session: Session, ended_at: float) -> None:
+        """Note the end of a session, in seconds since the epoch."""
+        with self._guarded:
+            self._last_exposures.pop(session.id, None)
+            self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
+            if self._meter is not None:
+                self._meter.session_closed(session.id, ended=True)
+        for listener in self._listeners:
+            with self._guarded:
+                listener(session)
+
+    def session_left(self, session: Session) -> None:
+        """A session goes on elsewhere: nothing is remembered of it here, and nothing is recorded."""
+        with self._guarded:
+            self._last_exposures.pop(session.id, None)
+            if self._meter is not None:
+                self._meter.session_closed(session.id, ended=False)
+        for listener in self._listeners:
+            with self._guarded:
+                listener(session)
+
+    def exposed(self, session: Session, selection: ListSelection) -> None:
+        """Record what a client was shown; a list only if it differs from the session's last one."""
+        with self._guarded:
+            exposure = selection.to_exposure(session.id, self._clock())
+            before = self._last_exposures.get(session.id)
+            if exposure.is_list and not self._is_new(session, selection, exposure.available):
+                return
+            if self._meter is not None:
+                changed = exposure.is_list and before is not None and before.shown != selection.shown
+                self._meter.exposed(exposure, changed=changed)
+            self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(selection.shown) + len(selection.hidden)))
+            if self._first_list is not None:
+                listener, self._first_list = self._first_list, None
+                listener()
+
+    def list_of(self, session: Session) -> ListSelection:
+        """Return the list that a session has now, without its bytes; an empty one before the first."""
+        return self._last_exposures.get(session.id, NO_LIST)
+
+    def called(
+        self,
+        session: Session,
+        *,
+        tool: str,
+        upstream: str,
+        arguments: bytes | None,
+        sequence_number: int,
+        started: float,
+        duration_ms: float,
+        error_kind: ErrorKind | None = None,
+        error_code: int | None = None,
+        found: DiscoveryMethod = DiscoveryMethod.NAMED,
+        is_confidential: bool = False,
+        with_list: ListSelection = NO_LIST,
+    ) -> None:
+        """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
+
+        `with_list` is what `list_of` gave then: lists may have changed since.
+        `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none; of
+        those that are confidential no more than the hash is stored.
+        """
+        with self._guarded:
+            if self._meter is not None:
+                seconds, result = duration_ms / 1000.0, with_list.result(tool, found)
+                self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, result)
+            if self._hides_arguments:
+                arguments = None
+            note = DeferredToolCall(
+                session.id,
+                sequence_number,
+                tool,
+                upstream,
+                started,
+                duration_ms,
+                error_kind,
+                error_code,
+                found,
+                arguments,
+                self._keeps_arguments and not is_confidential,
+                self._hasher,
+            )
+            self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
+
+    def _is_new(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> bool:
+        """Return whether a list differs from the session's last one, which it then becomes."""
+        if self._last_exposures.get(session.id) == selection:
+            return False
+        if selection != self._latest:
+            self._latest = replace(selection, raw=b"")
+        if session.ended_at is None:
+            self._last_exposures[session.id] = self._latest  # shared by all sessions that are shown the same
+        if session.tools_available != available:
+            session.tools_available = available
+            self._put_session(session)
+        return True
+
+    def _put_session(self, session: Session) -> None:
+        """Queue the session as it is now: it goes on changing while the record waits."""
+        snapshot = replace(session, keys=dict(session.keys), metadata=dict(session.metadata))
+        self._put(snapshot, _BYTES_PER_NOTE + _BYTES_PER_NAME * len(session.tools_available))

@@ -1,0 +1,264 @@
+"""Selecting for agents in the same process, by what serves the clients of the proxy."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.filtering.service import FilteringService
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.prediction.service import PredictionService
+from riglm.application.selector.offer import OfferedTools
+from riglm.application.tool_lists.selection import ListSelection
+from riglm.domain.exposure import SEARCH_SURFACE
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.request_params import RequestParams
+from riglm.domain.schemas.control_api import SessionPrediction
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session_state import MAX_QUERY_LENGTH
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.downstream import Caller
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionReason:
+    """Why a tool was selected, or was not.
+
+    `rank` is its place by prediction, 1 for the likeliest, and `score` what gave it that place, the sum of `signals`;
+    None and empty where nothing was predicted. Scores compare within one selection.
+    """
+
+    why: str
+    rank: int | None = None
+    score: float | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Selection(Generic[T]):
+    """The tools for now, in the order in which they were given.
+
+    `hidden` are the names of those left out, which may be used all the same. `reason` says how it was chosen, and
+    `confidence`, from 0 to 1, how sure what was learned makes of it. `reasons` has the reason for each tool by name.
+    `tokens` and `tokens_saved` are estimates, of the definitions that are in and of those that are not.
+    """
+
+    objects: Mapping[str, T]
+    hidden: tuple[str, ...]
+    reason: str
+    confidence: float
+    reasons: Mapping[str, SelectionReason]
+    tokens: int
+    tokens_saved: int
+
+    @property
+    def tools(self) -> list[T]:
+        """The same objects that were given, in a list of the caller's own."""
+        return list(self.objects.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools."""
+        return tuple(self.objects)
+
+    def why(self, tool: str) -> str:
+        """Why a tool is in the selection or not, in words."""
+        found = self.reasons.get(tool)
+        return "no tool of this name was given" if found is None else found.why
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.objects.values())
+
+    def __contains__(self, tool: object) -> bool:
+        if isinstance(tool, str):
+            return tool in self.objects
+        return any(tool is each for each in self.objects.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTool(Generic[T]):
+    """A tool that a search found: its score from 0 to 1, and what made it fit."""
+
+    name: str
+    tool: T
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult(Generic[T]):
+    """What a search found, best first; `near` are the names of tools that come close, and there may be no other."""
+
+    found: tuple[FoundTool[T], ...]
+    near: tuple[str, ...]
+
+    @property
+    def tools(self) -> list[T]:
+        """The tools that were found."""
+        return [each.tool for each in self.found]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __iter__(self) -> Iterator[FoundTool[T]]:
+        return iter(self.found)
+
+
+_NOTHING_GIVEN: Final = RequestParams()
+_IMPATIENT_SECONDS: Final = 2.0
+_NOT_AT_HAND: Final = "not all that it goes by was at hand in time"
+_NOBODY: Final = Session(
+    started_at=0.0, era=ProtocolEra.HANDSHAKE, transport=Transport.LIBRARY, method=IdentificationMethod.CONNECTION
+)
+_log: Final = logging.getLogger("riglm.selecting")
+
+
+class SelectingService:
+    """Selects on an event loop that serves nobody else: it takes the time to learn what it was told before.
+
+    It waits for the model and for the vectors of all tools, so that equal work gives equal selections.
+    """
+
+    def __init__(
+        self, filtering: FilteringService, prediction: PredictionService, services: RequestServices, *, patience: float
+    ) -> None:
+        """It waits at most `patience` seconds, and not for long again after that was too little.
+
+        Sessions that end are forgotten by the filter from now on.
+        """
+        services.tracking.when_closed(filtering.forget)
+        self._filtering = filtering
+        self._prediction = prediction
+        self._services = services
+        self._patience = patience
+        self._seconds = patience
+        self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
+
+    def begin(self, client: ClientInfo, key: str, user: str) -> Session:
+        """Begin a session, or with a key go on with the one that has it."""
+        caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
+        return self._services.sessions.of_connection(caller, client, "")
+
+    def expect(self, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]) -> None:
+        """Begin to load what a choice among these tools needs, if there is a choice."""
+        self._services.owners.note(owners)
+        self._filtering.know(_NOBODY, catalogue)
+        self._filtering.forget(_NOBODY)
+        self._prediction.begin()
+
+    def end(self, session: Session) -> None:
+        """Give a session back; one with a key can be gone on with for a while."""
+        self._services.sessions.closed(session)
+
+    async def select(self, session: Session, offer: OfferedTools[T], context: str) -> Selection[T]:
+        """Return the tools for a session now; an empty context leaves the last one in force."""
+        is_choice, is_at_hand = await self._take(session, offer.catalogue, offer.owners)
+        if is_choice and context:
+            await self._filtering.set_context(session, context)
+        elif is_choice:
+            self._filtering.follow_calls(session)
+        shown = self._filtering.compose(session, offer.catalogue)
+        self._services.tracking.exposed(session, shown)
+        told = None
+        with self._explaining:
+            told = self._filtering.explain(session).told()
+        names, hidden = shown.shown, shown.hidden
+        if shown.mode == "shadow":
+            names, hidden = (*names, *hidden), ()
+            names = tuple(name for name in offer.catalogue.names if name in frozenset(names))
+        return Selection(
+            objects={name: offer.objects[name] for name in names},
+            hidden=hidden,
+            reason=f"{shown.reason}{self._but(session, is_at_hand=is_at_hand) if is_choice else ''}",
+            confidence=0.0 if told is None else told.confidence,
+            reasons={} if told is None else _reasons(told),
+            tokens=shown.tokens_shown,
+            tokens_saved=shown.tokens_hidden,
+        )
+
+    async def search(self, session: Session, offer: OfferedTools[T], query: str, limit: int) -> SearchResult[T]:
+        """Return the tools that fit a query, best first, and the names of those that come close."""
+        await self._take(session, offer.catalogue, offer.owners)
+        view = self._filtering.view(session)
+        if view is None:
+            return SearchResult(found=(), near=())
+        allowed = view.candidate_set
+        found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
+        hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
+        names = tuple(hit.name for hit in hits)
+        self._filtering.state(session).found(query[:MAX_QUERY_LENGTH], names)
+        tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
+        self._services.tracking.exposed(
+            session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
+        )
+        return SearchResult(
+            found=tuple(
+                FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in hits
+            ),
+            near=tuple(name for name in found.near if name in allowed),
+        )
+
+    def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:
+        """A session used a tool, which took `seconds` and ended just now."""
+        found, ended = self._filtering.start_call(session, tool, _NOTHING_GIVEN, known=True)
+        kind = ErrorKind.TOOL if failed else None
+        self._services.tracking.called(
+            session,
+            tool=tool,
+            upstream=self._services.owners.of(tool)[0],
+            arguments=None,
+            sequence_number=session.next_sequence_number(),
+            started=time.time() - seconds,
+            duration_ms=seconds * 1000.0,
+            error_kind=kind,
+            found=found,
+        )
+        ended(kind)
+        self._prediction.catch_up()
+
+    def mark(self, session: Session, tool: str, *, relevant: bool) -> None:
+        """A session says whether a tool is of use for its context."""
+        state = self._filtering.state(session)
+        if state.context is not None:
+            self._filtering.predicting.marked(session, state, tool, relevant=relevant)
+
+    def status(self) -> dict[str, Any]:
+        """What prediction works with."""
+        return self._filtering.predicting.status()
+
+    async def _take(
+        self, session: Session, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]
+    ) -> tuple[bool, bool]:
+        """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
+        self._services.owners.note(owners)
+        self._filtering.know(session, catalogue)
+        await self._filtering.prepare(session)
+        if not self._filtering.hides(session):
+            return False, True
+        is_at_hand = await self._prediction.caught_up(session, self._seconds)
+        self._seconds = self._patience if is_at_hand else min(self._patience, _IMPATIENT_SECONDS)
+        return True, is_at_hand
+
+    def _but(self, session: Session, *, is_at_hand: bool) -> str:
+        """Why a selection may be another one for equal work; empty when it is not."""
+        context = self._filtering.state(session).context
+        if not is_at_hand or (context is not None and context.vector is None):
+            return f"; {_NOT_AT_HAND}"
+        embedder = self._prediction.embedder_status()
+        if embedder.is_fallback_active:
+            return f"; {embedder.actual_model} stands in for {embedder.model}"
+        return ""
+
+
+def _reasons(told: SessionPrediction) -> dict[str, SelectionReason]:
+    return {
+        each.tool: SelectionReason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
+        for each in told.tools
+    }

@@ -1,0 +1,183 @@
+"""One piece of an agent's work."""
+
+import difflib
+import logging
+import weakref
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from riglm.application.selector.background import BackgroundLoop
+from riglm.application.selector.offer import OfferedTools, ToolReader, amount, count, text
+from riglm.application.selector.service import SearchResult, SelectingService, Selection
+from riglm.domain.session import ClientInfo, Session
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("riglm.selecting")
+
+
+class ToolSession(Generic[T]):
+    """Selects the tools for one piece of work, and learns from what that used. Made by `ToolSelector.session`.
+
+    Used as a context manager it is closed at the end. It ends as well when nobody holds it any more.
+    """
+
+    def __init__(
+        self,
+        background: BackgroundLoop[SelectingService],
+        offered: Callable[[], OfferedTools[T]],
+        client: ClientInfo,
+        key: str,
+        user: str,
+    ) -> None:
+        self._background = background
+        self._offered = offered
+        self._read: ToolReader[T] = ToolReader()
+        self._own: OfferedTools[T] | None = None
+        self._begun = _Begun(client, key, user)
+        weakref.finalize(self, _end, background, self._begun).atexit = False
+
+    def select(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
+        """The tools for now.
+
+        Args:
+            context: what the work is about, best in the words of whoever asks for it. Without, the last one counts on;
+                while that is the same, the selection only gains tools, so that a model's prompt cache lasts.
+            tools: those that this session has from now on, in place of the selector's.
+
+        Raises:
+            UnusableToolError: one of the tools is none, or two have the same name.
+            UnusableInputError: the context is no text.
+            SelectorClosedError: the selector is closed.
+        """
+        offer, context = self._offer(tools), text(context, "select(context=...)")
+        return self._background.ask(self._selecting(offer, context))
+
+    async def aselect(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
+        """As `select`, without holding up the event loop."""
+        offer, context = self._offer(tools), text(context, "aselect(context=...)")
+        return await self._background.ask_soon(self._selecting(offer, context))
+
+    def search(self, query: str, *, limit: int = 10) -> SearchResult[T]:
+        """Return the tools that match a query best, also those that were not selected; none if nothing matches.
+
+        A tool that is used after a search found it counts more than one that was selected.
+
+        Raises:
+            UnusableInputError: the query is no text, or the limit no whole number above 0.
+            SelectorClosedError: the selector is closed.
+        """
+        offer = self._offer(None)
+        return self._background.ask(self._searching(offer, query, limit))
+
+    async def asearch(self, query: str, *, limit: int = 10) -> SearchResult[T]:
+        """As `search`, without holding up the event loop."""
+        offer = self._offer(None)
+        return await self._background.ask_soon(self._searching(offer, query, limit))
+
+    def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
+        """A tool was used: learn from it. Returns at once.
+
+        A name that no tool has, which models make up, is told in the log and is no error.
+
+        Args:
+            tool: one that was selected or found, or its name, as the model says it.
+            failed: whether the tool said that it failed.
+            seconds: how long it took, for the record.
+
+        Raises:
+            UnusableToolError: what was given is neither a tool nor a name.
+            UnusableInputError: `seconds` is no finite number.
+            SelectorClosedError: the selector is closed.
+        """
+        seconds = amount(seconds, "used(seconds=...)")
+        self._told(tool, lambda service, session, name: service.used(session, name, failed=failed, seconds=seconds))
+
+    def mark(self, tool: T | str, *, relevant: bool) -> None:
+        """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once.
+
+        Raises:
+            UnusableToolError: what was given is neither a tool nor a name.
+            SelectorClosedError: the selector is closed.
+        """
+        self._told(tool, lambda service, session, name: service.mark(session, name, relevant=relevant))
+
+    def close(self) -> None:
+        """The work is done. Returns at once."""
+        _end(self._background, self._begun)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _offer(self, tools: Iterable[T] | None) -> OfferedTools[T]:
+        if tools is not None:
+            self._own = self._read(tools)
+        return self._offered() if self._own is None else self._own
+
+    def _selecting(
+        self, offer: OfferedTools[T], context: str
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, Selection[T]]]:
+        begun = self._begun
+
+        async def selecting(service: SelectingService) -> Selection[T]:
+            return await service.select(begun.on(service), offer, context)
+
+        return selecting
+
+    def _searching(
+        self, offer: OfferedTools[T], query: str, limit: int
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, SearchResult[T]]]:
+        begun, query, limit = self._begun, text(query, "search(query=...)"), count(limit, "search(limit=...)")
+
+        async def searching(service: SelectingService) -> SearchResult[T]:
+            return await service.search(begun.on(service), offer, query, limit)
+
+        return searching
+
+    def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
+        """Tell of a tool; a model may name one that there is not, which is no reason to end an agent's work."""
+        offer, begun = self._offer(None), self._begun
+        name = offer.name_of(tool)
+        if name in offer.objects:
+            self._background.post(lambda service: tell(service, begun.on(service), name))
+            return
+        close = difflib.get_close_matches(name, offer.objects, n=1)
+        _log.warning("no tool is called %r, so nothing is learned%s", name, f": is it {close[0]!r}?" if close else "")
+
+
+@dataclass(slots=True)
+class _Begun:
+    """The session as the service knows it, None before it is needed and after it ended.
+
+    Work that is under way holds this, and not the session that the agent has: that ends once the agent lets it go.
+    """
+
+    client: ClientInfo
+    key: str
+    user: str
+    session: Session | None = None
+
+    def on(self, service: SelectingService) -> Session:
+        """The session, begun if it is not; asked for on the service's loop alone."""
+        if self.session is None:
+            self.session = service.begin(self.client, self.key, self.user)
+        return self.session
+
+
+def _end(background: BackgroundLoop[SelectingService], begun: _Begun) -> None:
+    """End what was begun, if anything was; it ended with its selector if that is closed."""
+
+    def end(service: SelectingService) -> None:
+        if begun.session is not None:
+            service.end(begun.session)
+            begun.session = None
+
+    if background.is_open:
+        background.post(end)

@@ -1,0 +1,146 @@
+"""What riglm's own tools are given and what they answer, as raw JSON."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from riglm.application.tool_lists.list_writer import CALL_TOOL
+from riglm.application.tool_lists.selection import ListSelection
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaToolResult:
+    """What became of a call of one of riglm's own tools.
+
+    `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
+    the call is to go on to the tool of that raw name with those raw arguments, like a call of the client's own that may
+    be denied, and to an upstream even if the name is one of riglm's.
+    `list_changed` says that the session's list is another one now, and `selection` which tools the result shows.
+    """
+
+    result: bytes = b""
+    list_changed: bool = False
+    forward: tuple[bytes, bytes] | None = None
+    selection: ListSelection | None = None
+
+
+class InvalidArgumentsError(Exception):
+    """A call that cannot be understood; the text says what is expected."""
+
+
+def members_given(tool: str, arguments: bytes) -> dict[str, Raw]:
+    """The arguments of a call by name.
+
+    Raises:
+        Misused: they are no object.
+    """
+    if not arguments.strip():
+        return {}
+    if not isinstance(jsonrpc.plain(arguments), dict):
+        raise InvalidArgumentsError(f"{tool} expects an object of arguments.")
+    return jsonrpc.members(arguments)
+
+
+def text_given(tool: str, given: Mapping[str, Raw], key: str) -> str:
+    """A text among the arguments.
+
+    Raises:
+        Misused: it is not there, no text, or blank.
+    """
+    value = jsonrpc.text(given.get(key))
+    if value is None or not value.strip():
+        raise InvalidArgumentsError(f'{tool} expects {{"{key}": "some text"}}: `{key}` is {_fault(given.get(key))}.')
+    return value
+
+
+def flag_given(tool: str, given: Mapping[str, Raw], key: str) -> bool:
+    """A yes or no among the arguments.
+
+    Raises:
+        Misused: it is not there, or neither.
+    """
+    value = jsonrpc.plain(given[key]) if key in given else None
+    if not isinstance(value, bool):
+        raise InvalidArgumentsError(f"{tool} expects `{key}` to be true or false.")
+    return value
+
+
+def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
+    """An object among the arguments, as it came; empty when it is not there.
+
+    Models write objects as text at times: such a text is taken for the object in it.
+
+    Raises:
+        Misused: it is something else.
+    """
+    raw = bytes(given.get(key, b"{}"))
+    value = jsonrpc.plain(raw)
+    if isinstance(value, str):
+        raw = value.encode("utf-8", "replace")
+        value = jsonrpc.plain(raw)
+    if value is None and raw.strip() == b"null":
+        return b"{}"
+    if not isinstance(value, dict):
+        raise InvalidArgumentsError(
+            f"{tool} expects `{key}` to be an object, by the schema of the tool that is to be called."
+        )
+    return raw
+
+
+def text_result(fields: Mapping[str, bytes]) -> bytes:
+    """Return a raw result whose text content is an object of raw members, each included once."""
+    content = jsonrpc.join_object(fields)
+    return b'{"content":[{"type":"text","text":%b}]}' % jsonrpc.encode(content.decode("utf-8", "replace"))
+
+
+def structured_result(fields: Mapping[str, bytes]) -> bytes:
+    """Return a raw result that has an object of raw members both as structured content and as text."""
+    content = jsonrpc.join_object(fields)
+    text = jsonrpc.encode(content.decode("utf-8", "replace"))
+    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, content)
+
+
+def refused(words: str) -> MetaToolResult:
+    """An answer that says what went wrong."""
+    return MetaToolResult(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
+
+
+def array(values: Iterable[bytes]) -> bytes:
+    """A raw array of raw values."""
+    return b"[%b]" % b",".join(values)
+
+
+def how_to_call(offered: Collection[str], names: Iterable[str]) -> str:
+    """Return how the tools of these names are called while these meta-tools are `offered`."""
+    if CALL_TOOL not in offered:
+        return "Call them by name."
+    reserved = [name for name in names if name in offered]
+    if not reserved:
+        return "Call them by name or with call_tool."
+    return f"Call them by name or with call_tool. Only with call_tool: {', '.join(reserved)}."
+
+
+def context_message(*, has_tools: bool, changed: bool, how: str) -> str:
+    """Return the message of a set_context result."""
+    listed = "Your tool list has changed." if changed else "Your tool list is unchanged."
+    if not has_tools:
+        return f"{listed} Search for tools that it lacks."
+    return f"{listed} These tools are likely needed in addition. {how}"
+
+
+def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) -> str:
+    """Return the message of a search result; without `has_meaning` the tools were compared by words only so far."""
+    if found and not is_close:
+        how = f"These tools come nearest; check whether they do what you need. {how}"
+    if found:
+        return how if has_meaning else f"{how} The index of meanings is still being built: later searches find more."
+    if not has_meaning:
+        return "No tool shares these words, and the index of meanings is still loading. Search again in a few seconds."
+    return "No tool matches. Search in other words if you think that there is one."
+
+
+def _fault(raw: Raw | None) -> str:
+    if raw is None:
+        return "missing"
+    return "empty" if jsonrpc.text(raw) is not None else "no text"

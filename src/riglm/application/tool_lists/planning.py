@@ -1,0 +1,431 @@
+"""Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from riglm.application.tool_lists.list_writer import (
+    NAMES,
+    SEARCH,
+    SET_CONTEXT,
+    ListWriter,
+    OwnerOf,
+    definitions,
+    hidden_index,
+)
+from riglm.application.tool_lists.selection import ListSelection
+from riglm.domain import session_state
+from riglm.domain.everyday import everyday_weights
+from riglm.domain.exposure import NOTHING_HIDDEN, Surface, surface_for
+from riglm.domain.list_plan import (
+    CALL_TOKENS,
+    COLD_USAGE,
+    META_TOOL_TOKENS,
+    PROMPT_TOKENS,
+    SURE,
+    UNSURE,
+    ListPlan,
+    Prices,
+    ToolCosts,
+    cheapest_list,
+    covering_list,
+    filled,
+)
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ProtocolEra, Session
+from riglm.domain.session_state import SessionState
+from riglm.domain.tool import BYTES_PER_TOKEN, PermittedTools, estimated_tokens, profile
+from riglm.domain.usage import Usage
+
+_MAX_CLIENTS: Final = 1_000
+_MAX_PLANS: Final = 64
+_MAX_DEFINITIONS: Final = 64
+_PRIOR: Final = 0.3
+"""The probability that a session needs a tool that is surely an everyday utility, while nothing was learned."""
+
+_LEARNED: Final = "recorded use"
+_COLD: Final = "nothing was learned yet"
+_log: Final = logging.getLogger("riglm.filtering")
+
+
+class ListPlanner:
+    """Plans lists where prediction is on."""
+
+    def __init__(
+        self,
+        rules: FilteringSettings,
+        prices: Prices,
+        usage: Callable[[Session], Usage | None] | None,
+        owner: OwnerOf,
+        predictor: str,
+    ) -> None:
+        """`usage` returns the estimate for a session; None if lists are not predicted.
+
+        `predictor` is the name of the strategy, for the record.
+        """
+        self._rules = rules
+        self._prices = prices
+        self._usage = usage
+        self._owner = owner
+        self._predictor = predictor
+        self._writer = ListWriter()
+        by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
+        self._by_client = lru_cache(_MAX_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
+        self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
+        self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
+        self._base: OrderedDict[tuple[int, int, Surface], tuple[PermittedTools, Usage | None, ListPlan]] = OrderedDict()
+        self._definitions: OrderedDict[tuple[str, ...], Mapping[str, bytes]] = OrderedDict()
+        self._reported: set[str] = set()
+
+    def surface(self, session: Session) -> Surface:
+        """Return how a selection reaches the client of a session."""
+        if self._usage is None:
+            return Surface.FULL
+        if self._rules.surface != "auto":
+            return Surface(self._rules.surface)
+        return self._by_client(session.client.name, session.era)
+
+    def costs(self, view: PermittedTools) -> ToolCosts:
+        """Return what each permitted tool costs."""
+        return ToolCosts(
+            tokens={name: size / BYTES_PER_TOKEN for name, size in view.sizes.items()}, prices=self._prices
+        )
+
+    def usage(self, session: Session) -> Usage:
+        """Return the estimate for a session, that of a cold start while nothing was learned."""
+        found = self._usage(session) if self._usage is not None else None
+        return COLD_USAGE if found is None else found
+
+    def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
+        """Return the plan of a session's next list, which the session keeps.
+
+        In the modern era, where lists must not vary per connection, a new warm set counts for all sessions at once.
+        """
+        if session.era is ProtocolEra.MODERN and self.surface(session) is not Surface.DYNAMIC:
+            return self.base_plan(session, view)
+        plan = state.plan
+        if plan is None:
+            plan = self.base_plan(session, view)
+        elif plan.candidates is not view.candidates and plan.candidates != view.candidates:
+            plan = self._carried_over(plan, session, view)
+        if not view.catalogue.missing:
+            state.plan = plan
+        return plan
+
+    def base_plan(self, session: Session, view: PermittedTools) -> ListPlan:
+        """Return the plan of a session of which nothing is known yet: the same for all sessions of its warm set."""
+        surface = self.surface(session)
+        if surface is Surface.FULL:
+            return ListPlan(candidates=view.candidates, reason="the surface is full")
+        usage = self._usage(session) if self._usage is not None else None
+        key = (id(view), id(usage), surface)
+        kept = self._base.get(key)
+        if kept is None or kept[0] is not view or kept[1] is not usage:
+            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage)
+            kept = self._base[key] = (view, usage, plan)
+            if len(self._base) > _MAX_PLANS:
+                self._base.popitem(last=False)
+        return kept[2]
+
+    def replan(
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        needed: Mapping[str, float],
+        confidence: float,
+    ) -> bool:
+        """Plan for a new context; return True if the list differs from the one that the client has.
+
+        `needed` has the probability of tools in this context. The list changes only if that pays.
+        """
+        return self._adopt(session, state, view, self._for_context(session, state, view, needed, confidence), needed)
+
+    def resize(
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        best: Sequence[str],
+        size: int,
+        confidence: float,
+    ) -> bool:
+        """Plan a list of a given size, where `coverage` asks for one; return True if it differs from the client's.
+
+        `best` are the candidates, best first. Tools of the last turns are listed in addition.
+        """
+        retained = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
+        tools = filled(best[:size], view.kept | retained, best, self._rules.min_tools)
+        by = "the context" if state.context is not None else "what was used"
+        target = ListPlan(
+            candidates=view.candidates,
+            tools=None if tools == view.candidate_set else tools,
+            search_first=confidence <= SURE,
+            confidence=confidence,
+            predictor=self._predictor,
+            reason=f"predicted by {by}",
+        )
+        return self._adopt(session, state, view, target, {})
+
+    def add_used(self, session: Session, state: SessionState, view: PermittedTools) -> None:
+        """Add the tools of the last turns to the plan of a session."""
+        plan = self.plan(session, state, view)
+        if plan.tools is not None:
+            used = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
+            state.plan = replace(plan, tools=plan.tools | used)
+
+    def _adopt(
+        self, session: Session, state: SessionState, view: PermittedTools, target: ListPlan, needed: Mapping[str, float]
+    ) -> bool:
+        """Take the target as the session's plan if that pays; return True if the list differs."""
+        current = self.plan(session, state, view)
+        if state.shown is None:
+            state.plan = target
+            return False
+        if target.listed == current.listed:
+            state.plan = replace(target, search_first=current.search_first, lists_context=current.lists_context)
+            return False
+        if self._rules.coverage is None and not self._change_pays(
+            session, state, view, current.listed, target.listed, needed
+        ):
+            state.plan = replace(current, confidence=target.confidence)
+            return False
+        state.plan = target
+        return True
+
+    def offered(self, session: Session, state: SessionState, view: PermittedTools | None) -> tuple[str, ...]:
+        """Return the names of the meta-tools that a session can call: all if its list hides something.
+
+        All of them are listed, but for set_context where it does not pay.
+        """
+        answered = self.answered(session)
+        if not answered or view is None:
+            return answered
+        return self._offered(self.plan(session, state, view), view)
+
+    def answered(self, session: Session) -> tuple[str, ...]:
+        """Return the names of the meta-tools that a session can call where no upstream tool has the name."""
+        if self._rules.mode == "shadow" or self.surface(session) not in (Surface.DYNAMIC, Surface.STABLE):
+            return ()
+        return self._meta_tools
+
+    def names(self, session: Session, state: SessionState, view: PermittedTools) -> tuple[str, ...]:
+        """Return the names that a list would have now, without changing the session."""
+        plan = self.plan(session, replace(state), view)
+        return self._shown(session, view, plan, self._offered(plan, view))
+
+    def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
+        """Return the list of a session."""
+        surface = self.surface(session)
+        plan = self.plan(session, state, view)
+        own = self.offered(session, state, view)
+        shown = self._shown(session, view, plan, own)
+        if surface is Surface.HINTS and self._rules.mode != "shadow":
+            marked = plan.listed if plan.tools is not None else frozenset()
+            raw = self._writer.marked(view.catalogue, view.candidate_set, marked)
+            return self._selection(session, view, plan, shown, raw=raw)
+        if self._rules.mode == "shadow" and surface in (Surface.DYNAMIC, Surface.STABLE):
+            own = self._offered(plan, view)
+        own = tuple(name for name in own if plan.lists_context or name != SET_CONTEXT)
+        listed = frozenset(shown)
+        entries = self._entries(own, tuple(name for name in view.candidates if name not in listed))
+        tokens_own = estimated_tokens(sum(map(len, entries.values())))
+        if self._rules.mode == "shadow" or (plan.tools is None and not own):
+            return self._unchanged(session, view, plan, shown, tokens_own)
+        raw = self._writer.some(view.catalogue, listed, entries, search_first=plan.search_first)
+        return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
+
+    def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
+        """Return a list of all permitted tools."""
+        return self._unchanged(session, view, ListPlan(candidates=view.candidates, reason=reason), view.candidates)
+
+    def _unchanged(
+        self, session: Session, view: PermittedTools, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
+    ) -> ListSelection:
+        if view.is_whole:
+            raw = self._writer.whole(view.catalogue)
+        else:
+            raw = self._writer.some(view.catalogue, view.candidate_set, {})
+        may_change = (
+            session.era is ProtocolEra.MODERN
+            and self.surface(session) is Surface.STABLE
+            and self._rules.mode != "shadow"
+        )
+        is_passthrough = view.is_whole and not may_change  # else the upstream's ttlMs and cacheScope would be wrong
+        return self._selection(
+            session, view, plan, shown, raw=raw, is_passthrough=is_passthrough, tokens_own=tokens_own
+        )
+
+    def _listed(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
+        rules, costs = self._rules, self.costs(view)
+        everyday = everyday_weights(
+            [(name, profile(view.catalogue.by_name[name]).description) for name in view.candidates]
+        )
+        order = self._cold_order(view, everyday)
+        estimate, most, reason = usage, rules.max_tools, _LEARNED
+        if estimate is None:
+            prior = {name: _PRIOR * weight for name, weight in everyday.items()}
+            estimate, most, reason = replace(COLD_USAGE, probabilities=prior), rules.cold_start_limit, _COLD
+        bounds = (rules.min_tools, max(rules.min_tools, most))
+        if rules.coverage is not None:
+            if usage is None:
+                bounds = (bounds[1], bounds[1])
+            tools = covering_list(estimate, view.kept, order, bounds, rules.coverage)
+        else:
+            own_tokens = META_TOOL_TOKENS + min(
+                rules.index_tokens, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
+            )
+            tools = cheapest_list(costs, estimate, view.kept, order, bounds, own_tokens)
+        if tools is None:
+            return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
+        predictor = self._predictor if usage is not None else ""
+        return ListPlan(
+            candidates=view.candidates,
+            tools=tools,
+            search_first=True,
+            lists_context=rules.coverage is not None
+            or SET_CONTEXT in self._pinned
+            or costs.context_pays(tools, estimate),
+            predictor=predictor,
+            reason=reason,
+        )
+
+    def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
+        if usage is None:
+            return ListPlan(candidates=view.candidates, reason=_COLD)
+        paying = self.costs(view).paying(usage.probabilities, usage.requests)[: self._rules.max_tools]
+        tools = view.kept.union(paying)
+        return ListPlan(candidates=view.candidates, tools=tools, predictor=self._predictor, reason=_LEARNED)
+
+    def _cold_order(self, view: PermittedTools, everyday: Mapping[str, float]) -> Sequence[str]:
+        """Return all candidates: everyday utilities first, then in turn from each server."""
+        seen: dict[str, int] = {}
+        turn: dict[str, int] = {}
+        for name in view.candidates:
+            server = self._owner(name)[0]
+            turn[name] = seen[server] = seen.get(server, 0) + 1
+        return sorted(view.candidates, key=lambda name: (-everyday.get(name, 0.0), turn[name]))
+
+    def _for_context(
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        needed: Mapping[str, float],
+        confidence: float,
+    ) -> ListPlan:
+        base = self.base_plan(session, view)
+        if not confidence >= UNSURE:
+            return replace(base, confidence=confidence)
+        rules = self._rules
+        retained = session_state.used_lately(state, rules.retained_turns) & view.candidate_set
+        kept = view.kept | retained
+        fresh = {name: share for name, share in needed.items() if name not in kept}
+        paying = self.costs(view).paying(fresh, self.usage(session).requests)[: rules.max_tools]
+        order = sorted(view.candidates, key=lambda name: (name not in base.listed, -needed.get(name, 0.0)))
+        tools = filled(paying, kept, order, rules.min_tools)
+        return ListPlan(
+            candidates=view.candidates,
+            tools=None if tools == view.candidate_set else tools,
+            search_first=confidence <= SURE,
+            lists_context=base.lists_context,
+            confidence=confidence,
+            predictor=self._predictor,
+            reason="predicted by the context",
+        )
+
+    def _change_pays(
+        self,
+        session: Session,
+        state: SessionState,
+        view: PermittedTools,
+        before: frozenset[str],
+        after: frozenset[str],
+        needed: Mapping[str, float],
+    ) -> bool:
+        costs, usage = self.costs(view), self.usage(session)
+        calls = len(state.calls)
+        left = max(1.0, usage.requests - calls)
+        messages = PROMPT_TOKENS + CALL_TOKENS * calls
+        tokens = costs.tokens
+        change = self._prices.list_change(
+            messages, sum(tokens[name] for name in before & tokens.keys()), sum(tokens[name] for name in after), left
+        )
+        unsent = sum(self._prices.added(tokens[name], left) for name in after - before - state.sent)
+        detour = self._prices.detour(messages, left / 2)
+        missed = sum(needed.get(name, 0.0) for name in before - after) * detour
+        return unsent > change + missed
+
+    def _carried_over(self, plan: ListPlan, session: Session, view: PermittedTools) -> ListPlan:
+        """Return the plan for a catalog that has changed: a few new tools are listed, of many those that pay."""
+        if plan.tools is None:
+            return self.base_plan(session, view)
+        added = view.candidate_set.difference(plan.candidates)
+        if len(added) > self._rules.max_tools:
+            added &= self.base_plan(session, view).listed
+        return replace(plan, candidates=view.candidates, tools=(plan.tools | added) & view.candidate_set)
+
+    def _offered(self, plan: ListPlan, view: PermittedTools) -> tuple[str, ...]:
+        if plan.tools is not None and plan.tools != view.candidate_set:
+            return self._meta_tools
+        missing = (SEARCH,) if view.catalogue.missing and SEARCH in self._meta_tools else ()
+        return tuple(name for name in NAMES if name in self._pinned or name in missing)
+
+    def _shown(self, session: Session, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
+        if plan.tools is None or self.surface(session) is Surface.HINTS:
+            names = view.candidate_set
+        else:
+            names = (plan.tools | view.kept) & view.candidate_set
+        names = self._without_reserved(names, own)
+        if names == view.candidate_set:
+            return view.candidates
+        return tuple(name for name in view.candidates if name in names)
+
+    def _without_reserved(self, names: frozenset[str], own: Sequence[str]) -> frozenset[str]:
+        """Return the names without those of the meta-tools: an upstream tool of such a name is reached by call_tool."""
+        reserved = names.intersection(own)
+        for name in sorted(reserved - self._reported):
+            self._reported.add(name)
+            _log.warning("an upstream tool has the name of a meta-tool; call_tool reaches it", extra={"tool": name})
+        return names - reserved
+
+    def _entries(self, own: tuple[str, ...], hidden: tuple[str, ...]) -> Mapping[str, bytes]:
+        """Return the definitions of the meta-tools of a list, the search with the index of what is hidden."""
+        key = (*own, "", *hidden)
+        kept = self._definitions.get(key)
+        if kept is None:
+            index = hidden_index(hidden, self._owner, self._rules.index_tokens) if hidden else ""
+            kept = self._definitions[key] = definitions(own, index)
+            if len(self._definitions) > _MAX_DEFINITIONS:
+                self._definitions.popitem(last=False)
+        return kept
+
+    def _selection(
+        self,
+        session: Session,
+        view: PermittedTools,
+        plan: ListPlan,
+        shown: tuple[str, ...],
+        *,
+        raw: bytes,
+        is_passthrough: bool = False,
+        tokens_own: int = 0,
+    ) -> ListSelection:
+        listed = frozenset(shown)
+        tokens = view.tokens_of(listed)
+        return ListSelection(
+            raw=raw,
+            is_passthrough=is_passthrough,
+            shown=shown,
+            hidden=tuple(name for name in view.catalogue.names if name not in listed and view.allows(name)),
+            predictor=plan.predictor,
+            reason=plan.reason,
+            mode=self._rules.mode,
+            surface=self.surface(session),
+            tokens_shown=tokens + tokens_own,
+            tokens_hidden=max(0, view.tokens - tokens),
+            tokens_own=tokens_own,
+        )

@@ -1,0 +1,168 @@
+"""What `riglm init` and `riglm undo` are made of, and what other commands ask about what they did."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from riglm.adapters.clients.dialect import own_command
+from riglm.adapters.clients.files import ClientFiles, home_of, values_of
+from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
+from riglm.adapters.clients.secret_texts import Cover
+from riglm.adapters.configuration.file_changes import ServersFile
+from riglm.adapters.configuration.loading import (
+    VARIABLE,
+    configuration_directory,
+    data_directory,
+    other_data_directories,
+)
+from riglm.adapters.configuration.persisting import SafeFiles
+from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
+from riglm.application.client_setup.undoing import SetupUndoer
+from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation, FileChange, RiglmServerEntry, is_riglm
+from riglm.domain.errors import RiglmError
+from riglm.ports.clients import InstallationsPort
+
+_KEPT_IN: Final = "clients"
+_MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
+
+
+@dataclass(frozen=True, slots=True)
+class SetupServices:
+    """The parts at work."""
+
+    planner: SetupPlanner
+    installer: SetupInstaller
+    undoer: SetupUndoer
+    clearing: LeftoverCleanup
+    record: InstallationsPort
+    looked_in: tuple[Path, ...]
+    """The directories in which a record of installations may be."""
+
+
+def installing(
+    environment: Mapping[str, str] | None = None, anyway: Collection[str] = (), project: Path | None = None
+) -> SetupServices:
+    """Everything that changes clients' files, also where it was put behind riglm with other variables than these.
+
+    `anyway` names servers to be moved though a user may have to sign in; of a project its own files are looked at.
+    """
+    environment = os.environ if environment is None else environment
+    clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
+    directories = _record_directories(environment, clients, project)
+    servers_file, files = ServersFile(environment), SafeFiles()
+    installations = MergedSetupJournals([SetupJournal(directory) for directory in directories])
+    surroundings = SetupEnvironment(
+        command=_command(),
+        directory=configuration_directory(environment),
+        env=_env(environment),
+        environment=environment,
+    )
+    return SetupServices(
+        SetupPlanner(
+            clients=clients,
+            servers_file=servers_file,
+            files=files,
+            installations=installations,
+            surroundings=surroundings,
+        ),
+        SetupInstaller(files=files, installations=installations),
+        SetupUndoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
+        LeftoverCleanup(
+            clients=clients, files=files, installations=installations, own=(surroundings.directory, *directories)
+        ),
+        installations,
+        directories,
+    )
+
+
+def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
+    """What `riglm init` set up here and nobody took back, for each place the newest; none if it never ran."""
+    found = _record(os.environ if environment is None else environment).all()
+    return tuple({(each.place.file, each.place.path): each for each in found}.values())
+
+
+def riglm_entries(
+    environment: Mapping[str, str] | None = None, directory: Path | None = None
+) -> tuple[RiglmServerEntry, ...]:
+    """The entries in clients' files that start riglm, whoever wrote them; a file that cannot be read has a `fault`.
+
+    Looked at are the user's own files and those of the project in `directory`.
+    """
+    environment = os.environ if environment is None else environment
+    clients = ClientFiles(environment=environment, home=home_of(environment))
+    found = []
+    for place, servers in _servers_at(clients, directory):
+        if isinstance(servers, str):
+            found.append(RiglmServerEntry(client=place.client, file=place.file, fault=servers))
+            continue
+        found += [
+            RiglmServerEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
+            for one in servers
+            if is_riglm(one)
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def _servers_at(
+    clients: ClientFiles, directory: Path | None
+) -> Iterator[tuple[ConfigLocation, tuple[ClientServer, ...] | str]]:
+    """The servers of each place of the user's and of a project's, or why they cannot be read."""
+    for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
+        try:
+            yield place, clients.servers(place, place.file.read_bytes())
+        except (OSError, RiglmError) as error:
+            yield place, str(error)
+
+
+def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
+    """Where a record of installations may be: the one for these variables first, which new ones go into.
+
+    A riglm that was set up with others tells where in the client's file, since it has to know it when it starts. What
+    a project brings along is not believed: a record says which files are written, and with what.
+    """
+    found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
+    for place, servers in _servers_at(clients, project):
+        is_brought_along = place.project is not None and place.file.is_relative_to(place.project)
+        if isinstance(servers, str) or is_brought_along:
+            continue
+        said = [(one.definition or {}).get("env", {}).get(VARIABLE) for one in servers if is_riglm(one)]
+        found += [Path(directory) for directory in said if directory and Path(directory).is_absolute()]
+    different: dict[Path, Path] = {}
+    for directory in found:
+        different.setdefault(directory.resolve(), directory / _KEPT_IN)
+    return tuple(different.values())
+
+
+def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
+    """What covers the secrets of these files, whose names are none, in any text."""
+    first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
+    last = {rewriting.file: rewriting.after for rewriting in rewritings}
+    documents, texts = [], []
+    for file, content in (*first.items(), *last.items()):  # what is between has no other servers than these two
+        texts.append((content or b"").decode("utf-8", "replace"))
+        with contextlib.suppress(RiglmError):
+            documents.append(values_of(file, content or b""))
+    return Cover(*documents, texts=texts, shown=[str(rewriting.file) for rewriting in rewritings])
+
+
+def _record(environment: Mapping[str, str]) -> SetupJournal:
+    return SetupJournal(data_directory(environment) / _KEPT_IN)
+
+
+def _command() -> tuple[str, ...]:
+    def same(one: Path, other: Path) -> bool:
+        return one.resolve() == other.resolve()
+
+    return own_command(Path(sys.executable), shutil.which, Path.is_file, same)
+
+
+def _env(environment: Mapping[str, str]) -> dict[str, str]:
+    """What tells a riglm that a client starts where the data are: clients do not all pass on what the shell knows."""
+    if any(environment.get(name) for name in _MOVES_THE_DATA):
+        return {VARIABLE: str(data_directory(environment).absolute())}
+    return {}

@@ -1,0 +1,160 @@
+"""What reads the transcripts of clients into the store."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from riglm.domain.client_setup import ENTRY
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
+
+if TYPE_CHECKING:
+    from riglm.application.transcript_import.collecting import ImportContext
+    from riglm.application.transcript_import.naming import ProxyInstance
+    from riglm.application.transcript_import.transcript_sessions import PairTraining
+    from riglm.ports.clients import TranscriptsPort
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
+_MAX_SESSIONS: Final = 100_000
+_BEFORE_SECONDS: Final = 7 * 86_400.0
+"""A session that went on at some time began no longer before it."""
+
+_AHEAD_SECONDS: Final = 3_600.0
+"""By so much may the clock be ahead that a transcript was written by."""
+
+
+def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
+    """The clients whose transcripts can be read."""
+    from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
+    from riglm.adapters.clients.transcripts.codex import CodexTranscripts
+    from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
+
+    return (
+        ClaudeCodeTranscripts(home, environment),
+        CodexTranscripts(home, environment),
+        GeminiTranscripts(home, environment),
+    )
+
+
+def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
+    """The riglms that stand, or will, in front of the servers of a client: the one named, or as `riglm init` made them.
+
+    Where it made none for this client, those of others may have its servers.
+
+    Raises:
+        ConfigurationError: a file that is named cannot be read.
+    """
+    from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
+    from riglm.composition.client_setup import installations
+
+    everywhere = installations()
+    if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:
+        return [_front(set_values(Options(config=config, mcp_json=mcp_json)))]
+    installed = [each for each in everywhere if each.client == client] or everywhere
+    by_hand = {ENTRY} - {each.entry for each in everywhere}
+    return [
+        replace(
+            _front(set_values(Options(config=each.configuration))),
+            entries=frozenset({each.entry, *by_hand}),
+            before=each.servers,
+        )
+        for each in installed
+        if each.configuration.is_file()
+    ]
+
+
+def _front(values: Mapping[str, object]) -> "ProxyInstance":
+    """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
+    from riglm.application.transcript_import.naming import ProxyInstance
+    from riglm.domain.upstream import derive_name
+
+    servers: tuple[str, ...] = ()
+    match values:
+        case {"upstream": {**upstream}}:
+            given = (upstream.get("command"), upstream.get("args"))
+            words = [word for each in given for word in (each if isinstance(each, list) else [each]) if word]
+            servers = (derive_name([str(word) for word in words], str(upstream.get("url") or "")),)
+        case {"mcpServers": {**named}}:
+            servers = tuple(
+                str(name)
+                for name, said in named.items()
+                if not (isinstance(said, dict) and str(said.get("disabled")).lower() in _TRUE)
+            )
+    match values.get("naming"):
+        case ("on_collision" | "none") as naming:
+            return ProxyInstance(servers=servers, naming=naming)
+    return ProxyInstance(servers=servers)
+
+
+def steady_hasher(settings: Settings) -> KeyedHasher:
+    """The hasher of the store, whose key can be kept: under another one every import would look new.
+
+    Raises:
+        ConfigurationError: the key cannot be kept.
+    """
+    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.composition.storage import make_hasher, store_path
+
+    if settings.privacy.key is None:
+        load_or_create_key(store_path(settings).parent / "riglm.key")
+    return make_hasher(settings)
+
+
+def passing_hasher() -> KeyedHasher:
+    """A hasher whose hashes nobody will meet again."""
+    return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def background(
+    settings: Settings,
+    store: AnalyticsPort,
+    hasher: KeyedHasher,
+    by_client: "Mapping[str, Sequence[ProxyInstance]]",
+    since: float,
+    now: float,
+) -> "ImportContext":
+    """What is known before the first transcript is read, of which calls since a time are wanted; blocks.
+
+    Raises:
+        AnalyticsUnavailableError: the store cannot be read.
+    """
+    from riglm.application.transcript_import.collecting import ImportContext, LiveCallMatcher
+    from riglm.application.transcript_import.naming import ToolNames
+
+    kept_since = settings.retention.expiry(now).invocations or 0.0
+    listed = [one.tool for one in store.tool_statistics() if one.in_lists]
+    return ImportContext(
+        names={client: ToolNames(found, listed) for client, found in by_client.items()},
+        live=LiveCallMatcher(store.recent_calls(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
+        known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
+        hasher=hasher,
+        since=since,
+        kept_since=kept_since,
+        until=now + _AHEAD_SECONDS,
+        hashes_arguments=settings.privacy.arguments != "none",
+    )
+
+
+@contextmanager
+def context_lessons(
+    settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, principal: str
+) -> "Iterator[PairTraining]":
+    """What teaches contexts, with the model that a riglm of these settings uses; it is loaded, and let go at the end.
+
+    Raises:
+        AnalyticsUnavailableError: the store cannot be read.
+    """
+    from riglm.application.transcript_import.transcript_sessions import PairTraining
+    from riglm.composition.container import build
+    from riglm.domain.retrieval.pairs import LearnedPairs
+
+    most = settings.learning.max_pairs
+    with build(settings).embedders().always as embedder:
+        pairs = LearnedPairs(hasher.derived_key("learned pairs"))
+        pairs.restore(store.list_learned_pairs(embedder.model, most))
+        scope = principal if settings.learning.scope == "principal" else ""
+        yield PairTraining(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name)

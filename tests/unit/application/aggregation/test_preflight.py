@@ -1,0 +1,56 @@
+"""Names that collide are an error before the first client comes."""
+
+import pytest
+
+from riglm.application.aggregation.merged_lists import MergedListCache
+from riglm.application.aggregation.upstream_group import check_names
+from riglm.domain.errors import ConfigurationError
+from tests.unit.application.fakes import Server, listed, opened, tools
+
+
+def server(name, *names, prompts=()):
+    answers = {"initialize": opened("tools", "prompts"), "tools/list": tools(*names)}
+    return Server(name, {**answers, "prompts/list": listed("prompts", "name", *prompts)})
+
+
+async def test_two_servers_that_claim_one_name_are_both_named(caplog):
+    one, other = server("a", "t", "u", prompts=("p",)), server("b", "u", prompts=("p",))
+    with pytest.raises(ConfigurationError) as caught:
+        await check_names((one, other), MergedListCache("none"))
+    assert str(caught.value) == (
+        "naming: 'u' is a tool of 'a' and of 'b'; 'p' is a prompt of 'a' and of 'b': "
+        "use `naming: prefix` or `naming: on_collision`"
+    )
+    assert [each.link.closed for each in (one, other)] == [1, 1]
+    assert caplog.messages == []
+
+
+async def test_only_a_few_of_many_collisions_are_told():
+    names = [f"t{number}" for number in range(7)]
+    with pytest.raises(ConfigurationError, match=r"'t4' is a tool of 'a' and of 'b', and 2 more: use"):
+        await check_names((server("a", *names), server("b", *names)), MergedListCache("none"))
+
+
+async def test_names_that_differ_are_fine():
+    servers = (server("a", "t"), server("b", "u"))
+    await check_names(servers, MergedListCache("none"))
+    for each in servers:
+        each.link.says(b'{"jsonrpc":"2.0","method":"notifications/message"}')
+        assert each.link.closed == 1
+
+
+@pytest.mark.parametrize(("naming", "count"), [("prefix", 2), ("on_collision", 2), ("none", 1)])
+async def test_nobody_is_asked_where_no_names_can_collide(naming, count):
+    servers = (server("a", "t"), server("b", "t"))[:count]
+    await check_names(servers, MergedListCache(naming))
+    assert [each.link for each in servers] == [None] * count
+
+
+async def test_servers_that_are_slow_or_down_do_not_hold_up_the_start(caplog):
+    down, slow = server("c"), server("d")
+    down.answers["initialize"] = lambda asked: asked.dies()
+    del slow.answers["initialize"]
+    with pytest.raises(ConfigurationError, match="'t' is a tool of 'a' and of 'b'"):
+        await check_names((server("a", "t"), down, slow, server("b", "t")), MergedListCache("none"), patience=0.05)
+    assert "could not look at the names of all servers in time" in caplog.messages
+    assert slow.link.closed == 1

@@ -1,0 +1,191 @@
+"""Where a request belongs, and what is remembered of it."""
+
+import pytest
+
+from riglm.application.aggregation import router, upstream_group
+from riglm.application.aggregation.merged_lists import MergedListCache, OwnershipTable
+from riglm.application.aggregation.router import Router
+from riglm.application.aggregation.upstream_group import ServerRequestMap
+from riglm.application.forwarding.riglm_requests import Asking
+from riglm.domain import jsonrpc
+from riglm.domain.naming import prefixed
+from tests.unit.application.fakes import Server, asks
+
+METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/get", "vendor/x")
+
+
+def a_router(naming="prefix", **tools):
+    directory = OwnershipTable(("a", "b"), MergedListCache(naming))
+    for server, names in tools.items():
+        directory.learn("tools/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
+        directory.learn("prompts/list", server, [jsonrpc.Raw(jsonrpc.encode({"name": name})) for name in names])
+    return Router(directory, Asking())
+
+
+def asked_for(name, method="tools/call"):
+    return asks(1, method, jsonrpc.encode({"name": name}))
+
+
+def words(error):
+    return jsonrpc.plain(error.error)["message"]
+
+
+def task(raw):
+    return asks(1, "tasks/get", b'{"taskId":%b}' % raw)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        asks(1, "tools/call", b"[1]"),
+        asks(1, "prompts/get", b'{"name":7}'),
+        asks(1, "resources/read", b'{"uri":"nobody://"}'),
+        asks(1, "resources/read", b"{}"),
+        asks(1, "completion/complete", b'{"ref":{"name":"nobody"}}'),
+        asks(1, "completion/complete", b'{"ref":{}}'),
+        asks(1, "completion/complete", b"{}"),
+        asks(1, "tasks/get", b"{}"),
+        asks(1, "vendor/x"),
+    ],
+)
+def test_what_nothing_tells_has_no_route(message):
+    assert a_router().find(message) is None
+
+
+def test_tasks_are_remembered_by_the_answers_that_made_them():
+    routes = a_router()
+    routes.note("a", jsonrpc.result(b"1", b'{"task":{"taskId":"t1"}}'))
+    routes.note("b", jsonrpc.result(b"1", b'{"resultType":"task","taskId":"t2"}'))
+    routes.note("b", jsonrpc.result(b"1", b'{"content":[{"text":"\\"taskId\\""}]}'))
+    routes.note("b", jsonrpc.error(b"1", -1, "taskId"))
+    assert [routes.find(task(raw)).server for raw in (b'"t1"', b'"t2"')] == ["a", "b"]
+    assert routes.find(task(b'"t3"')) is None
+
+
+def test_only_so_many_tasks_are_remembered_and_the_oldest_goes_first(monkeypatch):
+    monkeypatch.setattr(router, "MAX_TASKS", 2)
+    routes = a_router()
+    for number in (1, 2, 1, 3):
+        routes.note("a", jsonrpc.result(b"1", b'{"taskId":%d}' % number))
+    assert [routes.find(task(b"%d" % number)) is not None for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_an_unknown_task_or_name_is_refused_and_all_else_may_be_offered():
+    routes = a_router()
+    methods = ("tools/call", "prompts/get", "tasks/cancel")
+    assert {method: words(routes.unknown(asked_for("x", method))) for method in methods} == {
+        "tools/call": "Unknown tool: x",
+        "prompts/get": "Unknown prompt: x",
+        "tasks/cancel": "Invalid params: no server has this task",
+    }
+    assert routes.unknown(asks(1, "prompts/get", b"{}")) is not None
+    assert routes.unknown(asks(1, "resources/read", b'{"uri":"x"}')) is None
+    assert routes.unknown(asks(1, "vendor/x")) is None
+
+
+def test_an_error_names_what_would_do_and_no_tool_that_may_not_be_used():
+    routes = a_router(a=["t", "u"], b=["t"])
+    assert words(routes.unknown(asked_for("t"))) == "Unknown tool: t; use a__t or b__t"
+    assert words(routes.unknown(asked_for("t"), lambda _, owner: owner != ("a", "t"))) == "Unknown tool: t; use b__t"
+    assert words(routes.unknown(asked_for("t"), lambda name, _: name == "a__t")) == "Unknown tool: t; use a__t"
+    assert words(routes.unknown(asked_for("u"), lambda *_: False)) == "Unknown tool: u"
+    assert words(routes.unknown(asked_for("u", "prompts/get"), lambda *_: False)) == "Unknown prompt: u; use a__u"
+
+
+@pytest.mark.parametrize(
+    ("naming", "called", "denied"),
+    [
+        ("prefix", "a__t", ("a__t", ("a", "t"))),
+        ("on_collision", "t", ("t", ("a", "t"))),
+        ("on_collision", "a__t", ("t", ("a", "t"))),
+        ("on_collision", "a__t", ("a__t", ("a", "t"))),
+        ("none", "t", ("t", ("a", "t"))),
+        ("prefix", prefixed("a", "t" * 80), (prefixed("a", "t" * 80), ("a", "t" * 80))),
+        ("prefix", "a__" + "t" * 80, (prefixed("a", "t" * 80), ("a", "t" * 80))),
+    ],
+)
+def test_a_call_is_refused_by_every_name_of_its_tool_and_by_its_owner(naming, called, denied):
+    routes = a_router(naming, a=["t", "t" * 80])
+    message = asked_for(called)
+    route = routes.find(message)
+    assert routes.refusal(message, route, lambda *_: True) is None
+    assert words(routes.refusal(message, route, lambda *tool: tool != denied)) == f"Unknown tool: {called}"
+
+
+def test_a_name_that_could_not_go_up_as_it_is_has_no_route():
+    message = asks(1, "tools/call", rb'{"name":"a__t\ud800"}')
+    routes = a_router(a=["t\ufffd"])
+    assert routes.find(message) is None
+    assert words(routes.refusal(message, None, lambda *_: True)) == "Unknown tool: a__t\ufffd"
+    assert a_router("none", a=["t\ufffd"]).find(asks(1, "tools/call", rb'{"name":"t\ud800"}')).own == "t\ufffd"
+
+
+def test_only_calls_of_tools_are_refused():
+    routes = a_router(a=["t"])
+    for message in (asked_for("a__t", "prompts/get"), asks(1, "completion/complete", b'{"ref":{"name":"a__t"}}')):
+        assert routes.refusal(message, routes.find(message), lambda *_: False) is None
+    assert words(routes.refusal(asked_for("x"), None, lambda *_: True)) == "Unknown tool: x"
+
+
+def test_lists_are_looked_through_for_what_they_can_tell():
+    routes = a_router()
+    resources = ("resources/list", "resources/templates/list")
+    assert {method: routes.lists_for(asks(1, method)) for method in METHODS} == {
+        "tools/call": ("tools/list",),
+        "prompts/get": ("prompts/list",),
+        "resources/read": resources,
+        "completion/complete": ("prompts/list", *resources),
+        "tasks/get": (),
+        "vendor/x": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "method", "tried"),
+    [
+        (-32601, "vendor/x", 2),
+        (-32602, "vendor/x", 1),
+        (-32602, "resources/read", 2),
+        (-32002, "resources/read", 2),
+        (-32603, "resources/read", 1),
+    ],
+)
+async def test_a_request_is_offered_on_only_when_it_is_unknown(code, method, tried):
+    links = [Server(name, {method: lambda asked: asked.error(code)}).connect(None) for name in "ab"]
+    answer = await a_router().offer(asks(5, method), links, lambda *_: None)
+    assert (answer.id, jsonrpc.error_code(answer)) == (b"5", code)
+    assert sum(len(link.asked) for link in links) == tried
+
+
+async def test_a_request_that_nobody_can_be_offered_is_not_found():
+    dead = Server("a", {"vendor/x": lambda asked: asked.dies()}).connect(None)
+    for links in ([], [dead]):
+        answer = await a_router().offer(asks(5, "vendor/x"), links, lambda *_: None)
+        assert jsonrpc.plain(answer.error) == {"code": -32601, "message": "Method not found: vendor/x"}
+
+
+def test_only_so_many_questions_are_remembered_and_the_oldest_goes_first(monkeypatch):
+    monkeypatch.setattr(upstream_group, "MAX_OPEN", 2)
+    link, open_errands = Server("a").connect(None), ServerRequestMap()
+    for number in (1, 2, 3):
+        open_errands.outward(link, asks(number, "roots/list"))
+    assert len(open_errands) == 2
+    home = [open_errands.homeward(jsonrpc.result(b'"a:%d"' % number, b"{}")) for number in (1, 2, 3)]
+    assert [found and found[1].id for found in home] == [None, b"2", b"3"]
+    assert len(open_errands) == 0
+    assert open_errands.homeward(jsonrpc.error(None, -1, "x")) is None
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"progressToken":7}', b'{"progressToken":"a:1"}', b"[]"])
+def test_progress_of_what_no_server_asked_with_a_token_goes_nowhere(params):
+    link, open_errands = Server("a").connect(None), ServerRequestMap()
+    open_errands.outward(link, asks(1, "roots/list", b'{"x":"progressToken","_meta":{}}'))
+    assert open_errands.progressed(jsonrpc.notification("notifications/progress", params)) is None
+
+
+def test_notices_of_servers_pass_as_they_are():
+    link = Server("a").connect(None)
+    notice = jsonrpc.notification("notifications/message", b'{"level":"info"}')
+    assert ServerRequestMap().outward(link, notice) is notice
+    nameless = jsonrpc.notification("notifications/cancelled", b"{}")
+    assert ServerRequestMap().outward(link, nameless) is None

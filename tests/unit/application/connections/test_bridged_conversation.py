@@ -1,0 +1,215 @@
+"""A conversation that finds out that its upstream only speaks the modern era, and goes on over a bridge."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from riglm.application.connections.single_server import SingleServerConnection
+from riglm.application.forwarding.catalogs import CatalogCache
+from riglm.application.forwarding.services import RequestServices
+from riglm.application.recording.call_recording import CallRecordingService
+from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
+from riglm.domain import jsonrpc
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import ErrorKind
+from riglm.domain.session import Transport
+from riglm.ports.downstream import Caller
+from tests.unit.application.scripted_link import Client, Upstream
+
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+)
+UNSUPPORTED = b'{"code":-32022,"message":"n\\u006f","data":{"supported":["2026-07-28"]}}'
+DISCOVERED = b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
+GREETED = (
+    b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+    b'"serverInfo":{"name":"far","version":"unknown"}}}'
+)
+
+
+class Channel:
+    """A client that is always there, and keeps what it is told."""
+
+    def __init__(self):
+        self.pushed = []
+
+    def push(self, message, event=None):
+        self.pushed.append(message.line)
+        return True
+
+
+class Stage:
+    """Conversations with one upstream."""
+
+    def __init__(self, **eras):
+        self.upstream = Upstream(**eras)
+        self.records = []
+        sink = SimpleNamespace(put=lambda item, _size: self.records.append(item))
+        hasher = KeyedHasher(bytes(32))
+        tracking = CallRecordingService(sink, hasher, SimpleNamespace(arguments="none"))
+        self._services = RequestServices(
+            tracking=tracking,
+            sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),
+            catalogues=CatalogCache(),
+        )
+        self.channel = Channel()
+        self.conversation = self.converse()
+
+    def converse(self):
+        caller = Caller(transport=Transport.STDIO)
+        return SingleServerConnection(self._services, self.upstream, caller, self.channel)
+
+    def open(self):
+        sink = Client()
+        self.conversation.received(jsonrpc.decode(INITIALIZE), sink)
+        return sink
+
+    @property
+    def near(self):
+        return self.upstream.connections[-1]
+
+    @property
+    def far(self):
+        return self.upstream.modern
+
+
+async def test_an_upstream_that_refuses_the_handshake_and_speaks_modern_is_bridged():
+    stage = Stage()
+    sink = stage.open()
+    assert stage.near.lines == [INITIALIZE]
+    stage.near.asked[0].error(UNSUPPORTED, status=400)
+    assert [one.message.method for one in stage.far.asked] == ["server/discover"]
+    stage.far.asked[0].result(DISCOVERED)
+    assert stage.far.lines[1:] == [
+        b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{'
+        b'"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}'
+    ]
+    stage.far.asked[1].result(DISCOVERED)
+    assert sink.outcome == GREETED
+    assert stage.conversation.session.protocol_version == "2025-11-25"
+    await stage.conversation.close()
+    assert stage.near.closed
+    assert not stage.far.closed
+
+
+async def test_the_old_link_is_closed_without_holding_up_the_greeting():
+    stage = Stage(modern=True)
+    closing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def close():
+        closing.set()
+        await go_on.wait()
+
+    sink = stage.open()
+    stage.near.close = close
+    stage.near.asked[0].error(UNSUPPORTED)
+    stage.far.asked[0].result(DISCOVERED)
+    assert sink.outcome == GREETED
+    async with asyncio.timeout(5):
+        await closing.wait()
+        left = asyncio.ensure_future(stage.conversation.close())
+        go_on.set()
+        await left
+
+
+async def test_everything_after_the_greeting_goes_over_the_bridge():
+    stage = Stage(modern=True)
+    stage.open()
+    stage.near.asked[0].error(UNSUPPORTED)
+    stage.far.asked.pop().result(DISCOVERED.replace(b'{"tools":{}}', b'{"tools":{"listChanged":true}}'))
+    stage.conversation.received(jsonrpc.decode(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), Client())
+    stage.conversation.listen(listening=True)
+    call = Client()
+    stage.conversation.received(
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}'), call
+    )
+    assert [one.message.method for one in stage.far.asked] == ["subscriptions/listen", "tools/call"]
+    stage.far.asked[0].says("notifications/subscriptions/acknowledged", b"{}")
+    stage.far.asked[0].says("notifications/tools/list_changed", b"{}")
+    assert stage.channel.pushed == [b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}']
+    stage.far.asked[1].result(b'{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}')
+    stage.conversation.received(jsonrpc.decode(b'{"jsonrpc":"2.0","id":"riglm-ask-1","result":{}}'), Client())
+    stage.far.asked[2].result(b'{"resultType":"complete","content":[]}')
+    assert call.outcome == b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'
+    assert stage.near.lines == [INITIALIZE]
+    assert stage.near.sent == []
+    (invocation,) = [item.record() for item in stage.records if hasattr(item, "record")]
+    assert (invocation.tool, invocation.success) == ("t", True)
+    await stage.conversation.close()
+
+
+async def test_an_error_of_an_upstream_that_is_not_modern_passes():
+    stage = Stage()
+    sink = stage.open()
+    stage.near.asked[0].error(b'{"code":-32602,"message":"n\\u006f","data":{"n":1.0}}')
+    stage.far.asked[0].error(b'{"code":-32601,"message":"Method not found"}')
+    assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"n\\u006f","data":{"n":1.0}}}'
+    assert not stage.near.closed
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT])
+async def test_silence_is_no_reason_to_look_for_the_modern_era(kind):
+    stage = Stage(modern=True)
+    sink = stage.open()
+    stage.near.asked[0].reply.failed(kind, "gone")
+    assert jsonrpc.members(jsonrpc.decode(sink.outcome).error)["message"] == jsonrpc.Raw(b'"gone"')
+    assert stage.far.asked == []
+
+
+async def test_an_answer_that_is_no_message_is_a_reason_to_look_for_the_modern_era():
+    stage = Stage()
+    sink = stage.open()
+    stage.near.asked[0].reply.failed(ErrorKind.PROTOCOL, "answered HTTP 405")
+    stage.far.asked[0].result(DISCOVERED)
+    stage.far.asked[1].result(DISCOVERED)
+    assert sink.outcome == GREETED
+
+
+async def test_a_probe_that_gets_no_answer_leaves_the_question_open():
+    stage = Stage()
+    sink = stage.open()
+    stage.near.asked[0].error(UNSUPPORTED)
+    stage.far.asked[0].reply.failed(ErrorKind.TIMEOUT, "silent")
+    assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":%b}' % UNSUPPORTED
+    assert stage.upstream.eras == {}
+
+
+async def test_a_client_that_gave_up_meanwhile_gets_no_bridge():
+    stage = Stage()
+    sink = stage.open()
+    stage.near.asked[0].error(UNSUPPORTED)
+    await stage.conversation.close()
+    stage.far.asked[0].result(DISCOVERED)
+    assert len(stage.far.asked) == 1
+    assert sink.outcome is None
+
+
+async def test_the_next_client_starts_on_the_bridge():
+    stage = Stage()
+    stage.open()
+    stage.near.asked[0].error(UNSUPPORTED)
+    stage.far.asked[0].result(DISCOVERED)
+    stage.conversation = stage.converse()
+    sink = stage.open()
+    stage.far.asked[2].result(DISCOVERED)
+    assert sink.outcome == GREETED
+    assert len(stage.upstream.connections) == 1
+
+
+async def test_a_refusal_for_another_reason_does_not_send_the_next_client_over_the_bridge():
+    stage = Stage(modern=True)
+    stage.open()
+    stage.near.asked[0].error(b'{"code":-32602,"message":"no"}')
+    stage.converse()
+    assert len(stage.upstream.connections) == 2
+
+
+async def test_when_the_bridge_is_refused_the_next_client_tries_the_handshake_again():
+    stage = Stage(handshake=False)
+    sink = stage.open()
+    assert stage.upstream.connections == []
+    stage.far.asked[0].error(b'{"code":-32601,"message":"no"}')
+    assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'
+    stage.converse()
+    assert len(stage.upstream.connections) == 1

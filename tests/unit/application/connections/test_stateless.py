@@ -1,0 +1,247 @@
+"""Requests of the modern era in front of one server, whose era is found out once."""
+
+import pytest
+
+from riglm.application.connections import modern_handler
+from riglm.application.connections.modern_handler import EraProbe, SingleServerModernHandler, probe, verdict
+from riglm.domain import jsonrpc, request_params
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.session import ProtocolEra, Transport
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Server, Sink, World, asks, tools
+
+META = (
+    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+    b'"io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{}}'
+)
+MODERN = b'{"supportedVersions":["2026-07-28"],"resultType":"complete"}'
+REFUSED = (
+    b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32022,"message":"Unsupported protocol version: open with initialize",'
+    b'"data":{"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"],"requested":"2026-07-28"}}}'
+)
+
+
+class Stage(World):
+    """Clients in front of one server."""
+
+    def __init__(self, modern=None, **answers):
+        super().__init__()
+        self.server = Server("up", answers, **({} if modern is None else {"modern": modern}))
+        self.service = SingleServerModernHandler(self.services, self.server)
+
+    def send(self, number, method, params=b"", principal="anna"):
+        message = asks(number, method, b"{%b%b}" % (params + b"," if params else b"", META))
+        sink = Sink()
+        caller = Caller(transport=Transport.HTTP, principal=principal)
+        return sink, self.service.received(message, request_params.envelope(message), sink, caller, {b"mcp-name": b"x"})
+
+    @property
+    def link(self):
+        return self.server.shared
+
+
+@pytest.mark.parametrize(
+    ("line", "modern"),
+    [
+        (b'{"id":1,"result":{"supportedVersions":["2026-07-28"]}}', True),
+        (b'{"id":1,"result":{"supportedVersions":["2025-11-25","2099-01-01"]}}', True),
+        (b'{"id":1,"result":{"supportedVersions":["2025-11-25"]}}', False),
+        (b'{"id":1,"result":{"supportedVersions":3}}', False),
+        (b'{"id":1,"result":{}}', False),
+        (b'{"id":1,"error":{"code":-32020}}', True),
+        (b'{"id":1,"error":{"code":-32021}}', True),
+        (b'{"id":1,"error":{"code":-32022,"data":{"supported":["2026-07-28"]}}}', True),
+        (b'{"id":1,"error":{"code":-32022,"data":{"supported":["2025-11-25"]}}}', False),
+        (b'{"id":1,"error":{"code":-32022}}', False),
+        (b'{"id":1,"error":{"code":-32601}}', False),
+        (b'{"id":1,"error":{"code":-32603}}', None),
+    ],
+)
+def test_an_answer_to_discovery_shows_the_era_or_nothing(line, modern):
+    assert verdict(jsonrpc.decode(line)) is modern
+
+
+def test_the_question_carries_an_envelope_of_the_era():
+    envelope = request_params.envelope(probe(b"1"))
+    assert (envelope.version, envelope.client.name, envelope.complete) == ("2026-07-28", "riglm", True)
+
+
+# --- a server of the era ---
+
+
+def test_requests_and_answers_pass_as_they_came():
+    stage = Stage(modern=True)
+    sink, _ = stage.send(7, "tools/call", b'"name":"t","arguments":{"n" : 1.0}')
+    (asked,) = stage.link.asked
+    assert asked.message.line.endswith(b'"params":{"name":"t","arguments":{"n" : 1.0},%b}}' % META)
+    assert asked.reply.headers == {b"mcp-name": b"x"}
+    answer = b'{"id":7, "result" : {"resultType":"input_required","requestState":"s"},"vendor":1.0}'
+    asked.reply.replied(jsonrpc.decode(answer), 202)
+    assert sink.got == [("replied", answer, 202, None)]
+    assert stage.records.calls == [("t", "up", None, DiscoveryMethod.NAMED)]
+
+
+@pytest.mark.parametrize("params", [b'"name":5', b'"name":""', b'"arguments":{}'])
+def test_a_call_that_names_no_tool_passes_and_is_no_invocation(params):
+    stage = Stage(modern=True)
+    stage.send(7, "tools/call", params)
+    stage.link.asked[0].error(-32602)
+    assert stage.link.methods == ["tools/call"]
+    assert stage.records.calls == []
+
+
+def test_lists_are_noted_and_calls_know_them():
+    stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b"{}"})
+    stage.send(1, "tools/list")
+    stage.send(2, "tools/call", b'"name":"t"')
+    stage.send(3, "tools/call", b'"name":"u"', principal="bert")
+    assert stage.records.shown == [("t",)]
+    assert [found for *_, found in stage.records.calls] == [DiscoveryMethod.LISTED, DiscoveryMethod.NAMED]
+    assert len(stage.records.opened) == 2
+
+
+def test_a_failed_call_of_a_name_that_the_server_does_not_list_is_no_tool_s():
+    stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b'{"isError":true}'})
+    stage.send(1, "tools/list")
+    stage.send(2, "tools/call", b'"name":"t"')
+    stage.send(3, "tools/call", b'"name":"made_up"')
+    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.TOOL, ErrorKind.PROTOCOL]
+
+
+def test_schemas_are_known_by_tool():
+    stage = Stage(modern=True, **{"tools/list": b'{"tools":[{"name":"t","inputSchema":{"x": 1}},{"name":"u"}]}'})
+    stage.send(1, "tools/list")
+    assert [stage.service.input_schema(name) for name in "tuv"] == [b'{"x": 1}', None, None]
+
+
+def test_a_request_that_is_given_up_is_given_up_there_and_answered_no_more():
+    stage = Stage(modern=True)
+    sink, underway = stage.send(7, "tools/call", b'"name":"t"')
+    for _ in range(2):
+        stage.service.cancel(underway)
+    stage.link.asked[0].result()
+    assert stage.link.cancelled == [(b"7", None)]
+    assert sink.got == []
+    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.CANCELLED]
+
+
+def test_a_cancellation_of_one_client_reaches_the_server_by_no_number():
+    stage = Stage(modern=True)
+    stage.service.told(jsonrpc.notification("notifications/cancelled", b'{"requestId":7}'))
+    stage.service.told(jsonrpc.notification("vendor/told"))
+    assert stage.link.sent == [b'{"jsonrpc":"2.0","method":"vendor/told"}']
+
+
+def test_what_the_server_says_of_its_own_accord_goes_nowhere():
+    stage = Stage(modern=True)
+    stage.link.says(b'{"id":1,"method":"roots/list"}')
+    assert stage.link.sent == []
+
+
+# --- a server of unknown era ---
+
+
+def test_a_server_of_the_handshake_is_known_after_one_question():
+    stage = Stage(**{"server/discover": lambda asked: asked.error(-32601)})
+    sinks = [stage.send(number, "tools/list")[0] for number in range(3)]
+    assert [sink.got for sink in sinks] == [[("replied", REFUSED % number, 400, None)] for number in range(3)]
+    assert stage.link.methods == ["server/discover"]
+    assert stage.server.eras == {ProtocolEra.MODERN: False}
+
+
+def test_requests_wait_for_the_verdict_together():
+    stage = Stage()
+    sinks = [stage.send(number, "tools/list")[0] for number in range(2)]
+    given_up, underway = stage.send(3, "tools/call", b'"name":"t"')
+    (question,) = stage.link.asked
+    stage.service.cancel(underway)
+    question.result(MODERN)
+    for asked in stage.link.of("tools/list"):
+        asked.result(tools("t"))
+    assert [len(sink.answers) for sink in sinks] == [1, 1]
+    assert stage.link.methods == ["server/discover", "tools/list", "tools/list"]
+    assert given_up.got == []
+    assert stage.records.calls == []
+
+
+def test_a_client_s_own_discovery_tells_the_era_and_passes_as_it_came():
+    stage = Stage(**{"server/discover": MODERN})
+    sink, _ = stage.send(1, "server/discover")
+    assert bytes(sink.answers[0].result) == MODERN
+    assert stage.server.eras == {ProtocolEra.MODERN: True}
+    assert len(stage.link.asked) == 1
+
+
+def test_a_discovery_whose_answer_tells_nothing_is_judged_by_a_question_of_our_own():
+    stage = Stage()
+    sinks = [stage.send(number, "server/discover")[0] for number in (1, 2)]
+    for asked in stage.link.asked[:2]:
+        asked.error(-32603, "confused")
+    stage.link.asked[2].result(MODERN)
+    assert [jsonrpc.error_code(sink.answers[0]) for sink in sinks] == [-32603, -32603]
+    assert len(stage.link.asked) == 3
+
+
+def test_a_discovery_that_a_server_of_the_handshake_does_not_know_is_refused():
+    stage = Stage(**{"server/discover": lambda asked: asked.error(-32601)})
+    sink, _ = stage.send(1, "server/discover")
+    assert sink.got == [("replied", REFUSED % 1, 400, None)]
+    assert stage.server.eras == {ProtocolEra.MODERN: False}
+    assert stage.link.methods == ["server/discover"]
+
+
+@pytest.mark.parametrize("first", ["server/discover", "tools/list"])
+def test_the_revisions_that_a_server_of_the_handshake_names_are_those_that_clients_are_told(first):
+    data = b'"data":{"supported":["2025-06-18","2025-11-25"],"requested":"2026-07-28"}'
+    refused = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32022,"message":"no",' + data + b"}}"
+    stage = Stage(**{"server/discover": lambda asked: asked.reply.replied(jsonrpc.decode(refused % asked.message.id))})
+    for number, method in enumerate((first, "tools/list")):
+        sink, _ = stage.send(number, method)
+        error = jsonrpc.plain(sink.answers[0].error)
+        assert error["data"] == {"supported": ["2025-06-18", "2025-11-25"], "requested": "2026-07-28"}
+    assert stage.link.methods == ["server/discover"]
+
+
+def test_a_discovery_that_is_given_up_while_it_is_judged_is_answered_no_more():
+    stage = Stage()
+    sink, underway = stage.send(1, "server/discover")
+    stage.link.asked[0].error(-32603)
+    stage.service.cancel(underway)
+    stage.link.asked[1].error(-32601)
+    assert sink.got == []
+
+
+def test_a_server_that_is_down_has_no_era():
+    stage = Stage(**{"server/discover": lambda asked: asked.dies("up is down")})
+    listing, _ = stage.send(1, "tools/list")
+    assert stage.link.methods == ["server/discover", "tools/list"]
+    stage.link.asked[-1].dies("up is down")
+    discovery, _ = stage.send(2, "server/discover")
+    for sink in (listing, discovery):
+        assert jsonrpc.plain(sink.answers[0].error) == {"code": -32000, "message": "up is down"}
+    assert stage.server.eras == {}
+
+
+@pytest.mark.parametrize("method", ["tools/list", "server/discover"])
+def test_a_silent_server_is_asked_again_only_after_a_while(monkeypatch, method):
+    stage = Stage(**{"server/discover": lambda asked: asked.reply.failed(ErrorKind.TIMEOUT, "no answer")})
+    sink, _ = stage.send(1, method)
+    assert [answer.line for answer in sink.answers] == [REFUSED % 1]
+    sink, _ = stage.send(2, "tools/list")
+    assert [answer.line for answer in sink.answers] == [REFUSED % 2]
+    assert len(stage.link.asked) == 1
+    assert stage.server.eras == {}
+    monkeypatch.setattr(modern_handler.time, "monotonic", lambda: float("inf"))
+    stage.server.answers["server/discover"] = MODERN
+    stage.send(3, "tools/list")
+    assert stage.link.methods == ["server/discover", "server/discover", "tools/list"]
+
+
+def test_silence_tells_nothing_to_who_can_wait():
+    server = Server("up", {"server/discover": lambda asked: asked.reply.failed(ErrorKind.TIMEOUT, "no answer")})
+    found = []
+    era_probe = EraProbe(server, server.stateless(None), silence_tells=False)
+    era_probe.ask(found.append)
+    era_probe.ask(found.append)
+    assert found == [None, None]
+    assert len(server.shared.asked) == 2

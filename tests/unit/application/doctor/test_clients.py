@@ -1,0 +1,127 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.doctor import FileInspector
+from riglm.application.doctor.check import SharedProbe
+from riglm.application.doctor.clients import ClientFilesCheck, ClientsSeenCheck
+from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
+from riglm.domain.finding import Severity
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.ports.doctor import ProgramsPort, RecordedClient, StoreStatus
+
+
+def seen(name: str, era: str = "handshake") -> RecordedClient:
+    return RecordedClient(name=name, version="1.2", era=era, transport="stdio", last_seen=1.0, sessions=3)
+
+
+@pytest.mark.parametrize(
+    ("client", "era", "filtering", "severity", "surface"),
+    [
+        ("codex-mcp-client", "handshake", {}, Severity.WARNING, "dynamic"),
+        ("codex-mcp-client", "handshake", {"clients": {"codex*": "stable"}}, Severity.OK, "stable"),
+        ("codex-mcp-client", "handshake", {"mode": "shadow"}, Severity.OK, "full"),
+        ("claude-ai", "handshake", {}, Severity.WARNING, "dynamic"),
+        ("claude-code", "modern", {}, Severity.OK, "hints"),
+        ("opencode", "handshake", {}, Severity.OK, "dynamic"),
+        ("somebody", "handshake", {}, Severity.NOTE, "dynamic"),
+        ("somebody", "modern", {}, Severity.OK, "stable"),
+    ],
+)
+async def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
+    client: str, era: str, filtering: dict[str, Any], severity: Severity, surface: str
+) -> None:
+    facts = StoreStatus(place="", schema="1", clients=(seen(client, era),))
+    (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings(**filtering)).examine()
+    assert found.severity is severity
+    assert f"surface: {surface};" in found.what
+    assert bool(found.fix) is (severity is not Severity.OK)
+
+
+class Known(ProgramsPort):
+    """Two programs: a riglm of this version, and an older one."""
+
+    def found(self, program: str) -> str | None:
+        return program if program in {"/bin/riglm", "/old/riglm", "/bin/cat"} else None
+
+    def version_of_riglm(self, command: Any) -> str | None:
+        return {"/bin/riglm": "2", "/old/riglm": "1"}.get(command[0])
+
+
+@pytest.mark.parametrize(
+    ("command", "severity", "what"),
+    [
+        (("/bin/riglm", "run"), Severity.OK, "starts riglm 2"),
+        (("/old/riglm", "run"), Severity.WARNING, "this one is 2"),
+        (("/gone/riglm", "run"), Severity.ERROR, "is not there"),
+        (("/bin/cat", "run"), Severity.ERROR, "does not say that it is riglm"),
+        (("/bin/riglm", "run", "--config", "/gone/riglm.yaml"), Severity.ERROR, "/gone/riglm.yaml"),
+    ],
+)
+async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
+    command: tuple[str, ...], severity: Severity, what: str
+) -> None:
+    entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), entry="riglm", command=command)
+    check = ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2")
+    (found,) = await check.examine()
+    assert (found.severity, found.place) == (severity, "cursor /home/mcp.json")
+    assert what in found.what
+
+
+def installed(project: str | None = None, client: str = "cursor") -> ClientSetup:
+    place = ConfigLocation(client=client, file=Path(project or "/home") / "mcp.json", path=("mcpServers",))
+    return ClientSetup(
+        place=replace(place, project=Path(project) if project else None),
+        configuration=Path(f"/etc/riglm{project or ''}.yaml"),
+        entry="riglm",
+        command=(),
+        servers={},
+        before="",
+        after="",
+        configured="",
+    )
+
+
+HERE, THERE, OTHER = installed(), installed("/my work"), installed(client="codex")
+
+
+@pytest.mark.parametrize(
+    ("made", "program", "fix"),
+    [
+        (HERE, "/gone/riglm", "riglm init --client cursor"),
+        (THERE, "/old/riglm", "riglm init --client cursor --project '/my work'"),
+        (
+            THERE,
+            "/bin/riglm",  # and its configuration is not there
+            "riglm undo --client cursor --project '/my work', then, to have riglm there again, "
+            "riglm init --client cursor --project '/my work'",
+        ),
+        (
+            HERE,
+            "/bin/riglm",
+            "riglm undo --client cursor, then, to have riglm there again, "
+            "riglm init --client cursor and riglm init --client cursor --project '/my work'",
+        ),
+    ],
+)
+async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
+    made: ClientSetup, program: str, fix: str, tmp_path: Path
+) -> None:
+    configuration = made.configuration
+    if program == "/old/riglm":
+        configuration = tmp_path / "riglm.yaml"
+        configuration.touch()
+        made = replace(made, configuration=configuration)
+    command = (program, "run", "--config", str(configuration))
+    entry = RiglmServerEntry(client=made.client, file=made.file, entry="riglm", command=command)
+    known = [made, *(each for each in (HERE, THERE, OTHER) if each.place != made.place)]
+    found = await ClientFilesCheck(lambda: (entry,), known, FileInspector(), Known(), version="2").examine()
+    assert [each.fix for each in found if each.place == f"cursor {made.file}"] == [fix]
+
+
+async def test_an_entry_that_init_did_not_write_is_corrected_by_hand() -> None:
+    entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), command=("/gone/riglm", "run", "--", "true"))
+    (found,) = await ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2").examine()
+    assert found.fix == "correct its command in the file"

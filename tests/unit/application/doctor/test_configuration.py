@@ -1,0 +1,44 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riglm.adapters.doctor import FileInspector
+from riglm.application.doctor.configuration import ConfigurationCheck, InvalidConfigurationCheck, certain_secrets
+from riglm.domain.finding import Severity
+from riglm.domain.schemas.settings import Settings
+
+SECRET = "correct-horse-battery"
+
+
+@pytest.mark.parametrize(
+    ("server", "is_secret"),
+    [
+        ({"command": "npx", "env": {"API_KEY": SECRET}}, True),
+        ({"command": "npx", "args": ["--token", SECRET]}, True),
+        ({"command": "npx", "args": [f"--token={SECRET}"]}, True),
+        ({"command": "npx", "args": [f"ghp_{SECRET}"]}, True),
+        ({"url": "http://host/mcp", "auth": {"token": SECRET}}, True),
+        ({"url": "http://host/mcp", "headers": {"Authorization": SECRET}}, True),
+        ({"url": f"http://me:{SECRET}@host/mcp"}, True),
+        ({"command": "npx", "env": {"LOG_LEVEL": SECRET}, "args": ["-c", "import sys; x = 3"]}, False),
+        ({"url": "http://host/mcp?mode=fast"}, False),
+    ],
+)
+async def test_a_file_that_others_may_read_is_told_only_if_a_secret_is_in_it(
+    tmp_path: Path, server: dict[str, Any], is_secret: bool
+) -> None:
+    file = tmp_path / "riglm.yaml"
+    file.write_text(str(server), "utf-8")
+    secrets = certain_secrets(Settings.model_validate({"upstream": server}))
+    check = ConfigurationCheck(file, ["one"], [], FileInspector(), secrets)
+    for mode, severities in ((0o600, [Severity.OK]), (0o644, [Severity.OK, *[Severity.WARNING] * is_secret])):
+        file.chmod(mode)
+        assert [each.severity for each in await check.examine()] == severities
+
+
+async def test_each_problem_of_a_configuration_is_a_finding_with_its_place_and_fix():
+    problems = "riglm.yaml: filtering.mode: this is none — fix: write shadow\ncommand line: two — fix: keep one"
+    first, second = await InvalidConfigurationCheck(problems).examine()
+    assert (first.place, first.what, first.fix) == ("riglm.yaml: filtering.mode", "this is none", "write shadow")
+    assert (second.severity, second.place) == (Severity.ERROR, "command line")

@@ -1,0 +1,99 @@
+import json
+from typing import Any
+
+from riglm.adapters.doctor import JsonSchemaValidator
+from riglm.application.doctor.server_probe import ServerProbe
+from riglm.application.doctor.tools import ToolsFindings
+from riglm.domain.client_setup import ENTRY
+from riglm.domain.finding import Finding, Severity
+from riglm.domain.naming import Naming
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.tool import read_catalogue
+from riglm.domain.upstream import UpstreamSpec
+
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def tool(name: str, schema: Any = EMPTY, description: str = "Does it.") -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def visited(server: str, *tools: dict[str, Any]) -> ServerProbe:
+    spec = UpstreamSpec(name=server, kind="stdio", command=("true",))
+    return ServerProbe(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
+
+
+async def told(
+    *visits: ServerProbe, naming: Naming = "prefix", client: str = "", entry: str = ENTRY, **filtering: Any
+) -> list[Finding]:
+    rules, is_alone = FilteringSettings(**filtering), len(visits) == 1
+    judge = JsonSchemaValidator()
+    given = ToolsFindings(judge, naming=naming, filtering=rules, client=client, entry=entry, is_alone=is_alone)
+    return await given.about(visits)
+
+
+def about(findings: list[Finding], words: str) -> Finding:
+    (one,) = (each for each in findings if words in each.what)
+    return one
+
+
+async def test_a_long_name_of_a_single_server_is_too_long_for_some_providers():
+    findings = await told(visited("one", tool("x" * 80)))
+    assert about(findings, "OpenAI").severity is Severity.WARNING
+    assert "80 characters" in about(findings, "Gemini").what
+    assert not [each for each in findings if "Anthropic" in each.what]
+
+
+async def test_what_other_providers_refuse_is_nothing_to_a_client_of_one():
+    assert [each.severity for each in await told(visited("one", tool("x" * 80)), client="claude-code")] == [Severity.OK]
+
+
+async def test_the_prefix_of_claude_code_counts():
+    longest = 128 - len("mcp__riglm__")
+    assert not [each for each in await told(visited("one", tool("x" * longest))) if "Anthropic" in each.what]
+    assert "129 characters" in about(await told(visited("one", tool("x" * (longest + 1)))), "Anthropic").what
+    findings = await told(visited("one", tool("x" * longest)), client="claude-code", entry="riglm-garden")
+    assert "135 characters" in about(findings, "Anthropic").what
+
+
+async def test_long_names_of_several_servers_are_cut_by_riglm_and_no_problem():
+    findings = await told(visited("one", tool("x" * 80)), visited("two", tool("b")))
+    assert [each.severity for each in findings] == [Severity.OK]
+
+
+async def test_a_tool_that_is_denied_is_no_problem():
+    findings = await told(visited("one", tool("has.dots"), tool("good")), denylist=["has.dots"])
+    assert [each.severity for each in findings] == [Severity.OK]
+    assert "1 tool," in findings[0].what
+
+
+async def test_names_that_two_servers_claim_keep_riglm_from_starting_without_a_prefix():
+    both = visited("one", tool("same")), visited("two", tool("same"))
+    assert about(await told(*both, naming="none"), "does not start").severity is Severity.ERROR
+    assert about(await told(*both), "told apart").severity is Severity.NOTE
+
+
+async def test_what_each_provider_refuses_in_a_schema_is_told_of_it_alone():
+    nested = {"type": "object", "properties": {"const": {"type": ["string", "null"]}, "b": {"$ref": "#/$defs/b"}}}
+    top = {"type": "object", "oneOf": [{"required": ["a"]}]}
+    findings = await told(visited("one", tool("nested", nested), tool("top", top)))
+    assert about(findings, "Anthropic").what.startswith("top: ")
+    assert about(findings, "OpenAI").what.startswith("top: ")
+    gemini = about(findings, "Gemini")
+    assert (gemini.severity, "`$ref`, `oneOf`, a list as `type`" in gemini.what) == (Severity.NOTE, True)
+
+
+async def test_a_schema_that_is_none_or_missing_is_told_by_its_tool():
+    findings = await told(visited("one", tool("broken", {"type": "object", "properties": []}), tool("bare", None)))
+    broken = {each.place: each.what for each in findings if each.severity is Severity.WARNING}
+    assert set(broken) == {"broken", "bare"}
+    assert "properties: [] is not of type 'object'" in broken["broken"]
+
+
+async def test_more_tools_than_a_client_takes_are_told_only_while_all_are_shown():
+    many = visited("one", *(tool(f"tool_{number}") for number in range(129)))
+    shadow = about(await told(many, mode="shadow"), "tokens")
+    assert ("VS Code takes 128, Cursor takes 40" in shadow.what, shadow.severity) == (True, Severity.NOTE)
+    assert about(await told(many, mode="shadow", client="cursor"), "tokens").severity is Severity.WARNING
+    assert about(await told(many, mode="shadow", client="claude-code"), "tokens").severity is Severity.OK
+    assert about(await told(many), "tokens").severity is Severity.OK

@@ -1,0 +1,782 @@
+"""A client of the handshake era that is shown what a filter chooses: tools change, and nothing else does."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from riglm.application.aggregation.connection import MultiServerConnection
+from riglm.application.aggregation.merged_lists import MergedListCache
+from riglm.application.connections.single_server import SingleServerConnection
+from riglm.domain import jsonrpc
+from riglm.domain.exposure import Exposure, Surface
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.naming import prefixed
+from riglm.domain.session import Transport
+from riglm.domain.tool import ToolCatalog
+from riglm.ports.downstream import Caller
+from riglm.ports.upstream import EventPosition, ResumedStreamHandler
+from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
+from tests.unit.application.filter_middleware.scripted import OWN, ShowingWorld
+
+CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+CALLER = Caller(transport=Transport.HTTP)
+
+
+class Stage(ShowingWorld):
+    """A client, the filter, and one server."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.server = Server("up")
+        self.channel = Channel()
+        self.conversation = self.converse()
+
+    def converse(self):
+        return SingleServerConnection(self.services, self.server, CALLER, self.channel, self.showing)
+
+    def send(self, line, **more):
+        sink = Sink()
+        self.conversation.received(jsonrpc.decode(line), sink, **more)
+        return sink
+
+    def list(self, number=1, params=b"{}"):
+        return self.send(asks(number, "tools/list", params).line)
+
+    def call(self, number, name, arguments=b"{}", meta=b""):
+        more = b',"_meta":%b' % meta if meta else b""
+        params = b'{"name":%b,"arguments":%b%b}' % (jsonrpc.encode(name), arguments, more)
+        return self.send(asks(number, "tools/call", params).line)
+
+    @property
+    def link(self):
+        return self.server.link
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    await made.conversation.close()
+
+
+def names_of(message):
+    return [tool["name"] for tool in jsonrpc.plain(message.result)["tools"]]
+
+
+async def test_a_list_that_the_filter_leaves_alone_is_the_server_s_own_line(stage):
+    sink = stage.list()
+    line = b'{"jsonrpc":"2.0", "id":1, "result":{"x":1.0, "tools": [{"name":"a"}, {}], "nextCursor":null}}'
+    stage.link.asked[0].reply.replied(jsonrpc.decode(line))
+    assert sink.got == [("replied", line, 200, None)]
+    assert stage.link.methods == ["tools/list"]
+
+
+async def test_a_chosen_list_keeps_the_envelope_and_the_entries_byte_for_byte(stage):
+    stage.filter.shown = {"b"}
+    sink = stage.list()
+    stage.link.asked[0].result(b'{"vendor": 1.50,"tools":[{"name":"a"},{"name":"b", "x":1.0}],"_meta":{"k":[ 1]}}')
+    assert sink.got[0][1] == (
+        b'{"jsonrpc":"2.0","id":1,"result":{"vendor":1.50,"tools":[{"name":"b", "x":1.0},%b],"_meta":{"k":[ 1]}}}' % OWN
+    )
+
+
+async def test_all_pages_are_collected_and_answered_in_one(stage):
+    stage.filter.shown = {"a", "c"}
+    sink = stage.list(7, b'{"_meta":{"progressToken":"p"},"v":1.0}')
+    stage.link.asked[0].result(tools("a", "b", nextCursor="n1"))
+    second = stage.link.asked[1].message
+    assert jsonrpc.plain(second.params) == {"_meta": {"progressToken": "p"}, "v": 1.0, "cursor": "n1"}
+    assert second.id != b"7"
+    stage.link.asked[1].result(tools("b", "c"))
+    (answer,) = sink.answers
+    assert answer.id == b"7"
+    assert names_of(answer) == ["a", "c", "search_available_tools"]
+    assert "nextCursor" not in jsonrpc.members(answer.result)
+    assert stage.filter.known == [("a", "b", "c")]
+
+
+async def test_untouched_pages_are_walked_by_the_client_itself(stage):
+    sink = stage.list()
+    first = tools("a", nextCursor="n1")
+    stage.link.asked[0].result(first)
+    stage.link.asked[1].result(tools("b"))
+    assert bytes(sink.answers[0].result) == first
+    sink = stage.list(2, b'{"cursor":"n1"}')
+    stage.link.asked[2].result(tools("b"))
+    assert names_of(sink.answers[0]) == ["b"]
+
+
+async def test_a_page_that_is_asked_for_by_cursor_has_no_denied_tool(stage):
+    stage.filter.denied = {"b"}
+    sink = stage.list(2, b'{"cursor":"guessed"}')
+    stage.link.asked[0].result(tools("b", "c", nextCursor="n"))
+    assert jsonrpc.plain(sink.answers[0].result) == {"tools": [{"name": "c"}], "nextCursor": "n"}
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
+async def test_a_list_is_a_stream_where_the_server_s_is_one_and_names_no_place_to_take_it_up(stage, params):
+    sink = stage.list(1, params)
+    reply, mark = stage.link.asked[0].reply, EventPosition(b"e1", 100)
+    assert not reply.resumable
+    reply.primed(mark)
+    reply.related(note := jsonrpc.notification("notifications/message"), mark)
+    reply.replied(answer := jsonrpc.result(b"1", tools("a")), 200, mark)
+    bare = EventPosition(None, 100)
+    assert sink.got == [("primed", bare), ("related", note.line, None), ("replied", answer.line, 200, None)]
+
+
+async def test_an_error_of_the_list_passes_unchanged_whatever_page_it_is_for(stage):
+    sink = stage.list()
+    stage.link.asked[0].error(-32601, "no tools")
+    assert sink.answers[0].line == jsonrpc.error(b"1", -32601, "no tools").line
+    sink = stage.list(2)
+    stage.link.asked[1].result(tools("a", nextCursor="n1"))
+    stage.link.asked[2].error(-32602, "bad cursor")
+    assert sink.answers[0].line == jsonrpc.error(b"2", -32602, "bad cursor").line
+
+
+async def test_a_list_without_end_ends(stage):
+    stage.filter.shown = {"a"}
+    sink = stage.list()
+    for asked in range(2):
+        stage.link.asked[asked].result(tools("a", nextCursor="again"))
+    assert names_of(sink.answers[0]) == ["a", "search_available_tools"]
+
+
+async def test_a_filter_that_fails_shows_everything_but_what_is_denied(stage, caplog):
+    stage.filter.fails = ZeroDivisionError("the filter")
+    for number in (1, 2):
+        sink = stage.list(number)
+        stage.link.asked[-1].result(tools("a", "b"))
+        assert names_of(sink.answers[0]) == ["a", "b"]
+    stage.filter.denied = {"a"}
+    sink = stage.list(3)
+    stage.link.asked[-1].result(tools("a", "b"))
+    assert names_of(sink.answers[0]) == ["b"]
+    assert [record.name for record in caplog.records] == ["riglm.filtering"]
+
+
+async def test_what_was_shown_is_recorded_once_and_by_the_filter_s_choice(stage):
+    stage.filter.shown = {"b"}
+    for number in (1, 2):
+        stage.list(number)
+        stage.link.asked[-1].result(tools("a", "b"))
+    (exposure,) = stage.records.of(Exposure)
+    assert (exposure.shown, exposure.hidden, exposure.predictor) == (("b",), ("a",), "scripted")
+    assert (exposure.mode, exposure.surface) == ("enforce", "dynamic")
+    assert (exposure.tokens_shown, exposure.tokens_hidden, exposure.tokens_own) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("pages", [0, 1])
+async def test_a_list_that_is_given_up_is_given_up_upstream(stage, pages):
+    sink = stage.list(5)
+    for _ in range(pages):
+        stage.link.asked[-1].result(tools("a", nextCursor="n"))
+    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
+    assert [cancelled for cancelled, _ in stage.link.cancelled] == [stage.link.asked[-1].message.id]
+    stage.link.asked[-1].result(tools("b"))
+    assert sink.got == []
+    assert stage.list(5).got == []
+
+
+async def test_an_id_that_riglm_works_for_is_in_use(stage):
+    stage.list(5)
+    stage.link.asked[0].result(tools("a", nextCursor="n"))
+    sink = stage.send(asks(5, "ping").line)
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
+
+
+SPELLINGS = [b'{"name":"delete"}', b'{"name":"DELETE"}', b'{"na\\u006de":"del\\u0065te"}']
+
+DISGUISED = [
+    b'"method":"tools/call","params":{"name":"a","Name":"delete"}',
+    b'"method":"tools/call","params":{"NAME":"delete"}',
+    b'"method":"tools/call","params":{"n\\u0041me":"delete","name":"a"}',
+    b'"method":"tools/call","params":{"name":"call_tool","Name":"delete","arguments":{"name":"a"}}',
+    b'"method":"tools/call","params":{"name":"a"},"Params":{"name":"delete"}',
+    b'"method":"tools/call","params":{"name":"a"},"param\\u017f":{"name":"delete"}',
+    b'"method":"ping","Method":"tools/call","params":{"name":"delete"}',
+    b'"METHOD":"tools/call","method":"vendor/x","params":{"name":"delete"}',
+]
+"""What a server that does not mind the case of keys takes for a call of `delete`."""
+
+
+@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
+async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(asks(1, "tools/call", params).line)
+    code, words = jsonrpc.error_code(sink.answers[0]), jsonrpc.plain(sink.answers[0].error)["message"]
+    assert (code, words.startswith("Unknown tool: ")) == (-32602, True)
+    assert stage.link.asked == []
+    ((_, upstream, kind, found),) = stage.records.calls
+    assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)
+    assert stage.filter.calls == []
+
+
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    stage.send(line)
+    assert [asked.message.line for asked in stage.link.asked] == ([] if b"call_tool" in line else [line])
+    stage.link.asked.clear()
+    stage.filter.denied = {"delete"}
+    sink = stage.send(line.replace(b'"id":1', b'"id":2'))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
+    assert "could be taken for" in jsonrpc.plain(sink.answers[0].error)["message"]
+    assert stage.link.asked == []
+
+
+async def test_a_notice_that_could_be_taken_for_a_call_reaches_no_server_where_anything_is_denied(stage):
+    notice = b'{"method":"notifications/x","Method":"tools/call","ID":7,"params":{"name":"delete"}}'
+    stage.send(notice)
+    stage.filter.denied = {"delete"}
+    sink = stage.send(notice)
+    assert stage.link.sent == [notice]
+    assert sink.got == []
+
+
+UNREADABLE = [
+    b'{"tools":[{"name":"delete","name":"a"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","Name":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"a","n\\u0061me":"delete"},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete","x\xff":1},{"name":"b"}]}',
+    b'{"tools":[{"name":"delete"}],"tools":[{"name":"b"}]}',
+    b'{"tools":[["delete"],{"name":"b"}]}',
+]
+"""Lists in which another reader may see a tool called `delete`."""
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
+@pytest.mark.parametrize("raw", UNREADABLE, ids=repr)
+async def test_what_cannot_be_read_for_sure_is_not_listed_where_anything_is_denied(stage, raw, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.list(1, params)
+    line = b'{"jsonrpc":"2.0","id":1,"result":%b}' % raw
+    stage.link.asked[0].reply.replied(jsonrpc.Message(line, b"1", None, result=jsonrpc.Raw(raw)))
+    assert b"delete" not in sink.got[0][1]
+    assert b'{"name":"b"}' in sink.got[0][1]
+
+
+async def test_a_page_that_cannot_be_looked_through_is_not_shown_where_anything_is_denied(stage, caplog):
+    stage.filter.denied = {"delete"}
+    stage.filter.denial = None
+    sink = stage.list(1, b'{"cursor":"c"}')
+    stage.link.asked[0].result(tools("delete"))
+    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INTERNAL_ERROR
+    assert "some tools are denied" in caplog.text
+
+
+async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
+    got = []
+
+    class Rest(ResumedStreamHandler):
+        def continued(self, message, event=None):
+            got.append((message.line, event))
+
+        def primed(self, event):
+            got.append(event)
+
+        def ended(self):
+            got.append("ended")
+
+    def resume(last, stream):
+        stream.primed(mark)
+        stream.continued(note, mark)
+        stream.continued(jsonrpc.result(b"7", tools("delete", "b")), mark)
+        stream.continued(jsonrpc.result(b"8", b'{"content":[]}'), mark)
+        stream.ended()
+
+    note, mark = jsonrpc.notification("notifications/message"), EventPosition(b"e1", 100)
+    stage.filter.denied = {"delete"}
+    stage.list()
+    stage.link.resume = resume
+    stage.conversation.resume(b"guessed", Rest())
+    assert got == [
+        mark,
+        (note.line, mark),
+        (jsonrpc.result(b"7", tools("b")).line, mark),
+        (jsonrpc.result(b"8", b'{"content":[]}').line, mark),
+        "ended",
+    ]
+
+
+async def test_how_a_tool_was_found_is_recorded(stage):
+    stage.filter.shown = {"b"}
+    stage.list()
+    stage.link.asked[-1].result(tools("a", "b", "c"))
+    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
+    await search.answer()
+    for name in ("a", "b", "c"):
+        stage.call(3, name, meta=b'{"turn":"t1"}')
+        stage.link.asked[-1].result(b'{"content":[]}')
+    assert stage.filter.calls == [("a", "named", "t1"), ("b", "listed", "t1"), ("c", "searched", "t1")]
+    assert [(tool, upstream, found.value) for tool, upstream, _, found in stage.records.calls] == [
+        ("search_available_tools", "riglm", "listed"),
+        ("a", "up", "named"),
+        ("b", "up", "listed"),
+        ("c", "up", "searched"),
+    ]
+
+
+async def test_a_tool_that_riglm_suggested_counts_as_listed_unless_a_search_had_found_it_before(stage):
+    stage.filter.shown = {"b"}
+    stage.list()
+    stage.link.asked[-1].result(tools("a", "b", "c"))
+    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
+    await search.answer()
+    for state in stage.filter.states.values():
+        state.suggest(["a", "c"])
+    for name in ("a", "c"):
+        stage.call(3, name)
+        stage.link.asked[-1].result(b'{"content":[]}')
+    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [("a", "listed"), ("c", "searched")]
+
+
+async def test_the_list_is_that_of_the_conversation_that_called_last():
+    stage = Stage(meta_keys=("threadId",))
+    for number, thread in enumerate(("one", "two"), 1):
+        stage.call(number, "a", meta=b'{"threadId":"%b"}' % thread.encode())
+    stage.list(3)
+    stage.list(4, b'{"_meta":{"threadId":"one"}}')
+    for asked in stage.link.of("tools/list"):
+        asked.result(tools("a"))
+    for asked in stage.link.of("tools/call"):
+        asked.result(b"{}")
+    calls = [note.session_id for note in stage.records.of(stage.records.Note)]
+    assert [exposure.session_id for exposure in stage.records.of(Exposure)] == [calls[1], calls[0]]
+    await stage.conversation.close()
+
+
+async def test_a_call_that_used_no_tool_is_not_told_to_the_filter(stage):
+    stage.call(1, "nowhere")
+    stage.link.asked[-1].error(-32602, "Unknown tool")
+    stage.call(2, "a")
+    stage.link.asked[-1].dies()
+    stage.call(3, "a")
+    stage.link.asked[-1].result(b'{"content":[],"isError":true}')
+    assert [tool for tool, _, _ in stage.filter.calls] == ["a"]
+
+
+async def test_the_filter_is_told_which_calls_failed(stage):
+    for number, name in enumerate(("wrong", "right"), 1):
+        stage.call(number, name)
+    wrong, right = stage.link.of("tools/call")
+    wrong.result(b'{"content":[],"isError":true}')
+    right.result(b'{"content":[]}')
+    assert [tool for tool, _, _ in stage.filter.calls] == ["wrong", "right"]
+    assert stage.filter.failed == ["wrong"]
+
+
+async def test_call_tool_is_the_call_that_it_stands_for(stage):
+    stage.conversation.received(
+        asks(
+            9,
+            "tools/call",
+            b'{"name":"call_tool","arguments":{"name":"far","arguments":{"n":1.50}},"_meta":{"progressToken":"p"},"task":{}}',
+        ),
+        sink := Sink(),
+    )
+    asked = await stage_asked(stage)
+    assert bytes(asked.message.params) == (
+        b'{"name":"far","_meta":{"progressToken":"p"},"task":{},"arguments":{"n":1.50}}'
+    )
+    assert asked.message.id == b"9"
+    asked.says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}')
+    asked.result(b'{"content":[],"structuredContent":{"x":1.0},"isError":true}')
+    assert [got[0] for got in sink.got] == ["related", "replied"]
+    assert bytes(sink.answers[0].result) == b'{"content":[],"structuredContent":{"x":1.0},"isError":true}'
+    assert stage.records.calls == [("far", "up", ErrorKind.TOOL, DiscoveryMethod.NAMED)]
+
+
+async def stage_asked(stage, count=1):
+    """The so-manieth call that reached the server."""
+    await asyncio.sleep(0)
+    return await stage.link.next("tools/call", count)
+
+
+async def test_a_forwarded_call_is_cancelled_upstream(stage):
+    sink = stage.call(9, "call_tool", b'{"name":"far"}')
+    asked = await stage_asked(stage)
+    notice = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9,"reason":"r"}}'
+    stage.send(notice)
+    assert stage.link.cancelled == [(b"9", notice)]
+    asked.result(b"{}")
+    assert sink.got == []
+    assert stage.records.calls == [("far", "up", ErrorKind.CANCELLED, DiscoveryMethod.NAMED)]
+
+
+async def test_an_own_tool_is_cancelled_before_it_has_done_anything(stage):
+    stage.meta.gate = asyncio.Event()
+    sink = stage.call(9, "call_tool", b'{"name":"far"}')
+    await asyncio.sleep(0)
+    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
+    stage.meta.gate.set()
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*running, return_exceptions=True)
+    assert stage.link.of("tools/call") == []
+    assert sink.got == []
+
+
+@pytest.mark.parametrize("target", ["delete", "DELETE"])
+async def test_call_tool_reaches_no_denied_tool(stage, target):
+    stage.filter.denied = {"delete"}
+    sink = stage.call(1, "call_tool", b'{"name":%b}' % jsonrpc.encode(target))
+    answer = await sink.answer()
+    assert jsonrpc.plain(answer.error) == {"code": -32602, "message": f"Unknown tool: {target}"}
+    assert stage.link.of("tools/call") == []
+    assert stage.records.calls == [(target, "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
+
+
+async def test_call_tool_never_ends_in_a_tool_of_riglm(stage):
+    stage.call(1, "call_tool", b'{"name":"call_tool","arguments":{"name":"x"}}')
+    asked = await stage_asked(stage)
+    assert jsonrpc.plain(asked.message.params)["name"] == "call_tool"
+    assert len(stage.meta.ran) == 1
+
+
+async def test_an_own_tool_that_fails_is_an_error_and_the_next_request_works(stage, caplog):
+    stage.server.answers["tools/list"] = tools("a")
+    stage.meta.fails = ZeroDivisionError("own")
+    answer = await stage.call(1, "set_context").answer()
+    assert answer.error
+    assert "a request failed inside riglm" in caplog.text
+    assert stage.call(1, "a").got == []
+
+
+async def test_an_own_tool_searches_the_list_even_if_the_client_never_asked_for_it(stage):
+    sink = stage.call(1, "search_available_tools", b'{"query":"q"}')
+    asked = await stage.link.next("tools/list")
+    asked.result(tools("a", nextCursor="n"))
+    (await stage.link.next("tools/list", 2)).result(tools("b"))
+    await sink.answer()
+    assert stage.filter.known == [("a", "b")]
+    await stage.call(2, "search_available_tools", b'{"query":"q"}').answer()
+    assert len(stage.link.of("tools/list")) == 2
+    stage.link.says(CHANGED)
+    stage.call(3, "search_available_tools", b'{"query":"q"}')
+    await stage.link.next("tools/list", 3)
+
+
+async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage):
+    sink = stage.list(1)
+    stage.link.asked[0].result(tools("a", nextCursor="n"))
+    stage.link.says(CHANGED)
+    stage.link.asked[1].result(tools("c"))
+    assert names_of(sink.answers[0])[:1] == ["a"]
+    for number, torn in ((2, True), (3, False)):
+        search = stage.call(number, "search_available_tools", b'{"query":"q"}')
+        asked = await stage.link.next("tools/list", number + 1)
+        if torn:
+            stage.link.says(CHANGED)
+        asked.result(tools("a", "b", "c"))
+        await search.answer()
+    await stage.call(4, "search_available_tools", b'{"query":"q"}').answer()
+    assert stage.filter.known == [("a", "c"), *[("a", "b", "c")] * 3]
+    assert len(stage.link.of("tools/list")) == 4
+
+
+async def test_no_client_thinks_of_the_ids_under_which_riglm_asks(stage):
+    other = Stage()
+    ids = set()
+    for one in (stage, other):
+        for number in (1, 2):
+            one.list(number)
+            one.link.asked[-1].result(tools("a", nextCursor="n"))
+            ids.add(one.link.asked[-1].message.id)
+    prefixes = {each.rpartition(b"-")[0] for each in ids}
+    assert (len(ids), len(prefixes)) == (4, 2)
+    assert all(len(prefix) >= len("riglm-") + 16 for prefix in prefixes)
+    await other.conversation.close()
+
+
+@pytest.mark.parametrize("denied", [False, True])
+async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_riglm_offers_none(stage, denied):
+    stage.filter.seen = None
+    stage.filter.denied = {"call_tool"} if denied else set()
+    sink = stage.call(1, "call_tool", b'{"name":"x"}')
+    (await stage.link.next("tools/list")).result(tools("call_tool"))
+    if denied:
+        assert jsonrpc.error_code(await sink.answer()) == -32602
+    else:
+        asked = await stage.link.next("tools/call")
+        assert bytes(asked.message.params) == b'{"name":"call_tool","arguments":{"name":"x"}}'
+    assert stage.meta.ran == []
+
+
+async def test_a_change_is_told_once_until_the_client_has_listed_again(stage):
+    stage.server.answers["tools/list"] = tools("a")
+    for number in (1, 2):
+        await stage.call(number, "set_context", b"{}").answer()
+    assert stage.channel.told == [CHANGED]
+    await stage.list(3).answer()
+    await stage.call(4, "set_context", b"{}").answer()
+    assert stage.channel.told == [CHANGED, CHANGED]
+
+
+async def test_a_call_of_a_server_s_tool_changes_no_list(stage):
+    stage.filter.changes = True
+    sink = stage.call(1, "a")
+    stage.link.asked[-1].result(b"{}")
+    await sink.answer()
+    assert stage.channel.told == []
+
+
+async def test_a_change_waits_for_a_stream(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    stage.channel.is_open = False
+    stage.filter.changes = True
+    await stage.showing.tell_overridden()
+    assert stage.channel.told == []
+    stage.channel.is_open = True
+    stage.conversation.listen(listening=True)
+    assert stage.channel.told == [CHANGED]
+
+
+async def test_a_change_by_an_own_tool_comes_with_its_answer_where_no_stream_is_open(stage):
+    stage.server.answers["tools/list"] = tools("a")
+    stage.list()
+    stage.channel.is_open = False
+    sink = stage.call(2, "set_context", b"{}")
+    await sink.answer()
+    assert sink.got[0][:2] == ("related", CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "capabilities", "announced"),
+    [
+        (Surface.DYNAMIC, b'{"tools":{},"x":1.0}', b'{"tools":{"listChanged":true},"x":1.0}'),
+        (Surface.DYNAMIC, b'{"tools": {"listChanged":true}}', b'{"tools": {"listChanged":true}}'),
+        (Surface.DYNAMIC, b'{"prompts":{}}', b'{"prompts":{}}'),
+        (Surface.FULL, b'{"tools":{}}', b'{"tools":{}}'),
+    ],
+)
+async def test_the_greeting_announces_changes_where_lists_change(stage, kind, capabilities, announced):
+    stage.filter.kind = kind
+    sink = stage.send(asks(0, "initialize", b'{"clientInfo":{"name":"c"}}').line)
+    stage.link.asked[0].result(b'{"capabilities":%b,"serverInfo":{"v":1.50}}' % capabilities)
+    assert sink.got[0][1] == (
+        b'{"jsonrpc":"2.0","id":0,"result":{"capabilities":%b,"serverInfo":{"v":1.50}}}' % announced
+    )
+
+
+async def test_recorded_use_is_read_before_the_list_that_needs_it(stage):
+    stage.filter.awaits_usage = True
+    stage.filter.shown = {"a"}
+    sink = stage.list()
+    stage.link.asked[0].result(tools("a", "b"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (len(stage.filter.prepared), stage.filter.known, sink.got) == (1, [], [])
+    stage.filter.usage_read.set()
+    assert names_of(await sink.answer()) == ["a", "search_available_tools"]
+
+
+async def test_recorded_use_that_comes_too_late_is_not_waited_for(stage, monkeypatch):
+    monkeypatch.setattr("riglm.application.filter_middleware.middleware.PREPARING_SECONDS", 0.001)
+    stage.filter.awaits_usage = True
+    sink = stage.list()
+    stage.link.asked[0].result(tools("a"))
+    assert names_of(await sink.answer()) == ["a"]
+
+
+async def test_an_incomplete_list_is_not_recorded(stage):
+    missing = ToolCatalog(missing=("slow",))
+    stage.showing.read = lambda _: missing
+    stage.list()
+    stage.link.asked[-1].result(tools("a"))
+    assert stage.records.of(Exposure) == []
+
+
+async def test_everything_else_passes(stage):
+    sink = stage.send(asks(1, "prompts/list").line, resumable=True)
+    stage.link.asked[0].result(b'{"prompts":[]}')
+    assert sink.got[0][1] == b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[]}}'
+    note = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
+    stage.send(note)
+    assert stage.link.sent == [note]
+
+
+async def test_an_ended_session_is_forgotten_by_the_filter():
+    stage = Stage()
+    stage.call(1, "a")
+    await stage.conversation.close()
+    assert stage.filter.forgotten == stage.records.closed != []
+
+
+class Many(Stage):
+    """Two servers shown as one."""
+
+    naming = "prefix"
+    tools = ("delete", "read")
+
+    def converse(self):
+        answers = {"initialize": opened("tools")}
+        self.servers = [
+            Server("one", {**answers, "tools/list": tools(*self.tools)}),
+            Server("two", {**answers, "tools/list": tools("write")}),
+        ]
+        listings = MergedListCache(self.naming)
+        return MultiServerConnection(self.services, self.servers, listings, CALLER, self.channel, self.showing)
+
+    async def hello(self):
+        await self.send(asks(0, "initialize", b"{}").line).answer()
+
+    @property
+    def reached(self):
+        return [asked.message.method for server in self.servers for asked in server.link.of("tools/call")]
+
+
+@pytest.mark.parametrize("naming", ["prefix", "on_collision", "none"])
+@pytest.mark.parametrize("listed", [True, False])
+async def test_no_prefix_leads_to_a_denied_tool(naming, listed):
+    stage = type("Named", (Many,), {"naming": naming})()
+    await stage.hello()
+    stage.filter.denied = {"one__delete" if naming == "prefix" else "delete"}
+    if listed:
+        shown = names_of(await stage.list().answer())
+        assert shown == (["one__read", "two__write"] if naming == "prefix" else ["read", "write"]) + [
+            "search_available_tools"
+        ]
+    for number, spelling in enumerate(("one__delete", "delete", "ONE__delete", "one__DELETE"), 10):
+        answer = await stage.call(number, spelling).answer()
+        assert jsonrpc.error_code(answer) == -32602, spelling
+        answer = await stage.call(number, "call_tool", b'{"name":"%b"}' % spelling.encode()).answer()
+        assert jsonrpc.error_code(answer) == -32602, spelling
+    assert stage.reached == []
+    await stage.conversation.close()
+
+
+LONG = "delete_every_record_of_the_production_customer_database_for_good"
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = type("Named", (Many,), {"naming": naming, "tools": ("delete", "read", LONG)})()
+    await stage.hello()
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    assert [(tool, upstream, kind) for tool, upstream, kind, _ in stage.records.calls] == [
+        (called, "", ErrorKind.PROTOCOL)
+    ]
+    await stage.conversation.close()
+
+
+async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
+    stage = type("Named", (Many,), {"tools": (LONG,)})()
+    await stage.hello()
+    sink = stage.call(5, prefixed("one", LONG))
+    asked = await stage.servers[0].link.next("tools/call")
+    assert jsonrpc.text(jsonrpc.members(asked.message.params)["name"]) == LONG
+    asked.result(b"{}")
+    assert (await sink.answer()).id == b"5"
+    await stage.conversation.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = type("Named", (Many,), {"tools": ("read", "write")})()
+    await stage.hello()
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    stage.filter.denied = {"write"}
+    answer = await stage.call(6, "Write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: Write"
+    await stage.conversation.close()
+
+
+async def test_tools_of_several_servers_are_chosen_from_together():
+    stage = Many()
+    await stage.hello()
+    stage.filter.shown = {"two__write"}
+    assert names_of(await stage.list().answer()) == ["two__write", "search_available_tools"]
+    stage.call(2, "call_tool", b'{"name":"one__read"}')
+    asked = await stage.servers[0].link.next("tools/call")
+    asked.result(b"{}")
+    assert stage.records.calls == [("one__read", "one", None, DiscoveryMethod.NAMED)]
+    await stage.conversation.close()
+
+
+@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.FULL])
+@pytest.mark.parametrize("announces", [True, False])
+async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, kind, announces):
+    stage.filter.kind = kind
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools", announces=announces))
+    await sink.answer()
+    await stage.showing.tell_overridden()
+    assert stage.channel.told == []  # its list is as it was
+    stage.filter.changes = True
+    await stage.showing.tell_overridden()
+    await stage.showing.tell_overridden()
+    promised = announces or kind is Surface.DYNAMIC
+    assert stage.channel.told == [CHANGED] * promised
+
+
+async def test_a_client_that_left_is_told_of_no_override(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    await stage.conversation.close()
+    stage.filter.changes = True
+    await stage.showing.tell_overridden()
+    assert stage.channel.told == []
+
+
+async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage):
+    told = []
+    for name in "abc":
+        stage.showing.follow(lambda _, name=name: told.append(name))
+    stage.showing.overridden()
+    counts = [len(told)]
+    while len(told) < 3 and len(counts) < 100:
+        await asyncio.sleep(0)
+        counts.append(len(told))
+    assert sorted(told) == ["a", "b", "c"]
+    assert all(after - before <= 1 for before, after in pairwise(counts))
+
+
+async def test_while_the_filter_is_off_a_list_passes_as_it_came_and_is_recorded_as_whole(stage):
+    stage.filter.is_off = True
+    stage.filter.shown = {"read"}
+    sink = stage.list()
+    page = b'{"tools":[{"name":"read"},{"name":"write"}],"nextCursor":"2", "x": 1}'
+    stage.link.asked[-1].result(page)
+    assert bytes((await sink.answer()).result) == page
+    assert stage.filter.passed_on == [(("read", "write"), False)]
+    assert stage.records.shown == [("read", "write")]
+    sink = stage.send(asks(9, "tools/list", b'{"cursor":"2"}').line)
+    stage.link.asked[-1].result(b'{"tools":[{"name":"more"}]}')
+    await sink.answer()
+    assert len(stage.filter.passed_on) == 1
+    await stage.conversation.close()
+
+
+async def test_a_client_is_told_when_other_rules_make_its_list_another_one(stage):
+    sink = stage.send(asks(1, "initialize").line)
+    stage.link.asked[0].result(opened("tools"))
+    await sink.answer()
+    await stage.showing.tell_reconfigured()
+    assert stage.channel.told == []
+    stage.filter.others = True
+    for _ in range(3):
+        stage.showing.reconfigured()
+    async with asyncio.timeout(10):
+        while not stage.channel.told:
+            await asyncio.sleep(0)
+    assert stage.channel.told == [CHANGED]
+    await stage.conversation.close()

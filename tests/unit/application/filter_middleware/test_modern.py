@@ -1,0 +1,382 @@
+"""Requests of the modern era that are shown what a filter chooses."""
+
+import asyncio
+
+import pytest
+
+from riglm.application.aggregation.merged_lists import MergedListCache
+from riglm.application.aggregation.modern_handler import MultiServerModernHandler
+from riglm.application.connections.modern_handler import SingleServerModernHandler
+from riglm.application.forwarding.proxied_request import ProxiedRequest
+from riglm.domain import jsonrpc, protocol, request_params
+from riglm.domain.exposure import Surface
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.naming import prefixed
+from riglm.domain.session import Transport
+from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Server, Sink, tools
+from tests.unit.application.filter_middleware.scripted import ShowingWorld
+from tests.unit.application.filter_middleware.test_conversation import DISGUISED, LONG, SPELLINGS, names_of
+
+CHANGED = "notifications/tools/list_changed"
+CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
+
+
+class Stage(ShowingWorld):
+    """Clients of the modern era, the filter, and one server."""
+
+    def __init__(self):
+        super().__init__()
+        self.server = Server("up", modern=True)
+        self.filter.kind = Surface.STABLE
+        self.modern = SingleServerModernHandler(self.services, self.server, self.showing)
+        self.underway = None
+
+    def send(self, number, method, params=b"{}", client="c", headers=None):
+        meta = {
+            protocol.META_VERSION: "2026-07-28",
+            protocol.META_CLIENT: {"name": client},
+            protocol.META_CAPABILITIES: {},
+            "progressToken": "p",
+        }
+        whole = jsonrpc.with_member(params, ("_meta",), jsonrpc.encode(meta))
+        return self.take(jsonrpc.decode(jsonrpc.request(jsonrpc.encode(number), method, whole).line), headers)
+
+    def take(self, message, headers=None):
+        envelope = request_params.envelope(message)
+        sink = Sink()
+        self.underway = self.modern.received(message, envelope, sink, CALLER, headers or {})
+        return sink
+
+    def call(self, number, name, arguments=b"{}", **more):
+        params = b'{"name":%b,"arguments":%b}' % (jsonrpc.encode(name), arguments)
+        return self.send(number, "tools/call", params, **more)
+
+    @property
+    def link(self):
+        return self.server.shared
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    await made.modern.close()
+
+
+def listed(*names, **more):
+    return tools(*names, resultType="complete", **more)
+
+
+async def test_a_chosen_list_is_private_and_no_fresher_than_it_is(stage):
+    stage.filter.shown = {"a"}
+    for theirs, own, told in ((5000, 60.0, 5000), (5000, 1.5, 1500), (0, 60.0, 0), ("x", 60.0, 0), (5000, -1.0, 0)):
+        stage.filter.fresh = own
+        sink = stage.send(1, "tools/list")
+        stage.link.asked[-1].result(listed("a", "b", ttlMs=theirs, cacheScope="public", x=1))
+        result = jsonrpc.plain((await sink.answer()).result)
+        assert [tool["name"] for tool in result.pop("tools")] == ["a", "search_available_tools"]
+        assert result == {"resultType": "complete", "ttlMs": told, "cacheScope": "private", "x": 1}
+
+
+async def test_a_list_that_the_filter_leaves_alone_keeps_its_scope(stage):
+    sink = stage.send(1, "tools/list")
+    raw = listed("a", ttlMs=5, cacheScope="public")
+    stage.link.asked[0].result(raw)
+    assert bytes((await sink.answer()).result) == raw
+
+
+async def test_a_refusal_of_the_era_passes_with_its_status():
+    stage = Stage()
+    stage.server.eras.clear()
+    sink = stage.send(1, "tools/list")
+    stage.link.asked[0].error(-32601, "what?")
+    ((_, line, status, _),) = sink.got
+    assert (jsonrpc.error_code(jsonrpc.decode(line)), status) == (jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, 400)
+
+
+async def test_pages_are_asked_for_in_the_client_s_envelope_and_with_its_headers(stage):
+    stage.filter.shown = {"b"}
+    headers = {b"mcp-method": b"tools/list"}
+    sink = stage.send(1, "tools/list", headers=headers)
+    stage.link.asked[0].result(listed("a", nextCursor="n", ttlMs=9000))
+    second = stage.link.asked[1]
+    assert request_params.envelope(second.message).client.name == "c"
+    assert second.reply.headers == headers
+    second.result(listed("b", ttlMs=2000))
+    answer = await sink.answer()
+    assert names_of(answer) == ["b", "search_available_tools"]
+    assert jsonrpc.plain(answer.result)["ttlMs"] == 2000
+
+
+@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
+async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(1, "tools/call", params)
+    assert jsonrpc.error_code(sink.answers[0]) == -32602
+    assert stage.underway.done
+    assert stage.link.asked == []
+    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
+
+
+@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
+async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
+    stage.filter.denied = {"delete"}
+    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
+    sink = stage.take(jsonrpc.decode(line))
+    ((_, _, status, _),) = sink.got
+    assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
+    assert stage.underway.done
+    stage.modern.told(jsonrpc.decode(line.replace(b'"id":1,', b"")))
+    assert (stage.link.asked, stage.link.sent) == ([], [])
+
+
+async def test_the_schema_of_a_denied_tool_is_not_told(stage):
+    stage.send(1, "tools/list")
+    schema = {"type": "object", "properties": {"secret": {}}}
+    raw = jsonrpc.encode({"tools": [{"name": "delete", "inputSchema": schema}], "resultType": "complete"})
+    stage.link.asked[0].result(raw)
+    assert jsonrpc.plain(stage.modern.input_schema("delete")) == schema
+    stage.filter.denied = {"delete"}
+    assert stage.modern.input_schema("delete") is None
+
+
+async def test_a_cursor_leads_to_no_denied_tool(stage):
+    stage.filter.denied = {"delete"}
+    sink = stage.send(1, "tools/list", b'{"cursor":"x"}')
+    stage.link.asked[0].result(listed("delete", "a", ttlMs=5, cacheScope="public"))
+    result = jsonrpc.plain(sink.answers[0].result)
+    assert result == {"resultType": "complete", "tools": [{"name": "a"}], "ttlMs": 0, "cacheScope": "private"}
+
+
+class Many(Stage):
+    """Two servers shown as one."""
+
+    def __init__(self, naming, *own):
+        super().__init__()
+        self.servers = [
+            Server("one", {"tools/list": listed(*own)}, modern=True),
+            Server("two", {"tools/list": listed("write")}, modern=True),
+        ]
+        self.modern = MultiServerModernHandler(self.services, self.servers, MergedListCache(naming), self.showing)
+
+    @property
+    def reached(self):
+        return [asked for server in self.servers for asked in server.link.of("tools/call")]
+
+    async def close(self):
+        await self.modern.close()
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize(
+    ("naming", "denied", "called"),
+    [
+        ("prefix", LONG, prefixed("one", LONG)),
+        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
+        ("on_collision", "one__delete", "delete"),
+        ("none", "one__delete", "delete"),
+    ],
+)
+async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
+    stage = Many(naming, "delete", LONG)
+    stage.filter.denied = {denied}
+    arguments = jsonrpc.encode({"name": called})
+    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
+    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
+    assert stage.reached == []
+    await stage.close()
+
+
+async def test_an_error_about_a_name_names_no_denied_tool():
+    stage = Many("prefix", "read", "write")
+    stage.filter.denied = {"two__write"}
+    answer = await stage.call(5, "write").answer()
+    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
+    await stage.close()
+
+
+async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
+    sink = stage.call("x", "call_tool", b'{"name":"far","arguments":{"n":1.50}}', headers={b"mcp-name": b"call_tool"})
+    asked = await stage.link.next("tools/call")
+    assert asked.reply.headers == {}
+    assert asked.message.id == b'"x"'
+    params = jsonrpc.members(asked.message.params)
+    assert (bytes(params["name"]), bytes(params["arguments"])) == (b'"far"', b'{"n":1.50}')
+    assert b'"progressToken":"p"' in bytes(params["_meta"])
+    asked.says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p"}}')
+    raw = b'{"resultType":"input_required","requestState":"s","inputRequests":{}}'
+    asked.result(raw)
+    assert [got[0] for got in sink.got] == ["related", "replied"]
+    assert bytes(sink.answers[0].result) == raw
+    assert stage.records.calls == [("far", "up", None, DiscoveryMethod.NAMED)]
+    assert stage.underway.done
+
+
+async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
+    stage.send(
+        2,
+        "tools/call",
+        b'{"name":"call_tool","arguments":{"name":"far"},"requestState":"s","inputResponses":{"q":1.0}}',
+    )
+    params = jsonrpc.members((await stage.link.next("tools/call")).message.params)
+    assert bytes(params["inputResponses"]) == b'{"q":1.0}'
+    assert bytes(params["requestState"]) == b'"s"'
+    assert bytes(params["name"]) == b'"far"'
+
+
+async def test_a_forwarded_call_is_given_up_upstream(stage):
+    sink = stage.call(1, "call_tool", b'{"name":"far"}')
+    asked = await stage.link.next("tools/call")
+    stage.modern.cancel(stage.underway)
+    assert stage.link.cancelled == [(b"1", None)]
+    assert stage.underway.done
+    asked.result(b"{}")
+    assert sink.got == []
+
+
+async def test_a_list_and_a_plain_call_are_given_up_upstream(stage):
+    for number, method in ((1, "tools/list"), (2, "tools/call"), (3, "prompts/list")):
+        stage.send(number, method, b'{"name":"a"}')
+        stage.modern.cancel(stage.underway)
+        stage.modern.cancel(stage.underway)
+        assert stage.underway.done
+    assert [cancelled for cancelled, _ in stage.link.cancelled] == [b"1", b"2", b"3"]
+
+
+async def test_an_own_tool_that_waits_is_given_up(stage):
+    stage.meta.gate = asyncio.Event()
+    sink = stage.call(1, "call_tool", b'{"name":"far"}')
+    await asyncio.sleep(0)
+    stage.modern.cancel(stage.underway)
+    stage.meta.gate.set()
+    await stage.modern.close()
+    assert stage.link.of("tools/call") == []
+    assert sink.got == []
+
+
+async def test_an_answer_of_riglm_says_that_it_is_complete(stage):
+    stage.server.answers["tools/list"] = listed("a")
+    answer = await stage.call(1, "search_available_tools", b'{"query":"a"}').answer()
+    assert jsonrpc.plain(answer.result)["resultType"] == "complete"
+
+
+async def test_an_own_tool_searches_a_list_that_no_client_asked_for(stage):
+    stage.server.answers["tools/list"] = listed("a", "b")
+    for number in (1, 2):
+        await stage.call(number, "search_available_tools", b'{"query":"a"}').answer()
+    (asked,) = stage.link.of("tools/list")
+    assert request_params.envelope(asked.message).version == "2026-07-28"
+    assert b"progressToken" not in asked.message.line
+    assert stage.filter.known == [("a", "b"), ("a", "b")]
+
+
+@pytest.mark.parametrize("kind", [Surface.STABLE, Surface.DYNAMIC])
+async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage, kind):
+    stage.filter.kind = kind
+    listener = await listening(stage, 5, b'{"toolsListChanged":true}')
+    listened = stage.link.asked[-1]
+    for number, torn in ((1, True), (2, False)):
+        search = stage.call(number, "search_available_tools", b'{"query":"a"}')
+        asked = await stage.link.next("tools/list", number)
+        if torn:
+            listened.says(jsonrpc.notification(CHANGED).line)
+        asked.result(listed("a", str(number)))
+        await search.answer()
+    await stage.call(3, "search_available_tools", b'{"query":"a"}').answer()
+    assert stage.filter.known == [("a", "1"), ("a", "2"), ("a", "2")]
+    assert jsonrpc.decode(listener.notes[-1]).method == CHANGED
+
+
+async def test_what_was_searched_counts_as_found_so(stage):
+    stage.server.answers["tools/list"] = listed("a", "b", "c")
+    stage.filter.shown = {"b"}
+    await stage.send(1, "tools/list").answer()
+    await stage.call(2, "search_available_tools", b'{"query":"c"}').answer()
+    stage.server.answers["tools/call"] = b"{}"
+    for name in "abc":
+        stage.call(3, name)
+    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [
+        ("a", "named"),
+        ("b", "listed"),
+        ("c", "searched"),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "announced"), [(Surface.DYNAMIC, True), (Surface.FULL, False)])
+async def test_discovery_announces_changes_only_where_lists_change(stage, kind, announced):
+    stage.filter.kind = kind
+    raw = b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
+    sink = stage.send(1, "server/discover")
+    stage.link.asked[0].result(raw)
+    tools_raw = jsonrpc.plain(sink.answers[0].result)["capabilities"]["tools"]
+    assert tools_raw == ({"listChanged": True} if announced else {})
+    assert stage.records.opened == set()
+
+
+WANTED = ((5, b"tools"), (6, b"prompts"))
+
+
+async def listening(stage, number, wanted, **more):
+    sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
+    params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
+    note = jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.encode(params))
+    stage.link.asked[-1].says(note.line)
+    return sink
+
+
+async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    stage.server.answers["tools/list"] = listed("a")
+    one = await listening(stage, 5, b'{"toolsListChanged":true}')
+    first = stage.underway
+    no_tools = await listening(stage, 6, b'{"promptsListChanged":true}')
+    stranger = await listening(stage, 7, b'{"toolsListChanged":true}', client="other")
+    assert jsonrpc.plain(jsonrpc.decode(one.notes[0]).params)["notifications"] == {"toolsListChanged": True}
+    await stage.call(8, "set_context").answer()
+    told = jsonrpc.decode(one.notes[1])
+    assert (told.method, jsonrpc.plain(told.params)) == (CHANGED, {"_meta": {protocol.META_SUBSCRIPTION: 5}})
+    assert [len(sink.notes) for sink in (one, no_tools, stranger)] == [2, 1, 1]
+    stage.modern.cancel(first)
+    await stage.call(9, "set_context").answer()
+    assert len(one.notes) == 2
+
+
+async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    sinks = [await listening(stage, number, b'{"%bListChanged":true}' % what) for number, what in WANTED]
+    await stage.showing.tell_overridden()
+    assert [len(sink.notes) for sink in sinks] == [1, 1]
+    stage.filter.changes = True
+    await stage.showing.tell_overridden()
+    assert [len(sink.notes) for sink in sinks] == [2, 1]
+
+
+async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stage):
+    stage.filter.kind = Surface.FULL
+    stage.filter.changes = True
+    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
+    assert jsonrpc.plain(jsonrpc.decode(sink.notes[0]).params)["notifications"] == {}
+    stage.call(8, "a")
+    stage.link.asked[-1].result(b"{}")
+    assert len(sink.notes) == 1
+    assert isinstance(stage.underway, ProxiedRequest)
+
+
+async def test_while_the_filter_is_off_a_list_passes_as_it_came(stage):
+    stage.filter.is_off = True
+    sink = stage.send(1, "tools/list")
+    page = b'{"tools":[{"name":"a"}], "ttlMs": 5, "cacheScope": "public"}'
+    stage.link.asked[-1].result(page)
+    assert bytes((await sink.answer()).result) == page
+    assert stage.filter.passed_on == [(("a",), True)]
+
+
+async def test_listeners_hear_of_other_rules_that_make_their_list_another_one(stage):
+    stage.filter.kind = Surface.DYNAMIC
+    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
+    await stage.showing.tell_reconfigured()
+    assert len(sink.notes) == 1
+    stage.filter.others = True
+    await stage.showing.tell_reconfigured()
+    assert len(sink.notes) == 2

@@ -1,0 +1,97 @@
+"""Tools of every library are read, and what cannot be read says so."""
+
+import json
+from typing import Any
+
+import pytest
+from agents import function_tool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.tools import tool as langchain_tool
+from mcp import Tool as McpTool
+from pydantic_ai import Tool as PydanticTool
+
+from riglm.application.selector.offer import UnusableToolError, read_tool
+from riglm.domain.tool import profile
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}
+
+
+def read_file(path: str) -> str:
+    """Read a file.
+
+    Args:
+        path: where it is
+    """
+    return path
+
+
+NAMED = {"name": "read_file", "description": "Read a file."}
+SHAPES: dict[str, Any] = {
+    "MCP": {**NAMED, "inputSchema": SCHEMA},
+    "Anthropic": {**NAMED, "input_schema": SCHEMA},
+    "OpenAI chat": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
+    "OpenAI responses": {"type": "function", **NAMED, "parameters": SCHEMA, "strict": True},
+    "MCP SDK": McpTool(**NAMED, input_schema=SCHEMA),
+    "pydantic-ai": PydanticTool(read_file),
+    "pydantic-ai definition": PydanticTool(read_file).tool_def,
+    "LangChain": langchain_tool(read_file, parse_docstring=True),
+    "OpenAI Agents SDK": function_tool(read_file),
+}
+
+
+@pytest.mark.parametrize("given_tool", SHAPES.values(), ids=SHAPES.keys())
+def test_a_tool_says_the_same_of_itself_whatever_library_it_belongs_to(given_tool):
+    said = profile(read_tool(given_tool))
+    assert said.name == "read_file"
+    assert said.description.startswith("Read a file.")
+    assert said.parameters == ("path",)
+    assert said.parameter_descriptions == ("where it is",)
+
+
+def test_a_function_is_a_tool_by_its_name_its_doc_and_its_parameters():
+    said = profile(read_tool(read_file))
+    assert (said.name, said.parameters) == ("read_file", ("path",))
+    assert said.description.startswith("Read a file.")
+
+
+def test_a_tool_without_anything_but_a_name_is_one():
+    assert json.loads(bytes(read_tool({"name": "ping"}).raw)) == {"name": "ping", "inputSchema": {}}
+
+
+def test_a_schema_that_is_no_json_is_left_out():
+    odd = {"name": "odd", "description": "is odd", "inputSchema": {"type": "object", "default": object()}}
+    assert json.loads(bytes(read_tool(odd).raw)) == {"name": "odd", "description": "is odd"}
+
+
+@pytest.mark.parametrize("place", ["name", "description", "inputSchema"])
+def test_half_a_surrogate_pair_is_kept_as_servers_write_it(place):
+    cut = {**NAMED, "inputSchema": SCHEMA} | {place: {"title": "\ud83d"} if place == "inputSchema" else "cut \ud83d"}
+    tool = read_tool(cut)
+    assert tool.name == cut["name"]
+    assert json.loads(bytes(tool.raw)) == cut
+    assert "\ud83d" not in profile(tool).description
+
+
+def test_half_a_surrogate_pair_beside_a_schema_that_is_no_json_is_kept():
+    tool = read_tool({"name": "cut \ud83d", "inputSchema": {"default": object()}})
+    assert json.loads(bytes(tool.raw)) == {"name": "cut \ud83d"}
+
+
+@pytest.mark.parametrize("nothing", [42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()])
+def test_what_is_no_tool_is_refused_with_what_would_be_one(nothing):
+    with pytest.raises(UnusableToolError, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
+        read_tool(nothing)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
+def test_whatever_a_definition_holds_it_is_read_by_its_name(anything):
+    for key in ("description", "inputSchema", "function", "parameters"):
+        found = read_tool({"name": "t", key: anything} | ({"function": 1} if key == "function" else {}))
+        assert found.name == "t"

@@ -1,0 +1,52 @@
+"""A call that riglm recorded itself is found in its transcript, and no other call is taken for it."""
+
+from uuid import UUID
+
+from riglm.application.transcript_import.collecting import LiveCallMatcher
+from riglm.application.transcript_import.transcript_sessions import StableIds, is_imported
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.session import uuid7
+from riglm.ports.analytics import TrainingCall, TrainingSession
+
+IDENTITIES = StableIds(KeyedHasher(b"k" * 32))
+
+
+def recorded(*calls: tuple[str, float], id_: UUID | None = None) -> TrainingSession:
+    made = tuple(TrainingCall(tool, "s", DiscoveryMethod.LISTED, True, at) for tool, at in calls)
+    session = id_ or uuid7()
+    return TrainingSession(
+        id=session, started_at=0.0, client="c", client_id="", principal="", tools_available=(), calls=made
+    )
+
+
+def test_each_record_is_that_of_one_call() -> None:
+    live = LiveCallMatcher([recorded(("echo", 10.0)), recorded(("echo", 11.0))])
+    assert [live.take(["echo"], 9.5, 11.5) for _ in range(3)] == [True, True, False]
+
+
+def test_a_call_of_another_time_or_tool_is_no_record_of_it() -> None:
+    live = LiveCallMatcher([recorded(("echo", 10.0))])
+    assert not live.take(["other"], 9.0, 11.0)
+    assert not live.take(["echo"], 20.0, 30.0)
+    assert not live.take(["echo"], 1.0, 5.0)
+    assert live.take(["other", "echo"], 11.5, 12.0)  # its line was written somewhat later
+
+
+def test_what_was_imported_is_no_record_of_a_call_that_riglm_saw() -> None:
+    imported = IDENTITIES.of_conversation("claude-code", "s1")
+    assert is_imported(imported)
+    assert not is_imported(uuid7())
+    assert not LiveCallMatcher([recorded(("echo", 10.0), id_=imported)]).take(["echo"], 9.0, 11.0)
+
+
+def test_ids_are_the_same_at_every_reading_and_under_one_key_alone() -> None:
+    again, other = StableIds(KeyedHasher(b"k" * 32)), StableIds(KeyedHasher(b"o" * 32))
+    made = IDENTITIES.of_call("codex", "c1/1", "echo")
+    assert made == again.of_call("codex", "c1/1", "echo")
+    assert made not in {
+        other.of_call("codex", "c1/1", "echo"),
+        again.of_call("codex", "c1/1", "renamed"),
+        again.of_call("gemini", "c1/1", "echo"),
+        again.of_conversation("codex", "c1/1"),
+    }
