@@ -159,14 +159,17 @@ def _purge(url: str, expiry: Expiry, console: Console) -> float:
     done = threading.Event()
 
     class Once(Maintenance):
-        def look_after(self) -> bool:
-            super().look_after()
+        def run_once(self) -> bool:
+            super().run_once()
             done.set()
             return True
 
     began = time.perf_counter()
-    rhythm = MaintenanceSchedule(delay=0.0, interval=_MOST_SECONDS)
-    with Once(lambda: SqlAnalytics(url), lambda: -1, expiry=lambda _: expiry, rhythm=rhythm), console.status("purging"):
+    schedule = MaintenanceSchedule(delay=0.0, interval=_MOST_SECONDS)
+    with (
+        Once(lambda: SqlAnalytics(url), lambda: -1, expiry=lambda _: expiry, schedule=schedule),
+        console.status("purging"),
+    ):
         done.wait(_MOST_SECONDS)
     return time.perf_counter() - began
 

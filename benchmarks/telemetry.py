@@ -102,10 +102,10 @@ class _Server(UpstreamPort):
         self.spec = UpstreamSpec(name="github", kind="stdio", command=("github",))
         self.link = _Link(self.spec)
 
-    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         return self.link
 
-    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         return self.link
 
     def supports(self, era: ProtocolEra) -> bool | None:
@@ -144,7 +144,7 @@ def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -
     hasher = KeyedHasher(bytes(32))
     tracking = CallRecordingService(_Sink(), hasher, _Privacy(), meter=meter)
     sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
-    services = RequestServices(tracking=tracking, sessions=sessions, catalogues=CatalogCache())
+    services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache())
     if meter is not None:
         services = replace(services, overhead=OverheadMeter(meter))
     return ProxyService(services, [server], traces=None if tracer is None else Traces(tracer))

@@ -34,7 +34,7 @@ class Collector:
     def __init__(self, *, hangs: bool = False) -> None:
         self.bodies: list[bytes] = []
         self.asked = threading.Event()
-        self._let_go = threading.Event()
+        self._detach = threading.Event()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ class Collector:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 collector.asked.set()
                 if hangs:
-                    collector._let_go.wait(60)
+                    collector._detach.wait(60)
                     return
                 collector.bodies.append(body)
                 self.send_response(200)
@@ -69,7 +69,7 @@ class Collector:
 
     def close(self) -> None:
         """Listen no more."""
-        self._let_go.set()
+        self._detach.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

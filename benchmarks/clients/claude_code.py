@@ -24,7 +24,7 @@ from benchmarks.cache import InstallationFailed, import_path
 from benchmarks.clients.asking import ask
 from benchmarks.clients.installed import VERSION, claude_code
 from benchmarks.clients.scripted_model import ScriptedModel
-from benchmarks.load import catalogue
+from benchmarks.load import catalog
 from benchmarks.process import StartFailed
 from benchmarks.subject import RIGLM, Served
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -82,7 +82,7 @@ def stored(data: Path) -> tuple[str, ...]:
 
 def verdict(directory: Path, program: Path) -> dict[str, Any]:
     """Teach, ask twice, compare."""
-    theirs = catalogue.make(TOOLS)
+    theirs = catalog.make(TOOLS)
     used = [str(theirs[number]["name"]) for number in USED]
     served = Served(RIGLM, UPSTREAM, directory / "data", arguments=(), PYTHONPATH=import_path())
     try:

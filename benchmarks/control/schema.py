@@ -48,10 +48,12 @@ def main(words: Sequence[str]) -> int:
         tools.write_text(definitions())
         with started(directory, ["--", *listing_server(tools)], {"RIGLM_CONTROL__TOKEN": TOKEN}) as riglm:
             done = schemathesis(riglm.control, TOKEN, directory, "--max-examples", str(chosen.examples), *more)
-        complaints = [line for line in (directory / "riglm.log").read_text().splitlines() if '"level": "error"' in line]
+        rate_limited_log = [
+            line for line in (directory / "riglm.log").read_text().splitlines() if '"level": "error"' in line
+        ]
     said = done.stdout.splitlines()
-    print("\n".join([*(said if chosen.verbose or done.returncode else said[-30:]), *complaints]))
-    return 1 if done.returncode or complaints else 0
+    print("\n".join([*(said if chosen.verbose or done.returncode else said[-30:]), *rate_limited_log]))
+    return 1 if done.returncode or rate_limited_log else 0
 
 
 def schemathesis(control: str, token: str, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -19,8 +19,8 @@ from mcp.types import Implementation
 from PIL import Image
 from tests.browser.window import Window, window
 
-from benchmarks.control.company import CLIENTS, ERRANDS, a_day, configuration
 from benchmarks.control.started import Started, started
+from benchmarks.control.usage import CLIENTS, ERRANDS, a_day, configuration
 from riglm.adapters.analytics.sql import SqlAnalytics
 
 _IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"

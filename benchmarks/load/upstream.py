@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.load import catalogue
+from benchmarks.load import catalog
 
 _HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 _MODERN = "2026-07-28"
@@ -31,9 +31,9 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Server:
     """Answers one message at a time."""
 
-    def __init__(self, tools: int | list[catalogue.Tool]) -> None:
+    def __init__(self, tools: int | list[catalog.Tool]) -> None:
         """`tools` are those that it lists, or how many of a realistic catalogue."""
-        self._tools = encode(catalogue.make(tools) if isinstance(tools, int) else tools)
+        self._tools = encode(catalog.make(tools) if isinstance(tools, int) else tools)
         self._seen: Counter[str] = Counter()
 
     def answer(self, message: Any) -> tuple[bytes, float]:

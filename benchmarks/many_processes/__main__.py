@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.many_processes import away
 from benchmarks.many_processes.away import Away
-from benchmarks.many_processes.company import Riglms, database, riglms
+from benchmarks.many_processes.processes import Riglms, database, riglms
 from benchmarks.many_processes.session import Ports, Session
 
 _WINDOW_SECONDS = 0.25
@@ -65,7 +65,7 @@ def arguments() -> argparse.Namespace:
     return options.parse_args()
 
 
-async def drive(sessions: list[Session], calls: int, company: Riglms) -> tuple[float, float]:
+async def drive(sessions: list[Session], calls: int, actors: Riglms) -> tuple[float, float]:
     """Let all sessions ask, and kill the first process in the middle; when that was, and how long it all took."""
     gate = asyncio.Semaphore(_AT_ONCE)
     done = asyncio.Event()
@@ -86,7 +86,7 @@ async def drive(sessions: list[Session], calls: int, company: Riglms) -> tuple[f
 
     async def kill() -> float:
         await done.wait()
-        company.kill(0)
+        actors.kill(0)
         return time.monotonic()
 
     began = time.monotonic()
@@ -113,15 +113,15 @@ def measure(chosen: argparse.Namespace, directory: Path) -> Result:
     """One run."""
     settings = {"RIGLM_FILTERING__ENABLED": "true" if chosen.filter else "false"}
     with database() as url:
-        with riglms(2, url, directory, settings) as company:
-            killed_port = company.ports[0]
-            ports = Ports(list(company.ports))
+        with riglms(2, url, directory, settings) as actors:
+            killed_port = actors.ports[0]
+            ports = Ports(list(actors.ports))
             sessions = [
                 Session(f"s{number}", "modern" if number % 2 else "handshake", ports, number // 2)
                 for number in range(chosen.sessions)
             ]
-            killed_at, took = asyncio.run(drive(sessions, chosen.calls, company))
-            company.stop()
+            killed_at, took = asyncio.run(drive(sessions, chosen.calls, actors))
+            actors.stop()
         found, kept_sessions = recorded(url), recorded_sessions(url)
     answered = [one for session in sessions for one in session.tally.answered]
     excused = {nonce for nonce, at, port in answered if port == killed_port and at > killed_at - _WINDOW_SECONDS}

@@ -10,7 +10,7 @@ from tests.stores.valkey import ValkeyServer
 
 from benchmarks.load.http_session import HttpSession
 from benchmarks.load.message import NoAnswer
-from benchmarks.many_processes.company import riglms
+from benchmarks.many_processes.processes import riglms
 
 _CALL = {"name": "nonce", "arguments": {"nonce": "n"}}
 _SECONDS = 3.0
@@ -62,14 +62,14 @@ def measure(directory: Path) -> Iterator[Away]:
     for name, extra in (("alone", {"RIGLM_STATE__KIND": "memory", "RIGLM_STATE__URL": ""}), ("shared", {})):
         place = directory / name
         place.mkdir()
-        with riglms(1, "", place, {"RIGLM_FILTERING__ENABLED": "false", **extra}) as company:
-            session = HttpSession(company.ports[0])
+        with riglms(1, "", place, {"RIGLM_FILTERING__ENABLED": "false", **extra}) as actors:
+            session = HttpSession(actors.ports[0])
             session.open()
             for _ in range(200):
                 session.ask("tools/call", _CALL)
             yield calls_meanwhile(name, session, lambda: None)
             if name == "shared":
-                yield from _troubles(session, company.state)
+                yield from _troubles(session, actors.state)
 
 
 def _troubles(session: HttpSession, state: ValkeyServer) -> Iterator[Away]:

@@ -35,11 +35,11 @@ def _share(sessions: int, *, learns: bool) -> float:
         for _ in range(sessions if learns else 0):
             session = _session(chance, workflows)
             for done, tool in enumerate(session):
-                predictor.learn(_situation(session[:done]), tool)
+                predictor.learn(_prediction_input(session[:done]), tool)
         for _ in range(_WORKFLOWS):
             session = _session(chance, workflows)
             for done, tool in enumerate(session):
-                scores = predictor.predict(_situation(session[:done])).scores
+                scores = predictor.predict(_prediction_input(session[:done])).scores
                 held += int((scores > scores[TOOLS.index(tool)]).sum()) < _LIST
                 calls += 1
     return held / calls
@@ -50,5 +50,5 @@ def _session(chance: random.Random, workflows: list[list[str]]) -> tuple[str, ..
     return tuple(chance.choice(TOOLS) if chance.random() < _DEVIATION else step for step in steps)
 
 
-def _situation(calls: tuple[str, ...]) -> PredictionInput:
+def _prediction_input(calls: tuple[str, ...]) -> PredictionInput:
     return PredictionInput(candidates=TOOLS, calls=calls, servers=SERVERS)

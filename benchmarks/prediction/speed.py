@@ -39,13 +39,13 @@ def _times(size: int) -> tuple[list[float], list[float]]:
         for _ in range(_CALLS):
             again = calls and chance.random() < _REPEATED
             tool = chance.choice(calls if again else tools[:_USED])
-            situation = PredictionInput(
+            prediction_input = PredictionInput(
                 candidates=tools, calls=calls, servers=servers, relevance=relevance, principal="p", time=1e9
             )
             started = time.process_time()
-            predictor.predict(situation)
+            predictor.predict(prediction_input)
             predicted = time.process_time()
-            predictor.learn(situation, tool)
+            predictor.learn(prediction_input, tool)
             predicting.append((predicted - started) * 1e3)
             learning.append((time.process_time() - predicted) * 1e3)
             calls = (*calls, tool)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.load import catalogue
+from benchmarks.load import catalog
 from riglm.adapters.prediction.hybrid import HybridPredictor
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -38,7 +38,7 @@ def run() -> None:
 class _Stage:
     def __init__(self, count: int) -> None:
         self._chance = np.random.default_rng(0)
-        made = [Tool(tool["name"], Raw(jsonrpc.encode(tool))) for tool in catalogue.make(count)]
+        made = [Tool(tool["name"], Raw(jsonrpc.encode(tool))) for tool in catalog.make(count)]
         profiles = [profile(tool, server=tool.name.partition("_")[0]) for tool in made]
         self._names = tuple(each.name for each in profiles)
         self._prints = {each.name: each.fingerprint for each in profiles}
@@ -51,28 +51,28 @@ class _Stage:
         for number in range(_PAIRS):
             self._pair(self._context(number), number)
         for number in range(_QUESTIONS):
-            self._predictor.learn(self._situation(number), self._names[number % 50])
+            self._predictor.learn(self._prediction_input(number), self._names[number % 50])
 
     def predict(self, number: int) -> None:
-        situation = self._situation(number)
-        assert situation.context is not None
-        relevance = self._retriever.relevance(situation.context, situation.candidates)
-        self._predictor.predict(replace(situation, relevance=relevance))
+        prediction_input = self._prediction_input(number)
+        assert prediction_input.context is not None
+        relevance = self._retriever.relevance(prediction_input.context, prediction_input.candidates)
+        self._predictor.predict(replace(prediction_input, relevance=relevance))
 
     def learn(self, number: int) -> None:
-        situation = self._situation(number)
-        context = situation.context or self._context(number)
-        relevance = self._retriever.relevance(context, situation.candidates)
-        situation = replace(situation, relevance=relevance)
-        self._predictor.predict(situation)
-        self._predictor.learn(situation, self._names[number % 50])
+        prediction_input = self._prediction_input(number)
+        context = prediction_input.context or self._context(number)
+        relevance = self._retriever.relevance(context, prediction_input.candidates)
+        prediction_input = replace(prediction_input, relevance=relevance)
+        self._predictor.predict(prediction_input)
+        self._predictor.learn(prediction_input, self._names[number % 50])
         self._pair(context, number)
 
     def _pair(self, context: Context, number: int) -> None:
         tool = self._names[number * 7 % len(self._names)]
         self._pairs.learn(context, tool, 1.0, scope="", at=float(number), description_hash=self._prints[tool])
 
-    def _situation(self, number: int) -> PredictionInput:
+    def _prediction_input(self, number: int) -> PredictionInput:
         calls = tuple(self._names[(number + step) % 50] for step in range(20))
         return PredictionInput(
             candidates=self._names, calls=calls, servers=self._servers, context=self._context(number), time=1e9

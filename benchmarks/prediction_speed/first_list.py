@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.load import catalogue
+from benchmarks.load import catalog
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -76,7 +76,7 @@ def _fill(data: Path, pairs: int) -> None:
     """Sessions of the last days, in which half of the tools were used, and pairs that were learned in them."""
     data.mkdir(exist_ok=True)
     chance, now = np.random.default_rng(0), time.time()
-    names = [tool["name"] for tool in catalogue.make(TOOLS)]
+    names = [tool["name"] for tool in catalog.make(TOOLS)]
     with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
         for number in range(_SESSIONS):
             began = now - (_SESSIONS - number) * 600.0

@@ -13,8 +13,8 @@ from riglm.application.evaluation.retrieval import (
     baseline,
     evaluate_retrieval,
     evaluate_usage,
+    example,
     halves,
-    taught,
 )
 from riglm.domain.retrieval import contexts, pairs, retriever, static_index
 from riglm.domain.retrieval.scoring import FIELD_WEIGHTS, LexicalIndex
@@ -83,7 +83,7 @@ def print_usage(sets: Sequence[EmbeddedDataset]) -> None:
     ]
     for name, change in USAGE.items():
         with _changed(change):
-            rankings = [(data, taught(data, EmbeddingPredictor(), history), rest) for data, (history, rest) in split]
+            rankings = [(data, example(data, EmbeddingPredictor(), history), rest) for data, (history, rest) in split]
             found.append((name, [evaluate_usage(data, ranking, rest) for data, ranking, rest in rankings]))
     for figure in ("r@5", "r@10", "c@10"):
         rows = [(name, [figures[figure] for figures in each]) for name, each in found]

@@ -24,7 +24,7 @@ class _Row(NamedTuple):
     """The tools that come first for a request, which of the first hits it asks for, and the weight of the request."""
 
     ranking: Scores
-    likeness: Scores
+    similarity: Scores
     coverage: Scores
     is_wanted: NDArray[np.bool_]
     weight: float
@@ -70,7 +70,7 @@ def _print_set(name: str, rows: Sequence[_Row]) -> None:
 
 
 def _probabilities(row: _Row) -> Scores:
-    found = probabilities(row.ranking, row.likeness, row.coverage)
+    found = probabilities(row.ranking, row.similarity, row.coverage)
     return np.minimum.accumulate(found[: len(row.is_wanted)])
 
 
@@ -79,23 +79,23 @@ def _rows(data: EmbeddedDataset) -> Iterator[_Row]:
     count = min(len(data.contexts), _MAX_REQUESTS)
     for context, query in islice(zip(data.contexts, data.dataset.queries, strict=True), count):
         ranking = np.maximum(index.evidence(context), 0.0)
-        _, likeness = index.likeness(context)
+        _, similarity = index.similarity(context)
         first = np.argsort(-ranking, kind="stable")[:_RIVALS]
         wanted = {column for group in query.gold for column in group}
         yield _Row(
             ranking=ranking[first],
-            likeness=likeness[first],
+            similarity=similarity[first],
             coverage=index.coverage(context)[first],
             is_wanted=np.array([int(column) in wanted for column in first[:_HITS]]),
             weight=1 / count,
         )
 
 
-def _fit(rows: Sequence[_Row], ranking: float, likeness: float, coverage: float) -> tuple[float, ...]:
+def _fit(rows: Sequence[_Row], ranking: float, similarity: float, coverage: float) -> tuple[float, ...]:
     """Return the weights, the constants of a logistic regression on the log-odds, and the loss."""
 
     def odds(row: _Row) -> Scores:
-        evidence = ranking * row.ranking + likeness * row.likeness + coverage * row.coverage
+        evidence = ranking * row.ranking + similarity * row.similarity + coverage * row.coverage
         return log_odds(evidence)[: len(row.is_wanted)]
 
     log_odds_of_hits = np.concatenate([odds(row) for row in rows])
@@ -110,4 +110,4 @@ def _fit(rows: Sequence[_Row], ranking: float, likeness: float, coverage: float)
         slopes += np.linalg.solve(curvature + 1e-9 * np.eye(2), features.T @ (weights * (wanted - estimated)))
     estimated = np.clip(1 / (1 + np.exp(-features @ slopes)), 1e-9, 1 - 1e-9)
     loss = -float((weights * (wanted * np.log(estimated) + (1 - wanted) * np.log(1 - estimated))).sum())
-    return (ranking, likeness, coverage, *slopes.tolist(), loss)
+    return (ranking, similarity, coverage, *slopes.tolist(), loss)

@@ -70,11 +70,11 @@ def show(rows: list[dict[str, Any]]) -> None:
     for column in (*columns, "ceiling", "with context: control", "learned"):
         table.add_column(column, justify="left" if column == "surface" else "right")
     for row in rows:
-        for control, taught in zip(row["control"], row["taught"], strict=True):
-            shares = [control["at_first"], taught["at_first"], row["ceiling"]]
-            shares += [control["with_context"], taught["with_context"]]
-            told = [str(row["seed"]), f"{row['seconds']:.1f}", str(row["calls"]), taught["surface"]]
-            sizes = [f"{each['tools']:.0f}" for each in (control, taught)]
+        for control, example in zip(row["control"], row["taught"], strict=True):
+            shares = [control["at_first"], example["at_first"], row["ceiling"]]
+            shares += [control["with_context"], example["with_context"]]
+            told = [str(row["seed"]), f"{row['seconds']:.1f}", str(row["calls"]), example["surface"]]
+            sizes = [f"{each['tools']:.0f}" for each in (control, example)]
             table.add_row(*told, *sizes, *(f"{share:.2f}" for share in shares))
     Console(width=130).print(table)
 
@@ -84,7 +84,7 @@ def is_reached(rows: list[dict[str, Any]]) -> bool:
     return all(
         row["seconds"] < _GOAL_SECONDS
         and not row["calls_of_a_second_run"]
-        and all(taught["with_context"] >= _GOAL for taught in row["taught"])
+        and all(example["with_context"] >= _GOAL for example in row["taught"])
         for row in rows
     )
 

@@ -30,7 +30,7 @@ def stranger(browser: Window) -> Iterator[Window]:
     """A window of the size of a small screen, in which no choice is kept; nothing was complained about yet."""
     browser.prefer("light")
     browser.size(1280, 800)
-    browser.complaints()
+    browser.rate_limited_log()
     browser.hosts()
     yield browser
     browser.online(True)

@@ -67,7 +67,7 @@ def test_no_view_complains_or_asks_another_host(page, riglm):
         page.says(word)
     page.open(f"{riglm.control}/")
     page.find("#chart-found canvas")
-    assert page.complaints() == []
+    assert page.rate_limited_log() == []
     assert page.hosts() == {riglm.control.removeprefix("http://")}
 
 
@@ -80,7 +80,7 @@ async def test_calls_appear_while_they_run(page, riglm):
             await client.call_tool(tool, {})
         page.until(lambda: int(page.numbers()["summary#/calls"]) >= before + 3, "three calls more")
         page.until(lambda: int(page.numbers()["summary#/sessions/active"]) >= 1, "a live session")
-    assert page.complaints() == []
+    assert page.rate_limited_log() == []
 
 
 async def test_an_override_by_a_button_changes_the_next_list(page, riglm):
@@ -94,12 +94,12 @@ async def test_an_override_by_a_button_changes_the_next_list(page, riglm):
         page.click("dialog .main-button")
         page.until(lambda: f"{tool} is excluded for a session" in page.run(_SPOKEN), "it is said aloud")
         assert tool not in await listed(client)
-        page.until(lambda: page.run(_ROW, tool) and "away" in page.run(_ROW, tool), "the row says so")
+        page.until(lambda: page.run(_ROW, tool) and "never" in page.run(_ROW, tool), "the row says so")
         page.open(f"{riglm.control}/#/overrides")
         page.click("[data-action=delete-override]")
         page.says("No override is in force")
         assert tool in await listed(client)
-    assert page.complaints() == []
+    assert page.rate_limited_log() == []
 
 
 _BUTTON = """
@@ -161,7 +161,7 @@ async def test_a_tool_is_excluded_once_and_stays_in_sight_with_the_focus_on_it(p
             page.click("dialog [name=kind][value=exclude]")
             page.find("dialog .main-button")
             page.run("for (let times = 0; times < 3; times++) document.querySelector('dialog .main-button').click()")
-            page.until(lambda: "away" in (page.run(_ROW, tool) or ""), "its row says so")
+            page.until(lambda: "never" in (page.run(_ROW, tool) or ""), "its row says so")
             page.next_turn()
             assert page.run("return document.activeElement.dataset.tool") == tool
             made = riglm.ask("/override")["items"]
@@ -224,7 +224,7 @@ def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
     page.says("Used together with")
     assert page.run("return document.querySelector('h1').innerText") == HOSTILE
     assert HOSTILE in page.driver.title
-    assert page.complaints() == []
+    assert page.rate_limited_log() == []
 
 
 def test_nothing_is_wider_than_a_narrow_screen(page, riglm):

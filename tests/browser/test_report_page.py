@@ -54,5 +54,5 @@ def test_the_report_s_page_shows_all_without_a_complaint_and_asks_no_host(strang
     assert "never<b>used" in shown
     assert stranger.run("return document.querySelectorAll('#chart canvas').length") == 1
     assert stranger.run("return document.querySelectorAll('main section').length") >= 5
-    assert stranger.complaints() == []
+    assert stranger.rate_limited_log() == []
     assert not any(stranger.hosts())

@@ -39,5 +39,5 @@ def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, add
         ),
         "the search finds what is written",
     )
-    assert stranger.complaints() == []
+    assert stranger.rate_limited_log() == []
     assert stranger.hosts() == {address}

@@ -156,7 +156,7 @@ class Window:
             "Network.emulateNetworkConditions", offline=not is_so, latency=0, downloadThroughput=-1, uploadThroughput=-1
         )
 
-    def complaints(self) -> list[str]:
+    def rate_limited_log(self) -> list[str]:
         """What the browser complained about since this was asked last."""
         said: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [str(each["message"]) for each in said if each["level"] in {"SEVERE", "WARNING"}]

@@ -347,8 +347,8 @@ class KnowledgeContract:
         bob = replace(an_entity("Bob", 1, 0), text="Bob (person).")
         knowledge.add_entities([an_entity("Ada", 1, 0), bob, an_entity("Ada", 1, 0, owner="bob")])
         knowledge.add_relations([_knows("ada", "Carol")])
-        assert knowledge.tell_anew("", ["ADA", "Bob", "Carol"]) == 1
-        assert knowledge.tell_anew("", ["ADA", "Bob", "Carol"]) == 0
+        assert knowledge.refresh_entity_texts("", ["ADA", "Bob", "Carol"]) == 1
+        assert knowledge.refresh_entity_texts("", ["ADA", "Bob", "Carol"]) == 0
         told = [(each.owner, each.text) for each in knowledge.without_vector(Table.ENTITIES, "minilm", 10)]
         assert told == [("", "Ada (person). ada knows Carol.")]
 

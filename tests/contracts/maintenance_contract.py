@@ -200,13 +200,13 @@ class MaintenanceContract:
         self, analytics: AnalyticsPort
     ) -> None:
         """The scope of the whole instance is the empty text as well."""
-        nobody, ann = a_session(), a_session(principal=ANN)
-        theirs, anns = a_learned_pair(session_id=nobody.id), a_learned_pair(session_id=ann.id)
-        analytics.record_many([nobody, ann, theirs, anns])
+        no_client, ann = a_session(), a_session(principal=ANN)
+        theirs, anns = a_learned_pair(session_id=no_client.id), a_learned_pair(session_id=ann.id)
+        analytics.record_many([no_client, ann, theirs, anns])
         removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=5000.0)))
         assert removed == RemovedCounts(sessions=1, learned_pairs=1)
         late = a_learned_pair(session_id=ann.id, updated_at=1002.0)
-        analytics.record_many([late, a_learned_pair(session_id=nobody.id)])
+        analytics.record_many([late, a_learned_pair(session_id=no_client.id)])
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {anns.id, late.id}
 
     def test_forgetting_again_by_a_clock_that_is_behind_takes_nothing_back(self, analytics: AnalyticsPort) -> None:
@@ -235,13 +235,13 @@ class MaintenanceContract:
         """Others keep what they taught as well, and an override made for the session goes."""
         mine, other = a_session(), a_session()
         alone, shared, unknown = a_learned_pair(), a_learned_pair(), a_learned_pair()
-        lessons = [
+        training_queue = [
             a_learned_pair(id=alone.id, session_id=mine.id),
             a_learned_pair(id=shared.id, session_id=mine.id),
             a_learned_pair(id=shared.id, session_id=other.id, updated_at=1001.0),
             unknown,
         ]
-        analytics.record_many([mine, other, *lessons])
+        analytics.record_many([mine, other, *training_queue])
         analytics.put_override(an_override(scope=OverrideScope.SESSION, key=str(mine.id)))
         removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.SESSION, key=str(mine.id), at=5000.0)))
         assert removed == RemovedCounts(sessions=1, learned_pairs=1, overrides=1)
@@ -259,11 +259,11 @@ class MaintenanceContract:
         long_ago = [a_session(started_at=a_day(1), ended_at=a_day(2), **who) for who in (ann, bob)]
         lately = [a_session(started_at=a_day(99), **who) for who in (ann, bob)]
         alone, again, with_purged, with_kept, bobs, unknown = (a_learned_pair(updated_at=a_day(99)) for _ in range(6))
-        taught = [(alone, long_ago[0]), (again, long_ago[0]), (again, lately[0])]
-        taught += [(with_purged, each) for each in long_ago] + [(with_kept, long_ago[0]), (with_kept, lately[1])]
-        taught += [(bobs, long_ago[1])]
-        lessons = [a_learned_pair(id=pair.id, session_id=by.id, updated_at=a_day(99)) for pair, by in taught]
-        analytics.record_many([*long_ago, *lately, *lessons, unknown])
+        example = [(alone, long_ago[0]), (again, long_ago[0]), (again, lately[0])]
+        example += [(with_purged, each) for each in long_ago] + [(with_kept, long_ago[0]), (with_kept, lately[1])]
+        example += [(bobs, long_ago[1])]
+        training_queue = [a_learned_pair(id=pair.id, session_id=by.id, updated_at=a_day(99)) for pair, by in example]
+        analytics.record_many([*long_ago, *lately, *training_queue, unknown])
         assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 2
         whom_to_forget = ErasureRequest(whose=whom[0], key=whom[1], at=a_day(100))
         assert analytics.known_of(whom_to_forget) == RemovedCounts(sessions=1, learned_pairs=1)

@@ -107,9 +107,9 @@ def call(link: UpstreamLink, message_id: object, tool: str, meta: object = None,
     return ask(link, message_id, "tools/call", params if meta is None else {**params, "_meta": meta})
 
 
-async def greeted(upstream: UpstreamPort, outlet: ServerMessageHandler | None = None) -> UpstreamLink:
+async def greeted(upstream: UpstreamPort, message_handler: ServerMessageHandler | None = None) -> UpstreamLink:
     """A link over which the handshake was done."""
-    link = upstream.connect(outlet or RecordedOutlet())
+    link = upstream.connect(message_handler or RecordedOutlet())
     params = {"protocolVersion": protocol.HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT}
     answer = await ask(link, "hello", "initialize", params).answered()
     assert answer.result, answer.line

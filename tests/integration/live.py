@@ -171,7 +171,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def standing(folder: Path, text: str = FILE, environment=None, values=()):
+async def visibility(folder: Path, text: str = FILE, environment=None, values=()):
     """A riglm that was started with this file."""
     upstream = Upstream()
     async with serving(upstream) as served:

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings(
@@ -102,7 +102,7 @@ async def test_a_handshake_client_is_greeted_lists_reads_and_calls(stage: Stage,
         assert client.server_info
         assert client.server_info.name == "scripted"
         assert client.server_capabilities.tools == types.ToolsCapability(list_changed=True)
-        assert [tool.name for tool in (await client.list_tools()).tools] == list(catalogue.NAMES)
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(catalog.NAMES)
         assert (await client.call_tool("echo", {"n": 1})).structured_content == {"n": 1}
         read = await client.read_resource("note://scripted/one")
         assert [getattr(content, "text", None) for content in read.contents] == ["words of note://scripted/one"]

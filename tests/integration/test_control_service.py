@@ -9,7 +9,7 @@ import pytest
 from riglm.domain.control import NotFoundError, OverrideRequest
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import uuid7
-from tests.integration.live import FILE, PATIENCE, TOOLS, standing
+from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
 
 SOME = ("tool05", "tool06", "tool07")
 STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
@@ -18,7 +18,7 @@ STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
 @asynccontextmanager
 async def looked_at(folder, text=FILE):
     """A riglm with its control service."""
-    async with standing(folder, text) as stage:
+    async with visibility(folder, text) as stage:
         service = stage.container.control(stage.proxy._upstreams)
         try:
             yield stage, service
@@ -45,7 +45,7 @@ async def at_work(stage):
     for name in SOME * 10:
         assert await client.call(name) == name
     async with asyncio.timeout(PATIENCE):
-        while len(stage.container.prediction()._lessons):
+        while len(stage.container.prediction()._training_queue):
             await asyncio.sleep(0.01)
     return client
 
@@ -67,7 +67,7 @@ async def test_the_next_list_is_the_one_that_was_told_and_contributions_add_up(t
         assert {each.tool for each in scored[:3]} == set(SOME)
         for each in scored:
             assert sum(each.contributions.values()) == pytest.approx(each.score)
-        [denied] = [each for each in first.tools if each.standing == "denied"]
+        [denied] = [each for each in first.tools if each.visibility == "denied"]
         assert (denied.tool, denied.why) == ("tool39", "denied: filtering.denylist names it")
 
 
@@ -76,14 +76,14 @@ async def test_an_override_counts_for_the_next_list_and_the_client_is_told(tmp_p
         client = await stage.client()
         assert "tool09" in await client.listed()
         [session] = (await service.sessions()).items
-        wish = OverrideRequest(
+        override_request = OverrideRequest(
             kind=OverrideKind.EXCLUDE, tool="tool09", scope=OverrideScope.SESSION, key=str(session.id), reason="no"
         )
-        made = await service.put_override(wish)
+        made = await service.put_override(override_request)
         assert "tool09" not in await client.listed()
         async with asyncio.timeout(PATIENCE):
             await client.told.changed.wait()
-        [away] = [each for each in (await service.prediction(session.id)).tools if each.standing == "away"]
+        [away] = [each for each in (await service.prediction(session.id)).tools if each.visibility == "never"]
         assert (away.tool, away.why) == ("tool09", "an override (exclude, session) was made for it: no")
         assert (await service.overrides()).items == (made,)
         assert await service.override(made.id) == made

@@ -100,7 +100,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
         ),
         "hanging": python("import sys; sys.stdin.read()"),
         "modern": scripted(directory / "log"),
-        "absent": {"command": "uvx-that-nobody-has"},
+        "absent": {"command": "uvx-that-no_client-has"},
         "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
         "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
     }

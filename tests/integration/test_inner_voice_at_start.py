@@ -13,7 +13,7 @@ import pytest
 
 from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
 from riglm.application.knowledge.definition import NAME
-from tests.integration.live import FILE, PATIENCE, standing
+from tests.integration.live import FILE, PATIENCE, visibility
 
 _START = """
 import asyncio, json, sys
@@ -59,7 +59,7 @@ async def test_the_first_list_with_the_tool_has_it_made_ready_for_the_first_ques
         return nearest(store, *given)
 
     monkeypatch.setattr(SqlKnowledge, "nearest", watched)
-    async with standing(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
+    async with visibility(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
         client = await stage.client()
         assert not asked.is_set()
         assert NAME in await client.listed()

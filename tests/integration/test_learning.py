@@ -55,10 +55,10 @@ async def best_for(client: Client, context: str) -> list[str]:
     return [*(tool["name"] for tool in said["tools"]), *listed]
 
 
-async def teach(data: Path, mode: str, lessons: dict[str, Sequence[str]]) -> None:
+async def teach(data: Path, mode: str, training_queue: dict[str, Sequence[str]]) -> None:
     for _ in range(3):
         async with riglm(data, mode) as client:
-            for context, tools in lessons.items():
+            for context, tools in training_queue.items():
                 await best_for(client, context)
                 for tool in tools:
                     answer = await client.call_tool(tool, {"about": "it"})

@@ -8,7 +8,7 @@ import pytest
 from riglm.domain import jsonrpc
 from riglm.domain.control import ConflictError, ForbiddenError, InvalidInputError
 from riglm.domain.redaction import MASK
-from tests.integration.live import FILE, PATIENCE, TOOLS, standing
+from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
 
 OFF = FILE.replace("filtering:      # what is shown\n", "filtering:\n    enabled: false\n")
 
@@ -18,7 +18,7 @@ def of_servers(names):
 
 
 async def test_a_deny_list_counts_for_lists_and_calls_and_clients_are_told(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         client = await stage.client()
         assert "tool05" in await client.listed()
         await stage.live.put({"filtering": {"denylist": ["tool05", "tool39"]}})
@@ -30,7 +30,7 @@ async def test_a_deny_list_counts_for_lists_and_calls_and_clients_are_told(tmp_p
 
 
 async def test_a_client_whose_list_stays_the_same_is_not_told(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         client, other = await stage.client(), await stage.client()
         await client.listed()
         await stage.live.put({"filtering": {"answer_tools": 3, "turn_pause": 5}})
@@ -41,7 +41,7 @@ async def test_a_client_whose_list_stays_the_same_is_not_told(tmp_path):
 
 
 async def test_the_filter_is_switched_off_and_on_while_a_client_is_connected(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         client = await stage.client()
         assert of_servers(await client.listed()) == list(TOOLS[:-1])
         await stage.live.put({"filtering": {"enabled": False}})
@@ -58,7 +58,7 @@ async def test_the_filter_is_switched_off_and_on_while_a_client_is_connected(tmp
 
 
 async def test_what_is_off_at_the_start_passes_untouched_until_it_is_switched_on(tmp_path):
-    async with standing(tmp_path, OFF) as stage:
+    async with visibility(tmp_path, OFF) as stage:
         client = await stage.client()
         assert await client.listed() == list(TOOLS)
         assert await client.call("tool39") == "tool39"
@@ -69,7 +69,7 @@ async def test_what_is_off_at_the_start_passes_untouched_until_it_is_switched_on
 
 
 async def test_a_list_that_is_under_way_when_the_filter_is_switched_on_is_told_to_be_an_old_one(tmp_path):
-    async with standing(tmp_path, OFF) as stage:
+    async with visibility(tmp_path, OFF) as stage:
         client = await stage.client()
         stage.upstream.list_may_come.clear()
         waiting = client.send("tools/list")
@@ -83,7 +83,7 @@ async def test_a_list_that_is_under_way_when_the_filter_is_switched_on_is_told_t
 
 
 async def test_a_call_that_runs_ends_as_it_began(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         client = await stage.client()
         waiting = client.send("tools/call", {"name": "tool00", "arguments": {}})
         async with asyncio.timeout(PATIENCE):
@@ -95,7 +95,7 @@ async def test_a_call_that_runs_ends_as_it_began(tmp_path):
 
 
 async def test_what_bounds_an_answer_of_the_inner_voice_counts_for_the_next_question(tmp_path):
-    async with standing(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
+    async with visibility(tmp_path, FILE + "knowledge: {{enabled: true}}\n") as stage:
         client = await stage.client()
         asked = {"name": "inner_voice.retrieve", "arguments": {"query": "falcon"}}
 
@@ -126,7 +126,7 @@ async def test_a_thousand_changes_under_calls_fail_none_and_show_no_mixture(tmp_
         }
         for place in range(1, 10)
     ]
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         await stage.live.put(configurations[0])
         stage.upstream.go_on.set()
         caller, lister = await stage.client(), await stage.client()
@@ -177,7 +177,7 @@ BAD = [
 async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
     if persist and ("downstream" in document or "limits" in document):  # good for the next start
         document = {**document, "nothing": 1}
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         before, content, parts = stage.live.shown(), stage.file.read_bytes(), _in_force(stage)
         with pytest.raises(InvalidInputError) as refused:
             await stage.live.put(document, persist=persist)
@@ -208,7 +208,7 @@ def _in_force(stage):
 )
 @pytest.mark.parametrize("persist", [False, True])
 async def test_access_and_servers_are_not_changed_in_this_way(tmp_path, document, persist):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         before, content = stage.live.shown(), stage.file.read_bytes()
         with pytest.raises(ForbiddenError):
             await stage.live.put(document, persist=persist)
@@ -218,7 +218,7 @@ async def test_access_and_servers_are_not_changed_in_this_way(tmp_path, document
 
 @pytest.mark.parametrize("persist", [False, True])
 async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path, persist):
-    async with standing(tmp_path, values=[("--log-level", ("logging", "level"), "debug")]) as stage:
+    async with visibility(tmp_path, values=[("--log-level", ("logging", "level"), "debug")]) as stage:
         before, content = stage.live.shown(), stage.file.read_bytes()
         changed = await stage.live.put(before.document, expected_version=before.version, persist=persist)
         assert (changed.version, changed.restart) == (before.version, ())
@@ -227,7 +227,7 @@ async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path, persi
 
 
 async def test_a_version_that_is_no_more_is_refused(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         version = stage.live.shown().version
         await stage.live.put({"filtering": {"max_tools": 8}}, expected_version=version)
         with pytest.raises(ConflictError, match=f"version {version + 1}, not {version}"):
@@ -236,14 +236,14 @@ async def test_a_version_that_is_no_more_is_refused(tmp_path):
 
 
 async def test_null_means_the_default(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         await stage.live.put({"filtering": {"max_tools": None}})
         assert stage.live.settings.filtering.max_tools == 20
         assert stage.live.settings.filtering.min_tools == 1
 
 
 async def test_what_counts_from_the_next_start_is_written_and_named(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         before = stage.live.shown()
         changed = await stage.live.put({"timeouts": {"call": 5, "call_max": 9}}, persist=True)
         assert changed.restart == ("timeouts.call", "timeouts.call_max")
@@ -252,7 +252,7 @@ async def test_what_counts_from_the_next_start_is_written_and_named(tmp_path):
 
 
 async def test_a_written_change_keeps_the_rest_of_the_file(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         content = stage.file.read_text("utf-8")
         await stage.live.put({"filtering": {"max_tools": 9, "denylist": ["tool39", "tool38"]}}, persist=True)
         expected = content.replace("max_tools:   7   # few", "max_tools:   9   # few")
@@ -261,7 +261,7 @@ async def test_a_written_change_keeps_the_rest_of_the_file(tmp_path):
 
 
 async def test_two_changes_at_once_are_made_one_after_the_other(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         before = stage.live.shown().version
         puts = [stage.live.put({"filtering": {"max_tools": 10 + place}}, persist=True) for place in range(10)]
         changes = await asyncio.gather(*puts)
@@ -271,7 +271,7 @@ async def test_two_changes_at_once_are_made_one_after_the_other(tmp_path):
 
 
 async def test_nobody_waiting_any_more_leaves_no_half_change(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         put = asyncio.create_task(stage.live.put({"filtering": {"max_tools": 9}}, persist=True))
         await asyncio.sleep(0)
         put.cancel()
@@ -283,7 +283,7 @@ async def test_nobody_waiting_any_more_leaves_no_half_change(tmp_path):
 
 async def test_a_refusal_shows_no_secret(tmp_path):
     text = FILE + "predictor: {{kind: frequency, options: {{}}}}\ndownstream: {{token: canary-0123456789abcdef}}\n"
-    async with standing(tmp_path, text) as stage:
+    async with visibility(tmp_path, text) as stage:
         assert stage.live.shown().document["downstream"]["token"] == MASK
         with pytest.raises(InvalidInputError) as refused:
             await stage.live.put({"predictor": {"options": {"api_key": "canary-of-options"}}})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
-from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, Upstream, standing
+from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, Upstream, visibility
 from tests.unit.adapters.upstream.web import error, reply, result
 
 BARE = "".join(line for line in FILE.splitlines(keepends=True) if "pinned:" not in line)
@@ -56,7 +56,7 @@ async def blame_itself(caller, message, request):
 
 async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
     text = BARE.replace("    min_tools: 1\n", "    min_tools: 1\n    pinned: [tool01, tool02, tool03]\n")
-    async with standing(tmp_path, text) as stage:
+    async with visibility(tmp_path, text) as stage:
         client = await stage.client()
         before = values(stage)
         assert before["riglm_sessions_live"] == before["riglm_sessions_total{era=handshake,transport=stdio}"] == 1
@@ -97,7 +97,7 @@ def found_upstream(found: dict[str, float]) -> str:
 
 async def test_lists_hidden_tools_and_searches(tmp_path):
     text = BARE.replace("    min_tools: 1\n", "    min_tools: 1\n    cold_start_limit: 10\n")
-    async with standing(tmp_path, text) as stage:
+    async with visibility(tmp_path, text) as stage:
         client = await stage.client()
         listed = [name for name in await client.listed() if name in TOOLS]
         assert len(listed) < len(TOOLS) - 1
@@ -124,7 +124,7 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
 
 async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have_been(tmp_path):
     text = BARE.replace("    min_tools: 1\n", "    mode: shadow\n    min_tools: 1\n    pinned: [tool01]\n")
-    async with standing(tmp_path, text) as stage:
+    async with visibility(tmp_path, text) as stage:
         client = await stage.client()
         assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
         own = values(stage)["riglm_tokens_own_total{mode=shadow}"]
@@ -146,7 +146,7 @@ async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have
 
 
 async def test_records_are_stored_and_all_are_accounted_for(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
         client = await stage.client()
         await client.listed()
         await client.call("tool01")
@@ -160,7 +160,7 @@ async def test_records_wait_on_disk_while_the_store_is_away(tmp_path):
     in_the_way.mkdir()
     storage = json.dumps({"path": str(in_the_way), "spool": {"path": str(tmp_path / "spool")}})
     text = BARE.replace("storage: {{kind: memory}}", f"storage: {storage.replace('{', '{{').replace('}', '}}')}")
-    async with standing(tmp_path, text) as stage:
+    async with visibility(tmp_path, text) as stage:
         client = await stage.client()
         await client.listed()
         for _ in range(5):
@@ -172,7 +172,7 @@ async def test_records_wait_on_disk_while_the_store_is_away(tmp_path):
 
 
 async def test_a_scrape_never_asks_the_store(tmp_path):
-    async with standing(tmp_path) as stage:
+    async with visibility(tmp_path) as stage:
 
         def asked() -> None:
             raise AssertionError("the store was asked")
@@ -182,7 +182,7 @@ async def test_a_scrape_never_asks_the_store(tmp_path):
 
 
 async def test_without_the_control_api_nothing_is_counted(tmp_path):
-    async with standing(tmp_path, BARE.replace("  enabled: true\n", "  enabled: false\n", 1)) as stage:
+    async with visibility(tmp_path, BARE.replace("  enabled: true\n", "  enabled: false\n", 1)) as stage:
         client = await stage.client()
         await client.listed()
         assert await client.call("tool01") == "tool01"

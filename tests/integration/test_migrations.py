@@ -201,7 +201,7 @@ def test_forgetting_goes_on_with_what_was_known_before_an_upgrade(url):
     execute(
         url,
         tables.learned_pair.insert().values(learned_pair_row(pair)),
-        tables.lesson.insert().values(pair_id=pair.id, session_id=session),
+        tables.training_update.insert().values(pair_id=pair.id, session_id=session),
         tables.session.update().values(ended_at=3.0, client_id="c"),
         tables.forgotten.insert().values(whose="client", key="somebody", at=9.0, is_done=True),
     )

@@ -8,10 +8,10 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
-from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, WITHIN, Wire, lessons, names, taught
+from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, WITHIN, Wire, example, names, training_queue
 from tests.records import an_override
 
-__all__ = ["lessons", "taught"]  # fixtures
+__all__ = ["example", "training_queue"]  # fixtures
 
 
 def put(data: Path, *overrides: Override) -> None:
@@ -21,18 +21,18 @@ def put(data: Path, *overrides: Override) -> None:
             store.put_override(each)
 
 
-async def test_a_client_is_told_while_riglm_runs_and_its_list_follows(taught):
-    async with Wire(taught, HANDSHAKE) as client:
+async def test_a_client_is_told_while_riglm_runs_and_its_list_follows(example):
+    async with Wire(example, HANDSHAKE) as client:
         before = names(await client.listed())
         assert set(LESSON) <= set(before)
         other = "bench_sleep" if "bench_sleep" not in before else "bench_echo"
         client.changes = 0
         gone = an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], created_at=1000.0)
-        put(taught, gone, an_override(kind=OverrideKind.PIN, tool=LESSON[1], created_at=1001.0))
+        put(example, gone, an_override(kind=OverrideKind.PIN, tool=LESSON[1], created_at=1001.0))
         await client.heard()
         assert set(names(await client.listed())) == set(before) - {LESSON[0]}
         client.changes = 0
-        put(taught, an_override(kind=OverrideKind.PIN, tool=other, created_at=1002.0))
+        put(example, an_override(kind=OverrideKind.PIN, tool=other, created_at=1002.0))
         await client.heard()
         assert set(names(await client.listed())) == {*before, other} - {LESSON[0]}
         await client.call(LESSON[0], text="excluding is advice")
@@ -40,22 +40,22 @@ async def test_a_client_is_told_while_riglm_runs_and_its_list_follows(taught):
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 @pytest.mark.parametrize("surface", ["stable", "hints", "full"])
-async def test_what_was_decided_before_the_start_counts_from_the_first_list(taught, version, surface):
-    put(taught, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0]))
-    async with Wire(taught, version, FILTERING__SURFACE=surface) as client:
+async def test_what_was_decided_before_the_start_counts_from_the_first_list(example, version, surface):
+    put(example, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0]))
+    async with Wire(example, version, FILTERING__SURFACE=surface) as client:
         listed = names(await client.listed())
         assert LESSON[0] not in listed
         assert set(LESSON[1:]) <= set(listed)
 
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])
-async def test_an_override_for_one_session_of_the_modern_era_counts_for_it(taught, surface):
-    async with Wire(taught, MODERN, FILTERING__SURFACE=surface) as client, asyncio.timeout(WITHIN):
+async def test_an_override_for_one_session_of_the_modern_era_counts_for_it(example, surface):
+    async with Wire(example, MODERN, FILTERING__SURFACE=surface) as client, asyncio.timeout(WITHIN):
         listed = await client.listed()
         before = set(names(listed))
         assert LESSON[0] in before
-        session = await the_session_at_work(taught)
-        put(taught, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], scope=OverrideScope.SESSION, key=session))
+        session = await the_session_at_work(example)
+        put(example, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], scope=OverrideScope.SESSION, key=session))
         while (listed := await client.listed()) and LESSON[0] in names(listed):
             await asyncio.sleep(0.05)
         assert before - {LESSON[0]} <= set(names(listed)), "what was learned stays, and others may fill up"
@@ -72,13 +72,13 @@ async def the_session_at_work(data: Path) -> str:
         await asyncio.sleep(0.05)
 
 
-async def test_including_lifts_a_denial_while_riglm_runs(taught):
-    async with Wire(taught, HANDSHAKE, FILTERING__DENYLIST=json.dumps([LESSON[0]])) as client:
+async def test_including_lifts_a_denial_while_riglm_runs(example):
+    async with Wire(example, HANDSHAKE, FILTERING__DENYLIST=json.dumps([LESSON[0]])) as client:
         assert LESSON[0] not in names(await client.listed())
         refused = json.loads(await client.ask("tools/call", {"name": LESSON[0], "arguments": {"text": "it"}}))
         assert "Unknown tool" in refused["error"]["message"]
         client.changes = 0
-        put(taught, an_override(tool=LESSON[0]))
+        put(example, an_override(tool=LESSON[0]))
         await client.heard()
         assert LESSON[0] in names(await client.listed())
         await client.call(LESSON[0], text="it")

@@ -126,7 +126,7 @@ async def teach(data: Path, tools: Sequence[str] = LESSON) -> None:
 
 
 @pytest.fixture(scope="module")
-def lessons(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training_queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data in which the lesson is learned."""
     data = tmp_path_factory.mktemp("lessons")
     asyncio.run(teach(data))
@@ -134,23 +134,23 @@ def lessons(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def taught(lessons: Path, tmp_path: Path) -> Path:
+def example(training_queue: Path, tmp_path: Path) -> Path:
     """Such data of a test's own."""
-    return shutil.copytree(lessons, tmp_path / "data")
+    return shutil.copytree(training_queue, tmp_path / "data")
 
 
 @pytest.fixture
-def taught_stage(lessons: Path, tmp_path: Path) -> Iterator[Stage]:
+def taught_stage(training_queue: Path, tmp_path: Path) -> Iterator[Stage]:
     """A stage on which the lesson is learned."""
-    shutil.copytree(lessons, tmp_path / "data")
+    shutil.copytree(training_queue, tmp_path / "data")
     made = Stage(tmp_path)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
-async def test_a_hundred_lists_of_a_session_are_the_same_bytes(taught, version):
-    async with Wire(taught, version) as client:
+async def test_a_hundred_lists_of_a_session_are_the_same_bytes(example, version):
+    async with Wire(example, version) as client:
         lists = {await client.listed() for _ in range(50)}
         for tool in LESSON:
             await client.call(tool, text="it")
@@ -159,18 +159,18 @@ async def test_a_hundred_lists_of_a_session_are_the_same_bytes(taught, version):
         assert client.changes == 0
 
 
-async def test_lists_are_the_same_bytes_over_restarts_in_any_order_of_clients(taught):
+async def test_lists_are_the_same_bytes_over_restarts_in_any_order_of_clients(example):
     told: dict[str, set[bytes]] = {HANDSHAKE: set(), MODERN: set()}
     for version in (MODERN, HANDSHAKE, HANDSHAKE, MODERN, MODERN, HANDSHAKE):
-        async with Wire(taught, version) as client:
+        async with Wire(example, version) as client:
             told[version].add(await client.listed())
     assert {version: len(lists) for version, lists in told.items()} == {HANDSHAKE: 1, MODERN: 1}
     assert set(LESSON) <= set(names(*told[MODERN]))
     assert len(names(*told[MODERN])) < 20
 
 
-async def test_what_a_session_does_never_changes_a_list_of_the_modern_era(taught):
-    async with Wire(taught, MODERN) as client:
+async def test_what_a_session_does_never_changes_a_list_of_the_modern_era(example):
+    async with Wire(example, MODERN) as client:
         first = await client.listed()
         await client.call("set_context", context="something else altogether")
         await client.call("search_available_tools", query="delete a customer")
@@ -178,12 +178,12 @@ async def test_what_a_session_does_never_changes_a_list_of_the_modern_era(taught
         await client.call(LESSON[0], text="it")
         assert await client.listed() == first
         assert client.changes == 0
-    async with Wire(taught, MODERN) as client:
+    async with Wire(example, MODERN) as client:
         assert await client.listed() == first
 
 
-async def test_a_list_changes_at_most_once_for_each_context(taught):
-    async with Wire(taught, HANDSHAKE) as client:
+async def test_a_list_changes_at_most_once_for_each_context(example):
+    async with Wire(example, HANDSHAKE) as client:
         await client.listed()
         for number, context in enumerate((CONTEXT, "delete a customer", CONTEXT), 1):
             await client.call("set_context", context=context)
@@ -196,11 +196,11 @@ async def test_a_list_changes_at_most_once_for_each_context(taught):
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
-async def test_a_shadow_leaves_the_upstream_s_own_bytes_whatever_was_learned(taught, tmp_path, version):
+async def test_a_shadow_leaves_the_upstream_s_own_bytes_whatever_was_learned(example, tmp_path, version):
     async with Wire(tmp_path / "off", version, FILTERING__ENABLED="false") as client:
         own = await client.listed()
     for _ in range(2):
-        async with Wire(taught, version, FILTERING__MODE="shadow") as client:
+        async with Wire(example, version, FILTERING__MODE="shadow") as client:
             lists = {await client.listed() for _ in range(20)}
             await client.call(LESSON[0], text="it")
             assert lists | {await client.listed()} == {own}

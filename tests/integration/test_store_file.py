@@ -46,7 +46,7 @@ RECORDER = """
 import json, sys
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.records import a_session
-with SqlAnalytics(sys.argv[1], timeout=30, sets_aside=True) as store:
+with SqlAnalytics(sys.argv[1], timeout=30, is_quarantining=True) as store:
     print("open", flush=True)
     for line in sys.stdin:
         sessions = [a_session() for _ in range(int(line))]
@@ -60,7 +60,7 @@ import os, signal, sys
 from riglm.adapters.analytics import store_file
 from riglm.adapters.analytics.sql import SqlAnalytics
 store_file._move_beside = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with SqlAnalytics(sys.argv[1], sets_aside=True):
+with SqlAnalytics(sys.argv[1], is_quarantining=True):
     pass
 """
 
@@ -195,7 +195,7 @@ def with_bad_indexes(file: Path, sessions: list[Session]) -> None:
 def test_indexes_that_are_damaged_are_made_anew_and_nothing_is_lost(file, caplog):
     sessions = [a_session() for _ in range(5)]
     with_bad_indexes(file, sessions)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
         stored = {summary.session.id: summary.session.ended_at for summary in store.list_sessions()}
     assert stored == {session.id: 5.0 for session in sessions} | {sessions[0].id: 2.0**31}
@@ -207,15 +207,15 @@ def test_indexes_that_are_damaged_are_made_anew_and_nothing_is_lost(file, caplog
 def test_a_record_that_met_indexes_which_another_process_mended_meanwhile_is_stored(file):
     sessions = [a_session() for _ in range(5)]
     with_bad_indexes(file, sessions)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
-        look_after = FileConnection.look_after
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
+        run_once = FileConnection.run_once
 
         def mended_first(connected: FileConnection, error: Exception) -> None:
             StoreFile(file).mend()
-            look_after(connected, error)
+            run_once(connected, error)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FileConnection, "look_after", mended_first)
+            patch.setattr(FileConnection, "run_once", mended_first)
             store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
         assert 2.0**31 in {summary.session.ended_at for summary in store.list_sessions()}
 
@@ -224,7 +224,7 @@ def test_a_file_whose_indexes_cannot_be_made_anew_is_set_aside(file, monkeypatch
     sessions = [a_session() for _ in range(5)]
     with_bad_indexes(file, sessions)
     monkeypatch.setattr(store_file, "make_indexes_anew", lambda _: False)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         store.record_many([SessionClosed(session_id=sessions[0].id, ended_at=2.0**31)])
         assert list(store.list_sessions()) == []
     assert len(aside(file)) == 1
@@ -247,7 +247,7 @@ def test_a_record_that_fails_alone_in_a_sound_file_does_not_hold_up_the_others(f
     with SqliteSpool(tmp_path / "spool") as left:
         left.append([session, *calls[:20]])
     with Recorder(
-        lambda: SqlAnalytics(url(file), sets_aside=True),
+        lambda: SqlAnalytics(url(file), is_quarantining=True),
         open_spool=lambda: SqliteSpool(tmp_path / "spool"),
         head_start=0.0,
     ) as recorder:
@@ -271,14 +271,14 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-@pytest.mark.parametrize("sets_aside", [True, False])
-def test_a_file_that_never_was_a_database_of_riglm_stays_as_it_is(file, what, sets_aside):
+@pytest.mark.parametrize("is_quarantining", [True, False])
+def test_a_file_that_never_was_a_database_of_riglm_stays_as_it_is(file, what, is_quarantining):
     file.parent.mkdir()
     file.write_bytes(FOREIGN[what])
     for _ in range(2):
         with (
             pytest.raises(NoStoreError, match=r"usage\.db.*is not a database of riglm.*storage\.path"),
-            SqlAnalytics(url(file), sets_aside=sets_aside),
+            SqlAnalytics(url(file), is_quarantining=is_quarantining),
         ):
             pass
     assert {each.name: each.read_bytes() for each in file.parent.iterdir()} == {"usage.db": FOREIGN[what]}
@@ -290,7 +290,7 @@ def test_a_copied_database_is_known_as_riglms_once_it_was_open(file):
     with SqlAnalytics(url(file)):
         pass
     spoil(file, "zeros")
-    with SqlAnalytics(url(file), sets_aside=True):
+    with SqlAnalytics(url(file), is_quarantining=True):
         pass
     assert len(aside(file)) == 1
 
@@ -314,7 +314,7 @@ def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, 
     filled(file)
     spoiled = spoil(file, how)
     session = a_session()
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         store.create_session(session)
         assert [summary.session.id for summary in store.list_sessions()] == [session.id]
     [old] = aside(file)
@@ -338,7 +338,7 @@ def test_whoever_only_reads_sets_nothing_aside(file, how):
 @pytest.mark.parametrize("how", ["no database", "zeros", "pages overwritten"])
 def test_a_store_that_meets_damage_while_it_is_open_stores_what_it_was_given(file, caplog, how):
     filled(file)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         store.create_session(a_session())
         written_back(file)
         spoil(file, how)
@@ -352,7 +352,7 @@ def test_a_store_that_meets_damage_while_it_is_open_stores_what_it_was_given(fil
 
 def test_what_was_acknowledged_stays_with_the_damaged_file_and_its_journal(file):
     filled(file)
-    with SqlAnalytics(url(file)) as other, SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file)) as other, SqlAnalytics(url(file), is_quarantining=True) as store:
         written_back(file)
         other.create_session(late := a_session())  # in the journal alone
         whole = copy(file, file.with_name("whole"))
@@ -393,9 +393,9 @@ def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(
     for each in recording:
         each.tell(25)
     stored = {id_ for each in recording for id_ in json.loads(each.heard())}
-    complaints = "".join(each.end() for each in recording)
+    rate_limited_log = "".join(each.end() for each in recording)
     assert len(aside(file)) == 1
-    assert complaints.count("it was set aside as") == 1
+    assert rate_limited_log.count("it was set aside as") == 1
     assert ids(file) == stored
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -443,7 +443,7 @@ def test_a_process_killed_between_two_moves_leaves_a_place_that_the_next_one_put
     killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_TWO_MOVES, url(file)], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert not file.exists()
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         store.create_session(a_session())
     assert len(ids(file)) == 1
     assert [old.read_bytes() for old in aside(file)] == [spoiled]
@@ -457,7 +457,7 @@ def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch)
     with (
         store_file.locked(file.with_name("usage.db-guard"), timeout=0) as held,
         pytest.raises(AnalyticsUnavailableError, match=r"not a database.*not set aside.*another process"),
-        SqlAnalytics(url(file), sets_aside=True),
+        SqlAnalytics(url(file), is_quarantining=True),
     ):
         pass
     assert held
@@ -466,7 +466,7 @@ def test_nothing_is_moved_while_another_process_has_the_guard(file, monkeypatch)
 
 def test_a_locked_file_is_not_set_aside(file):
     filled(file)
-    with SqlAnalytics(url(file), timeout=0.01, sets_aside=True) as store:
+    with SqlAnalytics(url(file), timeout=0.01, is_quarantining=True) as store:
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(AnalyticsUnavailableError, match="locked"):
@@ -477,7 +477,7 @@ def test_a_locked_file_is_not_set_aside(file):
 
 def test_a_full_disk_sets_nothing_aside(file):
     filled(file)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         with store._database.reading() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
         with pytest.raises(AnalyticsUnavailableError, match="full"):
@@ -487,7 +487,7 @@ def test_a_full_disk_sets_nothing_aside(file):
 
 def test_a_file_that_may_not_be_written_is_not_set_aside(file):
     filled(file)
-    with SqlAnalytics(url(file), sets_aside=True) as store:
+    with SqlAnalytics(url(file), is_quarantining=True) as store:
         with store._database.reading() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")
         with pytest.raises(AnalyticsUnavailableError, match="readonly"):
@@ -499,14 +499,17 @@ def test_a_newer_schema_is_not_set_aside(file):
     filled(file)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(SchemaTooNewError), SqlAnalytics(url(file), sets_aside=True):
+    with pytest.raises(SchemaTooNewError), SqlAnalytics(url(file), is_quarantining=True):
         pass
     assert aside(file) == []
 
 
 def test_a_directory_in_the_place_of_the_file_is_not_set_aside(file):
     file.mkdir(parents=True)
-    with pytest.raises(AnalyticsUnavailableError, match="unable to open"), SqlAnalytics(url(file), sets_aside=True):
+    with (
+        pytest.raises(AnalyticsUnavailableError, match="unable to open"),
+        SqlAnalytics(url(file), is_quarantining=True),
+    ):
         pass
     assert file.is_dir()
 
@@ -515,12 +518,12 @@ def test_a_disk_that_damages_one_file_after_the_other_is_not_filled(file):
     whole = filled(file)
     for _ in range(10):
         spoil(file, "zeros")
-        with SqlAnalytics(url(file), sets_aside=True):
+        with SqlAnalytics(url(file), is_quarantining=True):
             pass
     spoil(file, "zeros")
     with (
         pytest.raises(AnalyticsUnavailableError, match=r"10 damaged files were set aside already.*fix: "),
-        SqlAnalytics(url(file), sets_aside=True),
+        SqlAnalytics(url(file), is_quarantining=True),
     ):
         pass
     assert len(aside(file)) == 10

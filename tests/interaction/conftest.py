@@ -21,7 +21,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A stage whose listening processes are shared by all tests that change nothing on them.
 
     In the end the database must be sound and hold every call that any of these tests made through riglm.

@@ -39,8 +39,8 @@ async def _still_works(client: RawClient) -> None:
 
 @behaviour("bad.client_message")
 @routes(STDIO_FRONT, through=RIGLM)
-async def test_what_is_no_message_on_stdin_gets_an_error(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_what_is_no_message_on_stdin_gets_an_error(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert isinstance(client.link, StdioLink)
         for raw, code in NO_MESSAGES.items():
             await client.link.write(raw + b"\n")
@@ -53,8 +53,8 @@ async def test_what_is_no_message_on_stdin_gets_an_error(company: Stage, route: 
 
 @behaviour("bad.client_message")
 @routes(HTTP_FRONT, through=RIGLM)
-async def test_what_is_no_message_in_a_post_gets_an_error(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_what_is_no_message_in_a_post_gets_an_error(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert isinstance(client.link, StreamableLink)
         headers = client.link._headers_for({"method": b'"x"', "params": client.enveloped({}) or b"{}"})
         for raw, code in NO_MESSAGES.items():
@@ -84,22 +84,22 @@ async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: 
 
 @behaviour("bad.client_message")
 @routes(CORNERS)
-async def test_answers_to_questions_that_nobody_asked_do_no_harm(company: Stage, route: Route):
+async def test_answers_to_questions_that_nobody_asked_do_no_harm(actors: Stage, route: Route):
     if route.era != HANDSHAKE:
         route = Route(route.front, route.back, route.through, HANDSHAKE)
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         for identifier in (0, "q1", 10**30, "nobody"):
             await client.link.send(text.response(identifier, {"roots": []}))
             await client.link.send(text.failure(identifier, -1, "no"))
-        await client.notify("notifications/cancelled", {"requestId": "nobody"})
-        await client.notify("notifications/progress", {"progressToken": "nobody", "progress": 1})
+        await client.notify("notifications/cancelled", {"requestId": "no_client"})
+        await client.notify("notifications/progress", {"progressToken": "no_client", "progress": 1})
         await _still_works(client)
 
 
 @behaviour("bad.client_message")
 @routes(STDIO_FRONT, HANDSHAKE, RIGLM)
-async def test_requests_before_initialize_are_answered(company: Stage, route: Route):
-    async with company.client(route, greet=False) as client:
+async def test_requests_before_initialize_are_answered(actors: Stage, route: Route):
+    async with actors.client(route, greet=False) as client:
         assert "error" in (await client.request("tools/list", within=40)).parts
         await client.greet()
         await _still_works(client)
@@ -107,8 +107,8 @@ async def test_requests_before_initialize_are_answered(company: Stage, route: Ro
 
 @behaviour("bad.client_bytes")
 @routes(STDIO_FRONT)
-async def test_blank_lines_and_carriage_returns_are_harmless(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_blank_lines_and_carriage_returns_are_harmless(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert isinstance(client.link, StdioLink)
         params = text.dump(client.enveloped(client.call_params("nonce", {"nonce": "crlf"})))
         exchange = await client.start_call("nonce", {"nonce": "first"}, id="first")
@@ -125,8 +125,8 @@ async def test_blank_lines_and_carriage_returns_are_harmless(company: Stage, rou
 
 @behaviour("bad.client_bytes")
 @routes(STDIO_FRONT)
-async def test_a_message_may_come_in_small_pieces(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_a_message_may_come_in_small_pieces(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert isinstance(client.link, StdioLink)
         params = text.dump(client.enveloped(client.call_params("nonce", {"nonce": "pieces"})))
         line = text.request("pieces", "tools/call", params) + b"\n"
@@ -140,8 +140,8 @@ async def test_a_message_may_come_in_small_pieces(company: Stage, route: Route):
 
 @behaviour("bad.client_bytes")
 @routes(MAIN, through=RIGLM)
-async def test_invalid_utf8_of_the_client_is_refused_or_replaced(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_invalid_utf8_of_the_client_is_refused_or_replaced(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         exchange = await client.start_call("echo", b'{"broken":"a\xffb\xc3"}')
         reply = await exchange.answer()
         if "result" in reply.parts:
@@ -154,8 +154,8 @@ async def test_invalid_utf8_of_the_client_is_refused_or_replaced(company: Stage,
 
 @behaviour("bad.upstream_noise")
 @routes(STDIO_BACK)
-async def test_noise_of_a_stdio_upstream_is_not_felt(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_noise_of_a_stdio_upstream_is_not_felt(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         for kind in (*NOISE, "wrong id", "duplicate reply", "stderr flood", "invalid utf-8", "crlf", "split"):
             for _ in range(2):
                 assert (await client.call("noise", {"kind": kind})).words == f"after {kind}"
@@ -166,8 +166,8 @@ async def test_noise_of_a_stdio_upstream_is_not_felt(company: Stage, route: Rout
 
 @behaviour("bad.upstream_noise")
 @routes(HTTP_BACK)
-async def test_noise_of_an_http_upstream_is_not_felt(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_noise_of_an_http_upstream_is_not_felt(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         for kind in ("wrong id", "duplicate reply", "invalid utf-8"):
             reply = await client.call("noise", {"kind": kind})
             if "result" in reply.parts:
@@ -190,8 +190,8 @@ async def test_a_banner_at_the_start_is_skipped(stage: Stage, route: Route):
 
 @behaviour("bad.upstream_noise")
 @routes(STDIO_BACK, through=RIGLM)
-async def test_invalid_utf8_of_an_upstream_becomes_valid(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_invalid_utf8_of_an_upstream_becomes_valid(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         reply = await client.call("noise", {"kind": "invalid utf-8"})
         assert text.value(text.at_path(reply.raw, "result", "broken")) == "a\ufffdb\ufffd"
         reply.raw.decode("utf-8", "strict")

@@ -48,13 +48,13 @@ async def test_no_handshake_is_made_for_a_call(stage: Stage, route: Route):
 
 @behaviour("call.own_answer")
 @routes(MAIN, through=RIGLM)
-async def test_many_clients_with_the_same_ids_get_their_own_answers(company: Stage, route: Route):
+async def test_many_clients_with_the_same_ids_get_their_own_answers(actors: Stage, route: Route):
     own_process = route.front == "stdio" or (route.back == "stdio" and route.era == HANDSHAKE)
     clients, calls = (4 if own_process else 50), 6
 
     async def one(number: int) -> list[str]:
         group = f"{route}/{number}"
-        async with company.client(route) as client:
+        async with actors.client(route) as client:
             exchanges = [
                 await client.start_call("barrier", {"group": group, "size": calls, "nonce": f"{group}/{call}"})
                 for call in range(calls)
@@ -69,25 +69,25 @@ async def test_many_clients_with_the_same_ids_get_their_own_answers(company: Sta
 
 @behaviour("call.own_answer")
 @routes(CORNERS)
-async def test_many_calls_at_once_of_one_client_get_their_own_answers(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_many_calls_at_once_of_one_client_get_their_own_answers(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         exchanges = [await client.start_call("nonce", {"nonce": f"n{number}"}) for number in range(100)]
         assert [(await exchange.answer()).words for exchange in exchanges] == [f"n{number}" for number in range(100)]
 
 
 @behaviour("call.own_state")
 @routes(EVERY, HANDSHAKE)
-async def test_two_clients_count_for_themselves(company: Stage, route: Route):
-    async with company.client(route) as one, company.client(route) as other:
+async def test_two_clients_count_for_themselves(actors: Stage, route: Route):
+    async with actors.client(route) as one, actors.client(route) as other:
         counts = [(await client.call("counter")).words for client in (one, other, one, one, other)]
     assert counts == ["1", "1", "2", "3", "2"]
 
 
 @behaviour("call.progress")
 @routes(MAIN)
-async def test_progress_reaches_the_caller_before_the_answer(company: Stage, route: Route):
+async def test_progress_reaches_the_caller_before_the_answer(actors: Stage, route: Route):
     wanted = b'{"progressToken":%b,"progress":%d.0,"total":3,"message":"step \\u0061","x":1.50}'
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         for token in (b'"t\\u0061"', b"7", b'"7"', b"9007199254740993"):
             client.notifications.clear()
             exchange = await client.start_call("slow", {"steps": 3}, meta=b'{"progressToken":' + token + b"}")
@@ -100,8 +100,8 @@ async def test_progress_reaches_the_caller_before_the_answer(company: Stage, rou
 
 @behaviour("call.progress")
 @routes(MAIN, through=RIGLM)
-async def test_clients_with_the_same_token_get_their_own_progress(company: Stage, route: Route):
-    async with company.client(route) as one, company.client(route) as other:
+async def test_clients_with_the_same_token_get_their_own_progress(actors: Stage, route: Route):
+    async with actors.client(route) as one, actors.client(route) as other:
         exchanges = [
             await client.start_call("slow", {"steps": steps}, meta={"progressToken": "same"}, id="same")
             for client, steps in ((one, 2), (other, 5))
@@ -115,16 +115,16 @@ async def test_clients_with_the_same_token_get_their_own_progress(company: Stage
 
 @behaviour("call.progress")
 @routes(CORNERS)
-async def test_calls_without_a_token_get_no_progress(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_calls_without_a_token_get_no_progress(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         await client.call("slow", {"steps": 3})
     assert [message for message in client.notifications if message.method == "notifications/progress"] == []
 
 
 @behaviour("call.log")
 @routes(EVERY)
-async def test_log_messages_reach_the_client_that_asked(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_log_messages_reach_the_client_that_asked(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         meta = None
         if route.era == HANDSHAKE:
             assert (await client.request("logging/setLevel", {"level": "warning"})).result == b"{}"
@@ -138,9 +138,9 @@ async def test_log_messages_reach_the_client_that_asked(company: Stage, route: R
 
 @behaviour("call.cancel")
 @routes(EVERY)
-async def test_a_cancelled_call_is_cancelled_upstream(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_a_cancelled_call_is_cancelled_upstream(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         exchange = await held(client, log, f"{route}")
         await exchange.cancel()
         await log.wait_for_event("cancelled")
@@ -151,9 +151,9 @@ async def test_a_cancelled_call_is_cancelled_upstream(company: Stage, route: Rou
 
 @behaviour("call.cancel")
 @routes(CORNERS, HANDSHAKE)
-async def test_the_reason_of_a_cancellation_reaches_the_server(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_the_reason_of_a_cancellation_reaches_the_server(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         exchange = await held(client, log, f"reason {route}")
         await exchange.cancel()
         await log.wait_for_event("cancelled")
@@ -163,9 +163,9 @@ async def test_the_reason_of_a_cancellation_reaches_the_server(company: Stage, r
 
 @behaviour("call.cancel")
 @routes(CORNERS)
-async def test_cancelling_one_call_leaves_the_others(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_cancelling_one_call_leaves_the_others(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         first = await held(client, log, f"first {route}")
         second = await held(client, log, f"second {route}")
         await first.cancel()
@@ -178,9 +178,9 @@ async def test_cancelling_one_call_leaves_the_others(company: Stage, route: Rout
 
 @behaviour("call.cancel")
 @routes(HTTP_FRONT)
-async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as one, company.client(route) as other:
+async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as one, actors.client(route) as other:
         mine = await one.start_call("slow", {"hold": True, "marker": f"mine {route}"}, id="same")
         await log.wait_for(lambda entry: entry.details.get("marker") == f"mine {route}")
         size = {"group": f"theirs {route}", "size": 2}
@@ -194,18 +194,18 @@ async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(company:
 
 @behaviour("call.cancel")
 @routes(MAIN, MODERN)
-async def test_a_client_that_leaves_cancels_what_it_asked_for(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_a_client_that_leaves_cancels_what_it_asked_for(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         await held(client, log, f"left {route}")
     await log.wait_for(lambda entry: entry.event in ("cancelled", "end of input"))
 
 
 @behaviour("call.late_reply")
 @routes(EVERY)
-async def test_a_reply_after_the_cancellation_is_dropped(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_a_reply_after_the_cancellation_is_dropped(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         exchange = await held(client, log, f"late {route}", late=True)
         await exchange.cancel()
         await log.wait_for_event("cancelled")
@@ -216,9 +216,9 @@ async def test_a_reply_after_the_cancellation_is_dropped(company: Stage, route: 
 
 @behaviour("call.left")
 @routes(HTTP_FRONT, HANDSHAKE)
-async def test_a_call_goes_on_when_its_stream_is_closed(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_a_call_goes_on_when_its_stream_is_closed(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         exchange = await held(client, log, f"goes on {route}")
         await client.link.abandon(exchange.stream)
         assert (await client.call("nonce", {"nonce": "after"})).words == "after"

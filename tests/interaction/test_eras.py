@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import HANDSHAKE_VERSIONS, MODERN_VERSION
 from tests.interaction.stage import Stage, raw_post
 
@@ -75,7 +75,7 @@ async def test_a_handshake_client_works_with_a_modern_upstream(stage: Stage, rou
         assert greeting["capabilities"]["tools"] == {"listChanged": True}
         assert greeting["instructions"] == "Do as told" if "instructions" in greeting else True
         tools = text.elements(text.at_path((await client.request("tools/list")).result, "tools"))
-        assert tools == [catalogue.tool(name) for name in catalogue.NAMES]
+        assert tools == [catalog.tool(name) for name in catalog.NAMES]
         reply = await client.call("echo", b'{"n" : 1.0}')
         assert text.at_path(reply.result, "structuredContent") == b'{"n" : 1.0}'
         assert (await client.request("ping")).decoded() == {}
@@ -105,9 +105,9 @@ async def test_progress_and_cancellation_are_translated_too(stage: Stage, route:
 @behaviour("era.versions")
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 @routes([route for route in EVERY if route.front == route.back], HANDSHAKE)
-async def test_every_handshake_revision_is_negotiated(company: Stage, route: Route, version: str):
-    log = company.log()
-    async with company.client(route, version=version) as client:
+async def test_every_handshake_revision_is_negotiated(actors: Stage, route: Route, version: str):
+    log = actors.log()
+    async with actors.client(route, version=version) as client:
         assert client.greeting
         assert client.greeting.decoded()["protocolVersion"] == version
         assert (await client.call("nonce", {"nonce": version})).words == version
@@ -117,14 +117,14 @@ async def test_every_handshake_revision_is_negotiated(company: Stage, route: Rou
 
 @behaviour("era.versions")
 @routes([route for route in MAIN if route.front == "http"], MODERN)
-async def test_headers_that_contradict_the_body_are_refused(company: Stage, route: Route):
-    origin = company.link(route).url
-    speaker = RawClient(company.link(route), MODERN)
+async def test_headers_that_contradict_the_body_are_refused(actors: Stage, route: Route):
+    origin = actors.link(route).url
+    speaker = RawClient(actors.link(route), MODERN)
     body = text.request(1, "tools/call", speaker.enveloped(speaker.call_params("echo")))
     right = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/call", "mcp-name": "echo"}
     assert (await raw_post(origin, body, right))[0] == 200
     for wrong in ({"mcp-method": "tools/list"}, {"mcp-name": "die"}, {"mcp-protocol-version": "2025-11-25"}):
-        log = company.log()
+        log = actors.log()
         status, _, answer = await raw_post(origin, body, right | wrong)
         assert (status, text.value(text.at_path(answer, "error", "code"))) == (400, -32020), wrong
         assert log.received("tools/call") == []

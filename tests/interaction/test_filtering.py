@@ -12,7 +12,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import EVERY, MAIN, OLD, RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
 from tests.interaction.test_lists import pages
 
@@ -90,9 +90,9 @@ async def refused(client: RawClient, params: bytes) -> bool:
 
 @behaviour("filter.denied")
 @routes(MAIN + [route for route in OLD if route.front == "sse"], through=RIGLM)
-async def test_a_denied_tool_is_neither_listed_nor_run_however_it_is_named(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route, env=DENY) as client:
+async def test_a_denied_tool_is_neither_listed_nor_run_however_it_is_named(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route, env=DENY) as client:
         for number, spelling in enumerate(SPELLINGS):
             if number == len(SPELLINGS) // 2:
                 listed = names((await client.request("tools/list")).result)
@@ -133,9 +133,9 @@ def disguises(client: RawClient) -> list[bytes]:
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_no_trick_of_the_wire_leads_to_a_denied_tool(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route, env=DENY) as client:
+async def test_no_trick_of_the_wire_leads_to_a_denied_tool(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route, env=DENY) as client:
         link = client.link
         log.mark()
         for line in disguises(client):
@@ -162,8 +162,8 @@ HTTP_TRICKS = [*TRICKS, "two data lines", "two messages", "plain text"]
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_no_form_of_a_list_shows_a_denied_tool(company: Stage, route: Route):
-    async with company.client(route, env=DENY) as client:
+async def test_no_form_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
+    async with actors.client(route, env=DENY) as client:
         for kind in TRICKS if route.back == "stdio" else HTTP_TRICKS:
             for params in ({"trick": kind}, {"trick": kind, "cursor": "at/0"}):
                 answer = await client.request("tools/list", params)
@@ -177,18 +177,18 @@ async def test_no_form_of_a_list_shows_a_denied_tool(company: Stage, route: Rout
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(company: Stage, route: Route):
+async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(actors: Stage, route: Route):
     for more in ({"RIGLM_FILTERING__MODE": "shadow"}, {"RIGLM_FILTERING__STRATEGY": "none"}):
-        async with company.client(route, env={**DENY, **more}) as client:
-            assert names((await client.request("tools/list")).result) == [n for n in catalogue.NAMES if n != "counter"]
+        async with actors.client(route, env={**DENY, **more}) as client:
+            assert names((await client.request("tools/list")).result) == [n for n in catalog.NAMES if n != "counter"]
             assert await refused(client, b'{"name":"counter"}')
             assert (await client.call("nonce", {"nonce": "x"})).words == "x"
 
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(company: Stage, route: Route):
-    async with company.client(route, env=DENY) as client:
+async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(actors: Stage, route: Route):
+    async with actors.client(route, env=DENY) as client:
         denied = await client.request("tools/call", {"name": "counter"})
         unknown = await client.request("tools/call", {"name": "nowhere"})
         assert denied.decoded("error") == {"code": -32602, "message": "Unknown tool: counter"}
@@ -198,8 +198,8 @@ async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(company: St
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_what_is_not_on_the_allowlist_is_denied(company: Stage, route: Route):
-    async with company.client(route, env=ALLOW) as client:
+async def test_what_is_not_on_the_allowlist_is_denied(actors: Stage, route: Route):
+    async with actors.client(route, env=ALLOW) as client:
         assert names((await client.request("tools/list")).result) == ["echo", "nonce"]
         assert (await client.call("nonce", {"nonce": "x"})).words == "x"
         for name in ("counter", "tool_00001", "Echo"):
@@ -208,12 +208,12 @@ async def test_what_is_not_on_the_allowlist_is_denied(company: Stage, route: Rou
 
 @behaviour("filter.denied")
 @routes(MAIN, through=RIGLM)
-async def test_no_page_of_a_list_shows_a_denied_tool(company: Stage, route: Route):
+async def test_no_page_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
     flags = ("--page-size", "4")
-    async with company.client(route, *flags, env=DENY) as client:
+    async with actors.client(route, *flags, env=DENY) as client:
         whole = [name for page in await pages(client, "tools/list") for name in names(page)]
         assert "counter" not in whole
-        assert set(catalogue.NAMES) - {"counter"} <= set(whole)
+        assert set(catalog.NAMES) - {"counter"} <= set(whole)
         page = await client.request("tools/list", {"cursor": "at/4"})
         assert "counter" not in names(page.result)
 
@@ -284,10 +284,10 @@ async def test_an_error_names_no_denied_tool(stage: Stage, front: str, era: str)
 
 @behaviour("filter.transparent")
 @routes(EVERY, through=RIGLM)
-async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(company: Stage, route: Route):
+async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(actors: Stage, route: Route):
     said = []
     for env in (SHADOW, OFF):
-        async with company.client(route, "--page-size", "5", "--many-tools", "20", env=env) as client:
+        async with actors.client(route, "--page-size", "5", "--many-tools", "20", env=env) as client:
             assert client.greeting is not None
             lists = await pages(client, "tools/list")
             odd = await client.request("tools/list", {"cursor": "no such cursor"})
@@ -316,8 +316,8 @@ async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
 
 @behaviour("filter.envelope")
 @routes(MAIN, through=RIGLM)
-async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(company: Stage, route: Route):
-    async with company.client(route, "--page-size", "4", env=DENY) as client:
+async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stage, route: Route):
+    async with actors.client(route, "--page-size", "4", env=DENY) as client:
         result = (await client.request("tools/list")).result
         fields = text.members(result)
         assert fields["vendor/list"] == b"1.50"
@@ -326,14 +326,14 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(company: Sta
             assert (fields["cacheScope"], fields["ttlMs"]) == (b'"private"', b"0")
             assert fields["resultType"] == b'"complete"'
         shown = {json.loads(raw)["name"]: raw for raw in text.elements(fields["tools"])}
-        for name in set(catalogue.NAMES) - {"counter"}:
-            assert shown[name] == catalogue.tool(name)
+        for name in set(catalog.NAMES) - {"counter"}:
+            assert shown[name] == catalog.tool(name)
 
 
 @behaviour("filter.stable")
 @routes(MAIN, MODERN, RIGLM)
-async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(company: Stage, route: Route):
-    async with company.client(route, "--many-tools", "30", env=FEW) as client:
+async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(actors: Stage, route: Route):
+    async with actors.client(route, "--many-tools", "30", env=FEW) as client:
         first = (await client.request("tools/list")).result
         assert b'"search_available_tools"' in first
         for number in range(30):

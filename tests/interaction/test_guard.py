@@ -25,9 +25,9 @@ DISCOVER = {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover
 
 @behaviour("guard.credentials")
 @routes([route for route in EVERY if route.front != "stdio" and route.back != "stdio"], through=RIGLM)
-async def test_a_client_s_credentials_reach_no_upstream(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route, headers=CREDENTIALS) as client:
+async def test_a_client_s_credentials_reach_no_upstream(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route, headers=CREDENTIALS) as client:
         await client.call("echo")
     seen = [name for entry in log.received() for name, content in entry.headers.items() if "client-secret" in content]
     assert log.received("tools/call")
@@ -84,8 +84,8 @@ async def _served(stage: Stage, *arguments: str, **env: str) -> tuple[str, Serve
         ("origin", "file://"),
     ],
 )
-async def test_forged_host_and_origin_are_refused(company: Stage, path: str, header: str, content: str):
-    origin, log = await _served(company)
+async def test_forged_host_and_origin_are_refused(actors: Stage, path: str, header: str, content: str):
+    origin, log = await _served(actors)
     forged = {header: content.format(port=origin.rpartition(":")[2]), "mcp-session-id": "x"}
     status, _, _ = await raw_post(origin + path, INITIALIZE, forged)
     assert status == (421 if header == "host" else 403)
@@ -98,8 +98,8 @@ async def test_forged_host_and_origin_are_refused(company: Stage, path: str, hea
 
 @behaviour("guard.origin")
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "LOCALHOST:{port}"])
-async def test_names_of_loopback_are_served(company: Stage, host: str):
-    origin, _ = await _served(company)
+async def test_names_of_loopback_are_served(actors: Stage, host: str):
+    origin, _ = await _served(actors)
     name = host.format(port=origin.rpartition(":")[2])
     status, headers, _ = await raw_post(origin + "/mcp", INITIALIZE, {"host": name, "origin": f"http://{name}"})
     assert status == 200
@@ -120,10 +120,10 @@ async def test_hosts_and_origins_can_be_allowed(stage: Stage):
 
 
 @behaviour("guard.origin")
-def test_riglm_listens_on_loopback_alone(company: Stage):
-    origin = company.serve(*company.back("http"))
+def test_riglm_listens_on_loopback_alone(actors: Stage):
+    origin = actors.serve(*actors.back("http"))
     port = int(origin.rpartition(":")[2])
-    assert company.served_by(origin).listening_on(port) <= {"127.0.0.1", "::1"}
+    assert actors.served_by(origin).listening_on(port) <= {"127.0.0.1", "::1"}
 
 
 @behaviour("guard.token")
@@ -154,8 +154,8 @@ async def test_nobody_comes_in_without_the_token(stage: Stage, route: Route):
 
 
 @behaviour("guard.session")
-async def test_an_unknown_session_is_answered_with_404(company: Stage):
-    origin, log = await _served(company)
+async def test_an_unknown_session_is_answered_with_404(actors: Stage):
+    origin, log = await _served(actors)
     call = text.request(1, "tools/list")
     assert (await raw_post(origin + "/mcp", call, {"mcp-session-id": "guessed"}))[0] == 404
     for method in ("GET", "DELETE"):
@@ -169,28 +169,28 @@ async def test_an_unknown_session_is_answered_with_404(company: Stage):
 
 
 @behaviour("guard.session")
-async def test_a_session_is_unknown_to_everybody_but_its_own_principal(company: Stage):
+async def test_a_session_is_unknown_to_everybody_but_its_own_principal(actors: Stage):
     env = {"RIGLM_DOWNSTREAM__TOKENS": '{"alice": "the-token-of-alice", "bob": "the-token-of-bob"}'}
     alice, bob = ({"authorization": f"Bearer the-token-of-{name}"} for name in ("alice", "bob"))
     route = Route("http", "http", RIGLM, HANDSHAKE)
-    async with company.client(route, headers=alice, env=env) as client:
+    async with actors.client(route, headers=alice, env=env) as client:
         assert client.link.session_id
         stolen = {"mcp-session-id": client.link.session_id}
-        listed = len(company.log().received("tools/list"))
+        listed = len(actors.log().received("tools/list"))
         assert (await raw_post(client.link.url, text.request(1, "tools/list"), bob | stolen))[0] == 404
         assert (await raw_post(client.link.url, text.request(1, "tools/list"), stolen))[0] == 401
         for method in ("GET", "DELETE"):
             response = await http.send(method, client.link.url, {**bob, **stolen, "accept": "text/event-stream"})
             await response.close()
             assert response.status == 404, method
-        assert len(company.log().received("tools/list")) == listed
+        assert len(actors.log().received("tools/list")) == listed
         assert (await client.call("nonce", {"nonce": "still here"})).words == "still here"
 
 
 @behaviour("guard.session")
 @routes([Route("http", "http", RIGLM, HANDSHAKE), Route("http", "stdio", RIGLM, HANDSHAKE)])
-async def test_a_session_that_was_ended_is_unknown(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_a_session_that_was_ended_is_unknown(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         link = client.link
         ended = link.session_id
         assert ended
@@ -200,10 +200,10 @@ async def test_a_session_that_was_ended_is_unknown(company: Stage, route: Route)
 
 
 @behaviour("guard.session")
-async def test_no_session_is_made_of_an_upstream_s_id(company: Stage):
-    log = company.log()
+async def test_no_session_is_made_of_an_upstream_s_id(actors: Stage):
+    log = actors.log()
     route = Route("http", "http", RIGLM, HANDSHAKE)
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         await client.call("echo")
         (call,) = log.received("tools/call")
         assert call.headers["mcp-session-id"] != client.link.session_id
@@ -211,17 +211,17 @@ async def test_no_session_is_made_of_an_upstream_s_id(company: Stage):
 
 @behaviour("guard.session")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH"])
-async def test_other_http_methods_without_a_session_are_refused(company: Stage, method: str):
-    origin, _ = await _served(company)
+async def test_other_http_methods_without_a_session_are_refused(actors: Stage, method: str):
+    origin, _ = await _served(actors)
     response = await http.send(method, origin + "/mcp", {**DISCOVER, "accept": "text/event-stream"})
     await response.close()
     assert response.status in (400, 404, 405)
 
 
 @behaviour("guard.session")
-async def test_modern_requests_are_handed_no_session(company: Stage):
-    origin, _ = await _served(company)
-    speaker = RawClient(company.link(Route("http", "http", RIGLM, MODERN)), MODERN)
+async def test_modern_requests_are_handed_no_session(actors: Stage):
+    origin, _ = await _served(actors)
+    speaker = RawClient(actors.link(Route("http", "http", RIGLM, MODERN)), MODERN)
     body = text.request(1, "server/discover", speaker.enveloped({}))
     status, headers, _ = await raw_post(origin + "/mcp", body, DISCOVER)
     assert status == 200

@@ -159,10 +159,10 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def ask(company: Stage, era: str) -> Iterator[Asking]:
+def ask(actors: Stage, era: str) -> Iterator[Asking]:
     """Asks a riglm that all tests share, about a shelf of the test's own."""
-    origin = company.serve(*company.back("http"), env=ON)
-    shelf = Shelf(company.folder / "data" / "riglm.db")
+    origin = actors.serve(*actors.back("http"), env=ON)
+    shelf = Shelf(actors.folder / "data" / "riglm.db")
     yield Asking(origin + "/mcp", era, shelf)
     shelf.clear()
 
@@ -355,9 +355,9 @@ async def test_what_cannot_be_understood_is_invalid_params(ask: Asking, given: d
 
 
 @behaviour("voice.errors")
-async def test_arguments_that_are_no_object_are_invalid_params(company: Stage, ask: Asking):
+async def test_arguments_that_are_no_object_are_invalid_params(actors: Stage, ask: Asking):
     route = Route("http", "http", RIGLM, ask.era)
-    async with company.client(route, env=ON) as client:
+    async with actors.client(route, env=ON) as client:
         for raw in (b"[]", b'"falcon"', b"null", b"7"):
             answer = await client.request("tools/call", b'{"name":"%b","arguments":%b}' % (NAME.encode(), raw))
             assert json.loads(answer.words)["error"]["code"] == "invalid_params"
@@ -366,8 +366,8 @@ async def test_arguments_that_are_no_object_are_invalid_params(company: Stage, a
 
 
 @behaviour("voice.gate")
-async def test_the_tool_is_off_by_default_and_says_so(company: Stage, era: str):
-    origin = company.serve(*company.back("http"))
+async def test_the_tool_is_off_by_default_and_says_so(actors: Stage, era: str):
+    origin = actors.serve(*actors.back("http"))
     async with Client(origin + "/mcp", mode=MODES[era]) as client:
         assert NAME not in {tool.name for tool in (await client.list_tools()).tools}
         assert code_of(await client.call_tool(NAME, {"query": WORDS})) == "feature_disabled"
@@ -395,10 +395,10 @@ SURFACES = {
 @behaviour("voice.lists")
 @pytest.mark.parametrize("settings", SURFACES.values(), ids=SURFACES)
 async def test_the_tool_is_the_last_of_every_list_and_can_be_called(
-    company: Stage, ask: Asking, settings: dict[str, str]
+    actors: Stage, ask: Asking, settings: dict[str, str]
 ):
     few = {"RIGLM_FILTERING__COVERAGE": "0.95"}
-    ask.url = company.serve(*company.back("http", "--tools", "one,two"), env={**ON, **few, **settings}) + "/mcp"
+    ask.url = actors.serve(*actors.back("http", "--tools", "one,two"), env={**ON, **few, **settings}) + "/mcp"
     ask.shelf.thought(WORDS)
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
@@ -420,9 +420,9 @@ async def test_the_tool_is_listed_and_called_over_every_transport(stage: Stage, 
 
 
 @behaviour("voice.lists")
-async def test_several_servers_are_listed_with_the_tool_behind_them(company: Stage, ask: Asking):
-    servers = company.config("voice", {"a": company.entry("http", "--tools", "one"), "b": company.entry("http")})
-    ask.url = company.serve(*servers, env=ON) + "/mcp"
+async def test_several_servers_are_listed_with_the_tool_behind_them(actors: Stage, ask: Asking):
+    servers = actors.config("voice", {"a": actors.entry("http", "--tools", "one"), "b": actors.entry("http")})
+    ask.url = actors.serve(*servers, env=ON) + "/mcp"
     ask.shelf.thought(WORDS)
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
@@ -432,10 +432,10 @@ async def test_several_servers_are_listed_with_the_tool_behind_them(company: Sta
 
 
 @behaviour("voice.lists")
-async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(company: Stage, era: str):
+async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(actors: Stage, era: str):
     env = {**ON, "RIGLM_FILTERING__ENABLED": "false"}
     flags = ("--tools", "one,two,three", "--page-size", "2")
-    async with company.client(Route("http", "http", RIGLM, era), *flags, env=env) as client:
+    async with actors.client(Route("http", "http", RIGLM, era), *flags, env=env) as client:
         first = (await client.request("tools/list")).decoded()
         second = (await client.request("tools/list", {"cursor": first["nextCursor"]})).decoded()
     assert [[tool["name"] for tool in page["tools"]] for page in (first, second)] == [["one", "two"], ["three", NAME]]
@@ -443,9 +443,9 @@ async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(company:
 
 
 @behaviour("voice.lists")
-async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_called(company: Stage, ask: Asking):
+async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_called(actors: Stage, ask: Asking):
     env = {**ON, "RIGLM_KNOWLEDGE__ALIAS": "snippets_retrieve"}
-    ask.url = company.serve(*company.back("http", "--tools", "one"), env=env) + "/mcp"
+    ask.url = actors.serve(*actors.back("http", "--tools", "one"), env=env) + "/mcp"
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one", "snippets_retrieve"]
         for name in ("snippets_retrieve", NAME):
@@ -453,11 +453,11 @@ async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_ca
 
 
 @behaviour("voice.lists")
-async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(company: Stage, ask: Asking):
+async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(actors: Stage, ask: Asking):
     env = {**ON, "RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__PINNED": "call_tool"}
     env["RIGLM_FILTERING__SURFACE"] = "dynamic"
     flags = ("--tools", f"{NAME},one")
-    ask.url = company.serve(*company.back("http", *flags), env=env) + "/mcp"
+    ask.url = actors.serve(*actors.back("http", *flags), env=env) + "/mcp"
     ask.shelf.thought(WORDS)
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         listed = [tool for tool in (await client.list_tools()).tools if tool.name == NAME]
@@ -477,11 +477,11 @@ WITHOUT_MODEL = {
 @behaviour("voice.errors")
 @pytest.mark.parametrize("settings", WITHOUT_MODEL.values(), ids=WITHOUT_MODEL)
 async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_in(
-    company: Stage, ask: Asking, settings: dict[str, str]
+    actors: Stage, ask: Asking, settings: dict[str, str]
 ):
-    models = str(company.folder / "models")
+    models = str(actors.folder / "models")
     env = {**ON, "RIGLM_EMBEDDER__PROVIDER": "fastembed", "RIGLM_EMBEDDER__DIRECTORY": models, **settings}
-    ask.url = company.serve(*company.back("http"), env=env) + "/mcp"
+    ask.url = actors.serve(*actors.back("http"), env=env) + "/mcp"
     ask.shelf.thought(WORDS)
     assert await ask.code() == "embedder_unavailable"
     assert await ask.code() == "embedder_unavailable"
@@ -677,9 +677,9 @@ async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage:
 
 @behaviour("voice.gate")
 @pytest.mark.parametrize("denied", ["Inner_Voice.*", "snip"])
-async def test_the_deny_list_denies_it_like_any_tool_by_all_its_names(company: Stage, ask: Asking, denied: str):
+async def test_the_deny_list_denies_it_like_any_tool_by_all_its_names(actors: Stage, ask: Asking, denied: str):
     rules = {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": denied, "RIGLM_KNOWLEDGE__ALIAS": "snip"}
-    ask.url = company.serve(*company.back("http", "--tools", "one"), env={**ON, **rules}) + "/mcp"
+    ask.url = actors.serve(*actors.back("http", "--tools", "one"), env={**ON, **rules}) + "/mcp"
     async with Client(ask.url, mode=MODES[ask.era]) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
         for name in (NAME, "snip"):

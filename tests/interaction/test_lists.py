@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import MODERN, RawClient
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, DIRECT, EVERY, RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 
 LISTS = {
@@ -50,31 +50,31 @@ async def pages(client: RawClient, method: str) -> list[bytes]:
 
 @behaviour("list.unchanged")
 @routes(EVERY)
-async def test_tools_are_listed_as_the_server_lists_them(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_tools_are_listed_as_the_server_lists_them(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         listed = text.elements(text.at_path((await client.request("tools/list")).result, "tools"))
-    assert listed == [catalogue.tool(name) for name in catalogue.NAMES]
+    assert listed == [catalog.tool(name) for name in catalog.NAMES]
 
 
 @behaviour("list.unchanged")
 @routes(EVERY, through=RIGLM)
-async def test_every_list_is_the_server_s_own(company: Stage, route: Route):
-    async with company.client(route) as client, company.client(_straight(route)) as witness:
+async def test_every_list_is_the_server_s_own(actors: Stage, route: Route):
+    async with actors.client(route) as client, actors.client(_straight(route)) as witness:
         for method in LISTS:
             assert await pages(client, method) == await pages(witness, method), method
 
 
 @behaviour("list.unchanged")
 @routes(CORNERS)
-async def test_asking_twice_lists_the_same_bytes(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_asking_twice_lists_the_same_bytes(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert (await client.request("tools/list")).result == (await client.request("tools/list", {})).result
 
 
 @behaviour("list.pages")
 @routes(EVERY)
-async def test_cursors_lead_through_all_pages(company: Stage, route: Route):
-    async with company.client(route, "--page-size", "5") as client:
+async def test_cursors_lead_through_all_pages(actors: Stage, route: Route):
+    async with actors.client(route, "--page-size", "5") as client:
         for method, member in LISTS.items():
             found = await pages(client, method)
             sizes = [len(text.elements(text.at_path(page, member))) for page in found]
@@ -82,22 +82,22 @@ async def test_cursors_lead_through_all_pages(company: Stage, route: Route):
         tools = [
             tool for page in await pages(client, "tools/list") for tool in text.elements(text.at_path(page, "tools"))
         ]
-    assert tools == [catalogue.tool(name) for name in catalogue.NAMES]
+    assert tools == [catalog.tool(name) for name in catalog.NAMES]
 
 
 @behaviour("list.pages")
 @routes(CORNERS, through=RIGLM)
-async def test_pages_are_cut_where_the_server_cuts_them(company: Stage, route: Route):
+async def test_pages_are_cut_where_the_server_cuts_them(actors: Stage, route: Route):
     flags = ("--page-size", "2")
-    async with company.client(route, *flags) as client, company.client(_straight(route), *flags) as witness:
+    async with actors.client(route, *flags) as client, actors.client(_straight(route), *flags) as witness:
         for method in LISTS:
             assert await pages(client, method) == await pages(witness, method), method
 
 
 @behaviour("list.requests")
 @routes(EVERY)
-async def test_the_known_requests_are_answered(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_the_known_requests_are_answered(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         prompt = await client.request("prompts/get", REQUESTS[0][1])
         assert '"topic":"\\u0061","x":1.0' in prompt.decoded()["messages"][0]["content"]["text"]
         resource = await client.request("resources/read", REQUESTS[2][1])
@@ -111,8 +111,8 @@ async def test_the_known_requests_are_answered(company: Stage, route: Route):
 
 @behaviour("list.requests")
 @routes(EVERY, through=RIGLM)
-async def test_requests_are_answered_as_without_riglm(company: Stage, route: Route):
-    async with company.client(route) as client, company.client(_straight(route)) as witness:
+async def test_requests_are_answered_as_without_riglm(actors: Stage, route: Route):
+    async with actors.client(route) as client, actors.client(_straight(route)) as witness:
         for method, params in REQUESTS:
             ours, theirs = await client.request(method, params), await witness.request(method, params)
             assert ours.parts.get("result") == theirs.parts.get("result"), (method, params)
@@ -121,7 +121,7 @@ async def test_requests_are_answered_as_without_riglm(company: Stage, route: Rou
 
 @behaviour("list.unchanged")
 @routes(CORNERS)
-async def test_two_thousand_tools_are_listed(company: Stage, route: Route):
-    async with company.client(route, "--many-tools", "2000", "--page-size", "700") as client:
+async def test_two_thousand_tools_are_listed(actors: Stage, route: Route):
+    async with actors.client(route, "--many-tools", "2000", "--page-size", "700") as client:
         found = await pages(client, "tools/list")
     assert [len(text.elements(text.at_path(page, "tools"))) for page in found] == [700, 700, 618]

@@ -9,7 +9,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
@@ -50,7 +50,7 @@ async def test_tools_are_listed_by_server_and_routed(stage: Stage, route: Route)
     logs = {"alpha": stage.log(*ALPHA), "beta": stage.log(*BETA)}
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         tools = names(await everything(client, "tools/list", "tools"))
-        assert tools == [f"{server}__{name}" for server in logs for name in catalogue.NAMES]
+        assert tools == [f"{server}__{name}" for server in logs for name in catalog.NAMES]
         for log in logs.values():
             log.mark()
         for server, log in logs.items():
@@ -70,8 +70,8 @@ async def test_definitions_keep_everything_but_their_names(stage: Stage, route: 
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         result = (await client.request("tools/list")).result
         listed = {text.value(text.at_path(tool, "name")): tool for tool in text.elements(text.at_path(result, "tools"))}
-    for name in catalogue.NAMES:
-        theirs, ours = text.members(catalogue.tool(name)), text.members(listed[f"alpha__{name}"])
+    for name in catalog.NAMES:
+        theirs, ours = text.members(catalog.tool(name)), text.members(listed[f"alpha__{name}"])
         assert {**theirs, "name": b""} == {**ours, "name": b""}
 
 
@@ -81,7 +81,7 @@ async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Rout
     servers = pair(stage, "--page-size", "4")
     async with stage.client(route, upstream=stage.config("two", servers)) as client:
         tools = names(await everything(client, "tools/list", "tools"))
-        assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalogue.NAMES)
+        assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalog.NAMES)
         prompts = names(await everything(client, "prompts/list", "prompts"))
         assert sorted(prompts) == sorted(
             f"{server}__{name}" for server in servers for name in ("greet", "ponder", "part")
@@ -140,7 +140,7 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
             assert greeting.decoded("error")["code"] == -32022
         tools = names(await everything(client, "tools/list", "tools"))
         assert [name for name in tools if name.startswith(("alpha__", "beta__"))] == [
-            f"{server}__{name}" for server in ("alpha", "beta") for name in catalogue.NAMES
+            f"{server}__{name}" for server in ("alpha", "beta") for name in catalog.NAMES
         ]
         for server in ("alpha", "beta"):
             assert (await client.call(f"{server}__nonce", {"nonce": server}, within=QUICK)).words == server
@@ -180,7 +180,7 @@ async def test_resources_are_listed_and_read_from_their_server(stage: Stage, rou
         assert said == {"alpha": "words of note://alpha/two", "beta": "words of note://beta/two"}
         templates = await everything(client, "resources/templates/list", "resourceTemplates")
         assert len(templates) == 2
-        assert "error" in (await client.request("resources/read", {"uri": "note://nobody/one"})).parts
+        assert "error" in (await client.request("resources/read", {"uri": "note://no_client/one"})).parts
 
 
 @behaviour("many.resources")
@@ -266,7 +266,7 @@ async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, ro
             assert reply.code == -32022
             return
         tools = names(await everything(client, "tools/list", "tools"))
-        assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalogue.NAMES)
+        assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalog.NAMES)
         for server in servers:
             assert (await client.call(f"{server}__nonce", {"nonce": server})).words == server
 

@@ -52,13 +52,13 @@ async def reached(call: Call, holds: Callable[[dict[str, Any]], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def taught(call: Call) -> None:
+async def example(call: Call) -> None:
     """Conversations in which the same two tools were used for the same purpose, until riglm has learned that."""
     await call("set_context", {"context": "wake up"}, "status")
     await reached(call, lambda status: status["tools"]["embedded"] == len(NAMES.split(",")))
-    for lesson in range(LESSONS):
-        context = f"send a notification about release {lesson} to the team"
-        thread = f"lesson {lesson}"
+    for training_update in range(LESSONS):
+        context = f"send a notification about release {training_update} to the team"
+        thread = f"lesson {training_update}"
         await call("set_context", {"context": context}, thread)
         for tool in ("email_send", "slack_post"):
             await call(tool, {}, thread)
@@ -102,7 +102,7 @@ async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(
             return {*names(answer["tools"]), *(tool.name for tool in listed.tools)}
 
         await client.list_tools()
-        await taught(call)
+        await example(call)
         before = await at_hand("today")
         assert before >= {"email_send", "slack_post"}
         assert "translate_text" not in before
@@ -126,7 +126,7 @@ async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, ro
         assert client.greeting is not None
         assert client.greeting.decoded()["capabilities"]["tools"] == {"listChanged": True}
         await client.request("tools/list", meta={THREAD: "today"})
-        await taught(raw_call(client))
+        await example(raw_call(client))
         await client.request("tools/list")
         client.notifications.clear()
         answer = await raw_call(client)("set_context", {"context": CONTEXT}, "today")
@@ -146,7 +146,7 @@ async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, rou
     async with stage.client(route, *MANY, env=DYNAMIC) as client:
         meta = {THREAD: "today"}
         await client.request("tools/list", meta=meta)
-        await taught(raw_call(client))
+        await example(raw_call(client))
         exchange = await listening(client, {"toolsListChanged": True}, "mine")
         await client.call("set_context", {"context": CONTEXT}, meta=meta)
         assert stamp(await client.wait_for(CHANGED)) == "mine"
@@ -156,7 +156,7 @@ async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, rou
 
 @behaviour("meta.call_tool")
 @routes(MAIN, through=RIGLM)
-async def test_call_tool_gives_what_the_tool_itself_gives(company: Stage, route: Route):
+async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: Route):
     cases = {
         "echo": b'{"n":1.50,"deep":{"u":"\\u00e9"}}',
         "verbatim": b'{"hex":"%b"}' % b'{"content":[],"structuredContent":[1.0],"x":1e2}'.hex().encode(),
@@ -164,8 +164,8 @@ async def test_call_tool_gives_what_the_tool_itself_gives(company: Stage, route:
         "fail": b'{"code":-32042,"message":"odd","data":{"n":1.0}}',
         "nowhere": b"{}",
     }
-    log = company.log()
-    async with company.client(route, env=ENFORCE) as client:
+    log = actors.log()
+    async with actors.client(route, env=ENFORCE) as client:
         for name, arguments in cases.items():
             straight = await client.request("tools/call", b'{"name":"%b","arguments":%b}' % (name.encode(), arguments))
             log.mark()
@@ -183,11 +183,11 @@ async def test_call_tool_gives_what_the_tool_itself_gives(company: Stage, route:
 
 @behaviour("meta.call_tool")
 @routes(MAIN, through=RIGLM)
-async def test_call_tool_passes_progress_and_questions(company: Stage, route: Route):
+async def test_call_tool_passes_progress_and_questions(actors: Stage, route: Route):
     def answered(_: Message) -> bytes:
         return b'{"roots":[],"x":1.0}'
 
-    async with company.client(route, env=ENFORCE, answers={"roots/list": answered}) as client:
+    async with actors.client(route, env=ENFORCE, answers={"roots/list": answered}) as client:
         slow = {"name": "call_tool", "arguments": {"name": "slow", "arguments": {"steps": 3}}}
         result = await client.request("tools/call", slow, meta={"progressToken": "mine"})
         assert result.words == "done"

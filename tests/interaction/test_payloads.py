@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, RIGLM, Route, routes
-from tests.interaction.servers.catalogue import LONE_SURROGATE, ODD_NUMBERS
+from tests.interaction.servers.catalog import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
 
 ODD = (
@@ -36,9 +36,9 @@ def whole(result: bytes, era: str) -> bytes:
 
 @behaviour("payload.params")
 @routes(EVERY)
-async def test_params_of_a_call_arrive_byte_for_byte(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         exchange = await client.start_call("echo", ODD, meta=b'{"vendor/meta" : {"n":1.50}}')
         await exchange.answer()
     assert [entry.parts["params"] for entry in log.received("tools/call")] == [exchange.params]
@@ -46,8 +46,8 @@ async def test_params_of_a_call_arrive_byte_for_byte(company: Stage, route: Rout
 
 @behaviour("payload.result")
 @routes(EVERY)
-async def test_arguments_come_back_byte_for_byte_in_a_result(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_arguments_come_back_byte_for_byte_in_a_result(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         reply = await client.call("echo", ODD)
     assert text.at_path(reply.result, "structuredContent") == ODD
     assert reply.words.encode("latin-1") == ODD
@@ -56,8 +56,8 @@ async def test_arguments_come_back_byte_for_byte_in_a_result(company: Stage, rou
 
 @behaviour("payload.result")
 @routes(EVERY)
-async def test_results_arrive_byte_for_byte(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_results_arrive_byte_for_byte(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         for name, result in RESULTS.items():
             wanted = whole(result, route.era)
             reply = await client.call("verbatim", {"hex": wanted.hex()})
@@ -66,8 +66,8 @@ async def test_results_arrive_byte_for_byte(company: Stage, route: Route):
 
 @behaviour("payload.error")
 @routes(EVERY)
-async def test_errors_arrive_byte_for_byte(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_errors_arrive_byte_for_byte(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         reply = await client.call("fail", b'{"code":-31999,"message":"caf\\u00e9 \\u0061","data":' + ODD + b"}")
         assert reply.error == b'{"code":-31999,"message":"caf\\u00e9 a","data":' + ODD + b"}"
         assert (await client.call("no such tool")).error == (
@@ -77,17 +77,17 @@ async def test_errors_arrive_byte_for_byte(company: Stage, route: Route):
 
 @behaviour("payload.tool_error")
 @routes(CORNERS)
-async def test_a_failed_tool_is_a_result(company: Stage, route: Route):
+async def test_a_failed_tool_is_a_result(actors: Stage, route: Route):
     wanted = b'{"content":[{"type":"text","text":"it failed"}],"isError":true,"structuredContent":{"why":1.0}}'
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         assert (await client.call("is_error")).result == whole(wanted, route.era)
 
 
 @behaviour("payload.greeting")
 @routes(EVERY, through=RIGLM)
-async def test_the_client_sees_the_server_s_own_greeting(company: Stage, route: Route):
+async def test_the_client_sees_the_server_s_own_greeting(actors: Stage, route: Route):
     straight = Route(route.back, route.back, DIRECT, route.era)
-    async with company.client(route) as client, company.client(straight) as witness:
+    async with actors.client(route) as client, actors.client(straight) as witness:
         assert client.greeting
         assert witness.greeting
         assert client.greeting.result == witness.greeting.result
@@ -114,9 +114,9 @@ async def test_the_server_sees_the_client_s_own_greeting(stage: Stage, route: Ro
 
 @behaviour("payload.vendor_request")
 @routes(EVERY)
-async def test_unknown_requests_pass_both_ways(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_unknown_requests_pass_both_ways(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         for method in ("vendor/do-it", "tasks/get", "tasks/result", "tasks/update", "tasks/cancel", "tasks/list"):
             exchange = await client.start(method, ODD.replace(b"_meta", b"meta"))
             reply = await exchange.answer()
@@ -126,9 +126,9 @@ async def test_unknown_requests_pass_both_ways(company: Stage, route: Route):
 
 @behaviour("payload.vendor_notification")
 @routes(EVERY, HANDSHAKE)
-async def test_unknown_notifications_of_the_client_reach_the_server(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_unknown_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         await client.notify("notifications/vendor/thing", ODD)
         entry = await log.wait_for(
             lambda entry: entry.event == "received" and entry.method == "notifications/vendor/thing"
@@ -138,8 +138,8 @@ async def test_unknown_notifications_of_the_client_reach_the_server(company: Sta
 
 @behaviour("payload.vendor_notification")
 @routes(EVERY)
-async def test_unknown_notifications_of_the_server_reach_the_client(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_unknown_notifications_of_the_server_reach_the_client(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         await client.call("notify", b'{"method":"notifications/vendor/other","params":' + ODD + b"}")
         told = await client.wait_for("notifications/vendor/other")
     assert told.params == ODD
@@ -147,15 +147,15 @@ async def test_unknown_notifications_of_the_server_reach_the_client(company: Sta
 
 @behaviour("payload.vendor_notification")
 @routes(CORNERS, HANDSHAKE)
-async def test_what_a_server_says_of_its_own_accord_reaches_the_client(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_what_a_server_says_of_its_own_accord_reaches_the_client(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         assert (await client.wait_for("notifications/vendor/hello")).params == b'{"n":1.0}'
 
 
 @behaviour("payload.big")
 @routes(CROSSED)
-async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_ten_megabytes_come_back_in_one_result(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         words = (await client.call("big", {"size": 10_000_000}, within=60)).words
         assert len(words.encode()) > 8_000_000
         assert set(words.split("\n")) == {"0123456789abcdef\u20ac", "--0123456789abcdef\u20ac", "--"}
@@ -163,17 +163,17 @@ async def test_ten_megabytes_come_back_in_one_result(company: Stage, route: Rout
 
 @behaviour("payload.big")
 @routes(CROSSED)
-async def test_ten_megabytes_go_out_in_one_call(company: Stage, route: Route):
+async def test_ten_megabytes_go_out_in_one_call(actors: Stage, route: Route):
     filler = os.urandom(5_000_000).hex().encode()
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         reply = await client.call("echo", b'{"filler":"' + filler + b'"}', within=60)
     assert text.at_path(reply.result, "structuredContent") == b'{"filler":"' + filler + b'"}'
 
 
 @behaviour("payload.big")
 @routes(CORNERS, HANDSHAKE)
-async def test_sizes_around_buffer_bounds_pass(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_sizes_around_buffer_bounds_pass(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         for size in (bound + more for bound in (1 << 16, 1 << 17, 1 << 18, 1 << 20) for more in range(-150, 3, 51)):
             arguments = b'{"filler":"' + b"x" * size + b'"}'
             assert text.at_path((await client.call("echo", arguments)).result, "structuredContent") == arguments
@@ -181,7 +181,7 @@ async def test_sizes_around_buffer_bounds_pass(company: Stage, route: Route):
 
 @behaviour("payload.id")
 @routes(CROSSED)
-async def test_answers_carry_the_id_as_it_was_written(company: Stage, route: Route):
+async def test_answers_carry_the_id_as_it_was_written(actors: Stage, route: Route):
     written = (
         b"0",
         b"-1",
@@ -192,7 +192,7 @@ async def test_answers_carry_the_id_as_it_was_written(company: Stage, route: Rou
         b'"a\\"b"',
         b'"' + b"i" * 300 + b'"',
     )
-    async with company.client(route) as client:
+    async with actors.client(route) as client:
         exchanges = [
             await client.start_call("nonce", {"nonce": str(number)}, id=raw) for number, raw in enumerate(written)
         ]

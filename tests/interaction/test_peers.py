@@ -22,7 +22,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, DIRECT, MAIN, RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import SDK_SERVER, Stage
 
 MODES = {HANDSHAKE: "legacy", MODERN: "2026-07-28"}
@@ -76,13 +76,13 @@ async def sdk_client(
 
 @behaviour("peer.sdk")
 @routes(MAIN)
-async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, route: Route):
+async def test_the_sdk_s_client_works_with_the_sdk_s_server(actors: Stage, route: Route):
     told: list[tuple[float, float | None, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         told.append((done, total, message))
 
-    async with sdk_client(company, route, MODES[route.era], sdk=True) as client:
+    async with sdk_client(actors, route, MODES[route.era], sdk=True) as client:
         assert client.protocol_version == (DATED if route.era == MODERN else "2025-11-25")
         assert [tool.name for tool in (await client.list_tools()).tools] == ["add", "steps", "refuse"]
         result = await client.call_tool("add", {"a": 2, "b": 3})
@@ -99,7 +99,7 @@ async def test_the_sdk_s_client_works_with_the_sdk_s_server(company: Stage, rout
 
 @behaviour("peer.sdk")
 @routes(CORNERS)
-async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
+async def test_the_sdk_s_client_answers_questions(actors: Stage, route: Route):
     async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         content = types.TextContent(type="text", text="sampled")
         return types.CreateMessageResult(role="assistant", content=content, model="none")
@@ -116,7 +116,7 @@ async def test_the_sdk_s_client_answers_questions(company: Stage, route: Route):
         "elicitation/create": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
         "roots/list": {},
     }
-    async with sdk_client(company, route, MODES[route.era], **callbacks) as client:
+    async with sdk_client(actors, route, MODES[route.era], **callbacks) as client:
         for method, params in asked.items():
             result = await client.call_tool("ask", {"method": method, "params": params, "rounds": 2})
             assert len(result.content) == 2, method
@@ -141,34 +141,34 @@ async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
 async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, route: Route, eras: str, version: str):
     async with sdk_client(stage, route, "auto", "--eras", eras) as client:
         assert client.protocol_version == version
-        assert len((await client.list_tools()).tools) == len(catalogue.NAMES)
+        assert len((await client.list_tools()).tools) == len(catalog.NAMES)
         result = await client.call_tool("nonce", {"nonce": "found"})
         assert [getattr(content, "text", None) for content in result.content] == ["found"]
 
 
 @behaviour("peer.sdk")
 @pytest.mark.parametrize("through", [DIRECT, RIGLM])
-async def test_the_sdk_s_sse_client_works(company: Stage, through: str):
+async def test_the_sdk_s_sse_client_works(actors: Stage, through: str):
     route = Route("http", "http", through, HANDSHAKE)
-    url = url_of(company, route).removesuffix("/mcp") + "/sse"
+    url = url_of(actors, route).removesuffix("/mcp") + "/sse"
     async with Client(sse_client(url), mode="legacy", read_timeout_seconds=20) as client:
-        assert len((await client.list_tools()).tools) == len(catalogue.NAMES)
+        assert len((await client.list_tools()).tools) == len(catalog.NAMES)
         result = await client.call_tool("nonce", {"nonce": "sse"})
         assert [getattr(content, "text", None) for content in result.content] == ["sse"]
 
 
 @behaviour("peer.fastmcp")
 @routes(CORNERS)
-async def test_fastmcp_s_client_works(company: Stage, route: Route):
+async def test_fastmcp_s_client_works(actors: Stage, route: Route):
     transport: Any
     if route.front == "stdio":
-        command, *arguments = command_of(company, route)
-        errors = company.folder / "child.stderr"
-        transport = StdioTransport(command, arguments, env=company.env, keep_alive=False, log_file=errors)
+        command, *arguments = command_of(actors, route)
+        errors = actors.folder / "child.stderr"
+        transport = StdioTransport(command, arguments, env=actors.env, keep_alive=False, log_file=errors)
     else:
-        transport = StreamableHttpTransport(url_of(company, route))
+        transport = StreamableHttpTransport(url_of(actors, route))
     async with fastmcp.Client(transport, mode=MODES[route.era], timeout=20) as client:
-        assert [tool.name for tool in await client.list_tools()] == list(catalogue.NAMES)
+        assert [tool.name for tool in await client.list_tools()] == list(catalog.NAMES)
         result = await client.call_tool("nonce", {"nonce": "fast"})
         assert result.content[0].text == "fast"
         assert len(await client.list_prompts()) == 3
@@ -206,18 +206,18 @@ def inspector() -> Inspector:
 @behaviour("peer.inspector")
 @pytest.mark.timeout(300)
 @routes(CORNERS)
-def test_the_inspector_lists_and_calls(company: Stage, route: Route, inspector: Inspector):
+def test_the_inspector_lists_and_calls(actors: Stage, route: Route, inspector: Inspector):
     if route.front == "stdio":
-        command, *arguments = command_of(company, route)
-        own = {name: content for name, content in company.env.items() if name not in os.environ}
+        command, *arguments = command_of(actors, route)
+        own = {name: content for name, content in actors.env.items() if name not in os.environ}
         entry: dict[str, Any] = {"command": command, "args": arguments, "env": own}
     else:
-        entry = {"type": "streamable-http", "url": url_of(company, route)}
-    config = company.folder / f"inspector-{route}.json"
+        entry = {"type": "streamable-http", "url": url_of(actors, route)}
+    config = actors.folder / f"inspector-{route}.json"
     config.write_text(json.dumps({"mcpServers": {"one": entry}}))
     era = {HANDSHAKE: "legacy", MODERN: "modern"}[route.era]
     listed = inspector.run(config, era, "--method", "tools/list")
-    assert [tool["name"] for tool in listed["tools"]] == list(catalogue.NAMES)
+    assert [tool["name"] for tool in listed["tools"]] == list(catalog.NAMES)
     called = inspector.run(config, era, "--tool-name", "nonce", "--tool-arg", "nonce=seen", "--method", "tools/call")
     assert called["content"] == [{"type": "text", "text": "seen"}]
     if route.front == "stdio":

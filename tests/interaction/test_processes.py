@@ -117,7 +117,7 @@ def listed(answer: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A stage for the tests that end no process."""
     made = Stage(tmp_path_factory.mktemp("processes"))
     yield made
@@ -125,21 +125,21 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def web(company: Stage) -> Processes:
+def web(actors: Stage) -> Processes:
     """Processes in front of a server over HTTP."""
-    return processes(company, "http")
+    return processes(actors, "http")
 
 
 @pytest.fixture(scope="module")
-def pipes(company: Stage) -> Processes:
+def pipes(actors: Stage) -> Processes:
     """Processes in front of a server on stdio."""
-    return processes(company, "stdio")
+    return processes(actors, "stdio")
 
 
 @pytest.fixture(scope="module")
-def filtered(company: Stage) -> Processes:
+def filtered(actors: Stage) -> Processes:
     """Processes that filter, in front of many tools."""
-    return processes(company, "http", "--many-tools", "40", env=FILTERED)
+    return processes(actors, "http", "--many-tools", "40", env=FILTERED)
 
 
 @behaviour("processes.sessions")
@@ -169,9 +169,9 @@ async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_
 
 
 @behaviour("processes.sessions")
-async def test_several_servers_of_both_kinds_are_gone_on_with(company: Stage) -> None:
-    servers = {"web": company.entry("http", "--name", "web"), "own": company.entry("stdio", "--name", "own")}
-    riglms = Processes(company, company.config("both", servers), {}, valkey.shared_url())
+async def test_several_servers_of_both_kinds_are_gone_on_with(actors: Stage) -> None:
+    servers = {"web": actors.entry("http", "--name", "web"), "own": actors.entry("stdio", "--name", "own")}
+    riglms = Processes(actors, actors.config("both", servers), {}, valkey.shared_url())
     async with riglms.client(HANDSHAKE) as client:
         assert {"web__counter", "own__counter"} <= set(listed(await client.request("tools/list")))
         assert [count(await client.call("web__counter")) for _ in range(4)] == [1, 2, 3, 4]

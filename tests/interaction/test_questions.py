@@ -21,9 +21,9 @@ ANSWER = b'{ "role":"assistant","content":{"type":"text","text":"\\u0061!"},"mod
 
 @behaviour("question.round_trip")
 @routes(EVERY, HANDSHAKE)
-async def test_questions_reach_the_client_and_answers_the_server(company: Stage, route: Route):
+async def test_questions_reach_the_client_and_answers_the_server(actors: Stage, route: Route):
     asked = {**QUESTIONS, "ping": b'{"vendor":1.0}', "vendor/ask": b'{"vendor":1.0}'}
-    async with company.client(route, answers=dict.fromkeys(asked, lambda _: ANSWER)) as client:
+    async with actors.client(route, answers=dict.fromkeys(asked, lambda _: ANSWER)) as client:
         for method, params in asked.items():
             client.asked.clear()
             reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))
@@ -33,23 +33,23 @@ async def test_questions_reach_the_client_and_answers_the_server(company: Stage,
 
 @behaviour("question.refused")
 @routes(CORNERS, HANDSHAKE)
-async def test_refusals_reach_the_server(company: Stage, route: Route):
+async def test_refusals_reach_the_server(actors: Stage, route: Route):
     refusal = b'{"code":-31998,"message":"n\\u006f","data":{"why":1.0}}'
 
     def refuse(_: Message) -> bytes:
         raise Refuse(refusal)
 
-    async with company.client(route, answers={"sampling/createMessage": refuse}) as client:
+    async with actors.client(route, answers={"sampling/createMessage": refuse}) as client:
         arguments = b'{"method":"sampling/createMessage","params":%b}' % QUESTIONS["sampling/createMessage"]
         assert (await client.call("ask", arguments)).words == refusal.decode()
 
 
 @behaviour("question.own_client")
 @routes(MAIN, HANDSHAKE)
-async def test_questions_go_to_the_client_whose_call_raised_them(company: Stage, route: Route):
+async def test_questions_go_to_the_client_whose_call_raised_them(actors: Stage, route: Route):
     async def one(number: int) -> list[str]:
         answer = b'{"number":%d}' % number
-        async with company.client(route, answers={"roots/list": lambda _: answer}) as client:
+        async with actors.client(route, answers={"roots/list": lambda _: answer}) as client:
             exchanges = [await client.start_call("ask", {"method": "roots/list", "rounds": 3}) for _ in range(3)]
             return [words for exchange in exchanges for words in (await exchange.answer()).words_list]
 
@@ -60,8 +60,8 @@ async def test_questions_go_to_the_client_whose_call_raised_them(company: Stage,
 
 @behaviour("question.own_client")
 @routes(CORNERS, HANDSHAKE)
-async def test_a_question_does_not_hold_up_other_calls(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_a_question_does_not_hold_up_other_calls(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         asked = asyncio.Event()
 
         def note(_: Message) -> bytes:
@@ -78,9 +78,9 @@ async def test_a_question_does_not_hold_up_other_calls(company: Stage, route: Ro
 
 @behaviour("question.roots_changed")
 @routes(EVERY, HANDSHAKE)
-async def test_notifications_of_the_client_reach_the_server(company: Stage, route: Route):
-    log = company.log()
-    async with company.client(route) as client:
+async def test_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
+    log = actors.log()
+    async with actors.client(route) as client:
         for method in ("notifications/roots/list_changed", "notifications/tasks/status"):
             await client.notify(method, b'{"_meta":{"n":1.50}}')
             entry = await log.wait_for(lambda entry: entry.event == "received" and entry.method == method)  # noqa: B023
@@ -89,8 +89,8 @@ async def test_notifications_of_the_client_reach_the_server(company: Stage, rout
 
 @behaviour("question.input_required")
 @routes(MAIN, MODERN)
-async def test_rounds_of_input_required_pass(company: Stage, route: Route):
-    async with company.client(route) as client:
+async def test_rounds_of_input_required_pass(actors: Stage, route: Route):
+    async with actors.client(route) as client:
         for method, params in QUESTIONS.items():
             await _three_rounds(client, method, params)
 
@@ -112,9 +112,9 @@ async def _three_rounds(client: RawClient, method: str, params: bytes) -> None:
 
 @behaviour("question.input_required")
 @routes(MAIN, HANDSHAKE, RIGLM)
-async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(company: Stage, route: Route):
+async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(actors: Stage, route: Route):
     answers = dict.fromkeys(QUESTIONS, lambda _: ANSWER)
-    async with company.client(route, "--eras", "modern", answers=answers) as client:
+    async with actors.client(route, "--eras", "modern", answers=answers) as client:
         for method, params in QUESTIONS.items():
             client.asked.clear()
             reply = await client.call("ask", b'{"method":%b,"params":%b,"rounds":2}' % (text.dump(method), params))

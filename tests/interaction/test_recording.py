@@ -12,7 +12,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
 
 SECRETS = {
@@ -81,7 +81,7 @@ async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, ro
     end(stage, route)
     ((session, found),) = sessions(stage)
     assert (session.era, session.transport, session.client.name) == (route.era, route.front, "raw")
-    assert len(session.tools_available) == len(catalogue.NAMES)
+    assert len(session.tools_available) == len(catalog.NAMES)
     assert [(invocation.tool, invocation.error_kind) for invocation in found] == [
         *((tool, kind) for tool, _, kind in calls),
         ("slow", "cancelled"),

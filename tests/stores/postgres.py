@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 
 from riglm.adapters.analytics import schema
-from tests.stores import guardian
+from tests.stores import reaper
 
 EXTERNAL = "RIGLM_TEST_POSTGRES_URL"
 """The variable that names a server to use instead; its user may create databases."""
@@ -33,16 +33,16 @@ _ALL_MAY_PASS = 0o001
 class PostgresServer:
     """A PostgreSQL server of one's own, on a socket in a short path. It ends with this process, even a killed one.
 
-    As root it runs as `nobody`, for PostgreSQL refuses root. `settings` are for its configuration; without any it does
-    not wait for the disk, which no test needs.
+    As root it runs as `nobody`, for PostgreSQL refuses root. `settings` are for its configuration; without any it
+    does not wait for the disk, which no test needs.
     """
 
     def __init__(self, **settings: str) -> None:
         self._settings = {"fsync": "off", **settings}
         self._owner = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
         self.directory = Path(tempfile.mkdtemp(prefix="riglm-pg-", dir="/tmp"))  # a socket's path is short
-        self._guardian = subprocess.Popen(
-            [sys.executable, guardian.__file__, str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
+        self._reaper = subprocess.Popen(
+            [sys.executable, reaper.__file__, str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
         )
         self._postmaster: subprocess.Popen[bytes] | None = None
         try:
@@ -98,7 +98,7 @@ class PostgresServer:
     def close(self) -> None:
         """End it for good."""
         self.stop()
-        self._guardian.communicate(timeout=_DEADLINE_SECONDS)
+        self._reaper.communicate(timeout=_DEADLINE_SECONDS)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -135,7 +135,7 @@ class LogCapture(logging.Handler, LogCapturePort):
             self._noise[name] = self._noise.get(name, 0) + 1
 
     def heard(self, upstream: str) -> ServerOutput:
-        return ServerOutput(complaints=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
+        return ServerOutput(rate_limited_log=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
 
     def forget(self, upstream: str) -> None:
         self._said.pop(upstream, None)

@@ -51,14 +51,14 @@ class ProxyService(DownstreamPort):
         self._services = services
         self._traces = traces
         self._upstreams = tuple(upstreams if traces is None else map(traces.upstream, upstreams))
-        self._listings = MergedListCache(naming)
+        self._merged_lists = MergedListCache(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
         self._modern: FilteringModernHandler
         if len(self._upstreams) == 1:
             self._modern = SingleServerModernHandler(services, self._upstreams[0], showing)
         else:
-            self._modern = MultiServerModernHandler(services, self._upstreams, self._listings, showing)
+            self._modern = MultiServerModernHandler(services, self._upstreams, self._merged_lists, showing)
         self.modern: ModernRequestHandler = self._modern if traces is None else traces.modern(self._modern)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
@@ -71,9 +71,9 @@ class ProxyService(DownstreamPort):
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
         conversation: HandshakeConnection
         if len(self._upstreams) > 1:
-            listings = self._listings
+            merged_lists = self._merged_lists
             conversation = MultiServerConnection(
-                self._services, self._upstreams, listings, caller, channel, self._showing
+                self._services, self._upstreams, merged_lists, caller, channel, self._showing
             )
         else:
             conversation = SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
@@ -90,7 +90,7 @@ class ProxyService(DownstreamPort):
         Raises:
             ConfigurationError: two servers do; both are named.
         """
-        await check_names(self._upstreams, self._listings)
+        await check_names(self._upstreams, self._merged_lists)
 
     def sweep(self) -> None:
         """Forget what has been idle for too long; called now and then."""

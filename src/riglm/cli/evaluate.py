@@ -21,7 +21,7 @@ from riglm.cli.measuring import (
     settings_in_use,
     show_progress,
     show_rows,
-    tell_left_out,
+    warn_skipped,
 )
 from riglm.cli.output import ConfigOption, JsonOption
 from riglm.cli.replaying import (
@@ -229,7 +229,7 @@ def _set_costs(
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
         found = read_cost_set(directory, side=side, max_tools=tools)
         if len(found.sessions) <= learn:
-            tell_left_out(found.name, f"{len(found.sessions)} sessions are too few to price any after --learn {learn}")
+            warn_skipped(found.name, f"{len(found.sessions)} sessions are too few to price any after --learn {learn}")
             continue
         with show_progress(found.name, min(learn + judge, len(found.sessions))) as advance:
             figures = asyncio.run(
@@ -237,7 +237,7 @@ def _set_costs(
                     found, settings.filtering, settings.prices.prices(), learn=learn, judge=judge, on_session=advance
                 )
             )
-        rows += [{"dataset": found.name, "tools": len(found.catalogue.tools), **row} for row in cost_rows(figures)]
+        rows += [{"dataset": found.name, "tools": len(found.catalog.tools), **row} for row in cost_rows(figures)]
     if not rows:
         raise UnusableInputError(f"--learn {learn}: no set has more sessions — fix: a smaller --learn, or other sets")
     return rows
@@ -252,7 +252,7 @@ def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
         one = read_sessions(directory, side=side, limit=limit)
         if len(one.sessions) < MIN:
-            tell_left_out(one.dataset.name, f"{len(one.sessions)} sessions of two calls or more are too few")
+            warn_skipped(one.dataset.name, f"{len(one.sessions)} sessions of two calls or more are too few")
         else:
             kept.append(one)
     if not kept:

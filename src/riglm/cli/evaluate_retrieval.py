@@ -20,7 +20,7 @@ from riglm.cli.measuring import (
     read_settings,
     show_progress,
     show_rows,
-    tell_left_out,
+    warn_skipped,
 )
 from riglm.cli.output import ConfigOption, JsonOption
 
@@ -96,7 +96,7 @@ def usage(
     `without_history`). The figures are those of `retrieval`; what learns nothing is measured once. Sets with fewer than
     20 requests on a half are left out.
     """
-    from riglm.application.evaluation.retrieval import BASELINES, MIN, evaluate_usage, halves, taught
+    from riglm.application.evaluation.retrieval import BASELINES, MIN, evaluate_usage, example, halves
 
     cuts, settings = parse_cuts(k), read_settings(config)
     kinds = _kinds(predictor, settings)
@@ -110,7 +110,7 @@ def usage(
         untaught = evaluate_usage(prepared, _ranker(kind, prepared, settings), rest, cuts, advance)
         if kind in BASELINES:
             return {"history": 0, **untaught}
-        ranker = taught(prepared, make_predictor(kind, settings), history)
+        ranker = example(prepared, make_predictor(kind, settings), history)
         advance(len(history))
         after = evaluate_usage(prepared, ranker, rest, cuts)
         return {"history": len(history), **after, "without_history": untaught}
@@ -138,7 +138,7 @@ def _datasets(
         dataset = read_dataset(directory, side=side, limit=limit)
         reason = left_out(dataset)
         if reason:
-            tell_left_out(dataset.name, reason)
+            warn_skipped(dataset.name, reason)
         else:
             kept.append(dataset)
     if not kept:

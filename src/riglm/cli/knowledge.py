@@ -15,11 +15,11 @@ from riglm.cli.knowledge_access import (
     PrivateOption,
     chosen_embedder,
     fields_of,
+    format_owner,
     knowledge_settings,
     opened_knowledge,
     owner_of,
     shown_text,
-    told_owner,
 )
 from riglm.cli.output import (
     MAX_ROWS,
@@ -231,8 +231,8 @@ def forget(
         found = _chosen(store, owner, named, tag)
         count = sum(map(len, found.values()))
         if not count and (ids or tag):
-            raise RiglmError(f"nothing of this is {told_owner(principal)}'s — fix: see `riglm knowledge list`")
-        whose = "all owners" if all_ else told_owner(principal)
+            raise RiglmError(f"nothing of this is {format_owner(principal)}'s — fix: see `riglm knowledge list`")
+        whose = "all owners" if all_ else format_owner(principal)
         if not yes:
             typer.confirm(f"Delete {_words(found)} of {whose} permanently?", abort=True, err=True)
         if ids or tag:
@@ -339,7 +339,7 @@ def list_(
         )
         for table, piece in found
     ]
-    print_table(f"Knowledge of {told_owner(principal)}", ["id", "created", "tags", "text"], rows)
+    print_table(f"Knowledge of {format_owner(principal)}", ["id", "created", "tags", "text"], rows)
 
 
 @app.command()
@@ -354,4 +354,4 @@ def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_jso
         print_json({"model": model, "owner": owner, "own": asdict(mine), "all": asdict(all_)})
         return
     rows = [(name.replace("_", " "), count, asdict(all_)[name]) for name, count in asdict(mine).items()]
-    print_table(f"Knowledge, by vectors of {model}", ["", told_owner(principal), "everybody"], rows)
+    print_table(f"Knowledge, by vectors of {model}", ["", format_owner(principal), "everybody"], rows)

@@ -75,7 +75,7 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     return build(settings).hasher().principal(principal)
 
 
-def told_owner(principal: str | None) -> str:
+def format_owner(principal: str | None) -> str:
     """Whose it is, in words."""
     return f"the principal {principal}" if principal else "the local user"
 

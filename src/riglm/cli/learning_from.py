@@ -263,11 +263,11 @@ def _recorded(
     new = collection.new
     if not new:
         return ""
-    with context_lessons(settings, store, hasher, principal) as lessons:
+    with context_lessons(settings, store, hasher, principal) as training_queue:
         recorder = ImportRecorder(
             store,
             hasher,
-            lessons,
+            training_queue,
             principal=principal,
             profile=settings.filtering.profile,
             most_pairs=settings.learning.max_pairs,

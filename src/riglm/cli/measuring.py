@@ -114,7 +114,7 @@ def show_progress(text: str, total: int) -> Iterator[Advance]:
         yield lambda count: progress.advance(task, count)
 
 
-def tell_left_out(name: str, reason: str) -> None:
+def warn_skipped(name: str, reason: str) -> None:
     """Say on stderr that a set is not measured."""
     typer.echo(f"{name}: left out, {reason}", err=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.domain.duration import told_moment
+from riglm.domain.duration import to_utc_datetime
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,12 +85,12 @@ def written_time(seconds: float | None) -> str:
     """A time, in seconds since the epoch, in the user's time zone; a dash for none."""
     if not seconds:
         return "-"
-    return told_moment(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return to_utc_datetime(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def json_time(seconds: float | None) -> str | None:
     """A time, in seconds since the epoch, in ISO 8601 and UTC; None for none."""
-    return told_moment(seconds).isoformat(timespec="milliseconds") if seconds else None
+    return to_utc_datetime(seconds).isoformat(timespec="milliseconds") if seconds else None
 
 
 def _written(cell: object) -> str:

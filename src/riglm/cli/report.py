@@ -21,7 +21,7 @@ from riglm.cli.replaying import (
     store_of,
     strategies,
 )
-from riglm.domain.duration import told_moment
+from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.session_cost import MAX_SESSIONS
@@ -102,7 +102,7 @@ def _unused(store: "AnalyticsPort", since: float) -> list[str]:
 
 def _day(at: float) -> str:
     """The day of a time, where the user is."""
-    return told_moment(at).astimezone().strftime("%Y-%m-%d")
+    return to_utc_datetime(at).astimezone().strftime("%Y-%m-%d")
 
 
 def _write_page(file: Path, found: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ _COLOURS: Final = {
     "opening": "yellow",
     "degraded": "yellow",
     "broken": "bold red",
-    "away": "bold red",
+    "unavailable": "bold red",
 }
 
 

@@ -116,7 +116,7 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
 
 
 def _outcome(plan: "UndoPlan") -> str:
-    if plan.is_gone:
+    if plan.is_missing:
         return "was deleted with its folder, and is not restored"
     return "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
 

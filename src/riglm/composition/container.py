@@ -80,7 +80,7 @@ class Container(containers.DeclarativeContainer):
     url: providers.Provider[str] = providers.Resource(database_url, settings)
     analytics: providers.Provider[AnalyticsPort] = providers.Factory(create_store, settings, url, hasher.provider)
     kept: providers.Provider[AnalyticsPort] = providers.Factory(
-        create_store, settings, url, hasher.provider, sets_aside=True
+        create_store, settings, url, hasher.provider, is_quarantining=True
     )
     knowledge: "providers.Provider[KnowledgePort]" = providers.Factory(knowledge_store, settings, url)
     recorder: providers.Provider[Recorder] = providers.Singleton(make_recorder, settings, kept.provider)
@@ -100,7 +100,7 @@ class Container(containers.DeclarativeContainer):
         RequestServices,
         tracking=tracking,
         sessions=sessions,
-        catalogues=providers.Singleton(CatalogCache),
+        catalogs=providers.Singleton(CatalogCache),
         known_catalogs=providers.Singleton(KnownCatalogs, hasher, recorder.provided.put),
         owners=providers.Singleton(make_owners, settings),
         grace=settings.provided.timeouts.grace,

@@ -63,7 +63,7 @@ def make_live(
         filtering.rechoose()
         showing.reconfigured()
 
-    prediction.when_anew(learned_anew)
+    prediction.on_reload(learned_anew)
     followers: list[ReloadHandler] = [
         FilteringReloadHandler(filtering, showing.reconfigured),
         PredictionReloadHandler(prediction, plan_of, build_predictor),

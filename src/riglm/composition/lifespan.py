@@ -37,7 +37,7 @@ async def lifespan(container: Container, control: "ControlEndpoint | None" = Non
     from riglm.adapters.mcp.upstream.factory import Upstreams
 
     settings, services, recorder = container.settings(), container.services(), container.recorder()
-    container.tracking().when_listed(recorder.begin)
+    container.tracking().on_listed(recorder.begin)
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     tracer = container.tracer()
     with contextlib.ExitStack() as stack:
@@ -53,7 +53,7 @@ async def lifespan(container: Container, control: "ControlEndpoint | None" = Non
         async with contextlib.AsyncExitStack() as opened:
             if is_shared(settings):
                 await opened.enter_async_context(container.state())
-            ports = await opened.enter_async_context(upstreams.opened(services.catalogues.input_schema))
+            ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             read_for_metrics(container, ports)
             await _recall_catalogs(container)
             showing = container.showing() if filtered else None
@@ -171,11 +171,11 @@ def _letting_go(
         container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten]
     )
 
-    def let_go(forgotten: Sequence[ErasureRequest]) -> None:
+    def detach(forgotten: Sequence[ErasureRequest]) -> None:
         with contextlib.suppress(RuntimeError):  # it ends just now
             loop.call_soon_threadsafe(forgetting.heard, forgotten)
 
-    return let_go
+    return detach
 
 
 async def _sweep(proxy: ProxyService, sharing: "SessionSharingService | None") -> None:

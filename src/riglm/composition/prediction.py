@@ -129,7 +129,7 @@ def make_prediction(
         services.owners,
         configured,
         scope=settings.learning.scope,
-        patience=asked.deadline if is_guest else TIMEOUT,
+        timeout_seconds=asked.deadline if is_guest else TIMEOUT,
         meter=meter,
     )
 

@@ -73,7 +73,7 @@ def knowledge_store(settings: Settings, url: str) -> "KnowledgePort":
 
 
 def create_store(
-    settings: Settings, url: str, hasher: Callable[[], KeyedHasher], *, sets_aside: bool = False
+    settings: Settings, url: str, hasher: Callable[[], KeyedHasher], *, is_quarantining: bool = False
 ) -> AnalyticsPort:
     """Create the store in the database at `url`; it is not open yet."""
     from riglm.adapters.analytics.sql import SqlAnalytics
@@ -83,7 +83,7 @@ def create_store(
         url,
         timeout=storage.timeout,
         durable=storage.durability == "full",
-        sets_aside=sets_aside,
+        is_quarantining=is_quarantining,
         names=lambda name: hasher().client_name(name),  # whoever only reads needs no key
     )
 

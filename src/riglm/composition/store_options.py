@@ -81,7 +81,7 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
     """What selects by these settings, open; it is closed in reverse order."""
     container = build(settings, is_guest=True)
     recorder, prediction = container.recorder(), container.prediction()
-    container.tracking().when_listed(recorder.begin)
+    container.tracking().on_listed(recorder.begin)
     with contextlib.ExitStack() as stack:
         stack.callback(container.shutdown_resources)
         stack.enter_context(recorder)
@@ -93,8 +93,10 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
         try:
             await overrides.ready(_OVERRIDES_SECONDS)
             asked = settings.embedder
-            patience = asked.start_deadline + asked.deadline
-            yield SelectingService(container.filtering(), prediction, container.services(), patience=patience)
+            timeout_seconds = asked.start_deadline + asked.deadline
+            yield SelectingService(
+                container.filtering(), prediction, container.services(), timeout_seconds=timeout_seconds
+            )
         finally:
             following.cancel()
             container.sessions().close()

@@ -147,7 +147,7 @@ class ToolSelector(Generic[T]):
 
     def _expect(self) -> None:
         offer = self._offer
-        self._background.post(lambda service: service.expect(offer.catalogue, offer.owners))
+        self._background.post(lambda service: service.expect(offer.catalog, offer.owners))
 
 
 async def _status(service: SelectingService) -> dict[str, Any]:

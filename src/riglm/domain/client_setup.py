@@ -231,7 +231,7 @@ class InstallPlan:
 class UndoPlan:
     """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was.
 
-    `is_gone` is True if its folder does not exist any more, so that neither returns.
+    `is_missing` is True if its folder does not exist any more, so that neither returns.
     """
 
     client: str
@@ -239,7 +239,7 @@ class UndoPlan:
     installations: tuple[ClientSetup, ...]
     returns: tuple[str, ...] = ()
     is_exact: bool = True
-    is_gone: bool = False
+    is_missing: bool = False
     notes: tuple[str, ...] = ()
     fault: str = ""
     rewritings: tuple[FileChange, ...] = field(default=(), repr=False)

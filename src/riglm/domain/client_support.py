@@ -37,7 +37,7 @@ class ClientBehavior:
     key: str
     title: str
     names: tuple[str, ...]
-    relisting: ListChangedSupport
+    list_changed_support: ListChangedSupport
     most_tools: int | None = None
     list_timeout: float = DEFAULT_LIST_TIMEOUT_SECONDS
     starts_without_list: bool = False
@@ -45,7 +45,7 @@ class ClientBehavior:
     @property
     def follows_changes(self) -> bool:
         """Whether a list that changes within a session is of use to it."""
-        return self.relisting in {ListChangedSupport.YES, ListChangedSupport.LATE}
+        return self.list_changed_support in {ListChangedSupport.YES, ListChangedSupport.LATE}
 
 
 CLIENTS: Final = (
@@ -53,52 +53,82 @@ CLIENTS: Final = (
         key="claude-code",
         title="Claude Code",
         names=("claude-code*",),
-        relisting=ListChangedSupport.LATE,
+        list_changed_support=ListChangedSupport.LATE,
         list_timeout=27.0,
     ),
     ClientBehavior(
         key="claude-desktop",
         title="Claude Desktop",
         names=("claude-ai*", "claude-desktop*"),
-        relisting=ListChangedSupport.DISCARDS,
+        list_changed_support=ListChangedSupport.DISCARDS,
     ),
     ClientBehavior(
-        key="codex", title="Codex", names=("codex*",), relisting=ListChangedSupport.NO, starts_without_list=True
+        key="codex",
+        title="Codex",
+        names=("codex*",),
+        list_changed_support=ListChangedSupport.NO,
+        starts_without_list=True,
     ),
     ClientBehavior(
-        key="opencode", title="opencode", names=("opencode*",), relisting=ListChangedSupport.YES, list_timeout=9.0
+        key="opencode",
+        title="opencode",
+        names=("opencode*",),
+        list_changed_support=ListChangedSupport.YES,
+        list_timeout=9.0,
     ),
     ClientBehavior(
-        key="gemini", title="Gemini CLI", names=("gemini-cli*",), relisting=ListChangedSupport.YES, list_timeout=9.0
+        key="gemini",
+        title="Gemini CLI",
+        names=("gemini-cli*",),
+        list_changed_support=ListChangedSupport.YES,
+        list_timeout=9.0,
     ),
     ClientBehavior(
-        key="copilot", title="Copilot CLI", names=("copilot-cli*",), relisting=ListChangedSupport.YES, list_timeout=20.0
+        key="copilot",
+        title="Copilot CLI",
+        names=("copilot-cli*",),
+        list_changed_support=ListChangedSupport.YES,
+        list_timeout=20.0,
     ),
     ClientBehavior(
         key="vscode",
         title="VS Code",
         names=("visual studio code*", "visual-studio-code*"),
-        relisting=ListChangedSupport.YES,
+        list_changed_support=ListChangedSupport.YES,
         most_tools=128,
     ),
-    ClientBehavior(key="zed", title="Zed", names=("zed*",), relisting=ListChangedSupport.YES),
+    ClientBehavior(key="zed", title="Zed", names=("zed*",), list_changed_support=ListChangedSupport.YES),
     ClientBehavior(
-        key="cursor", title="Cursor", names=("cursor*",), relisting=ListChangedSupport.REPORTED_NO, most_tools=40
+        key="cursor",
+        title="Cursor",
+        names=("cursor*",),
+        list_changed_support=ListChangedSupport.REPORTED_NO,
+        most_tools=40,
     ),
     ClientBehavior(
         key="qwen",
         title="Qwen Code",
         names=("qwen-cli-mcp-client*",),
-        relisting=ListChangedSupport.NO,
+        list_changed_support=ListChangedSupport.NO,
         list_timeout=4.0,
     ),
     ClientBehavior(
-        key="cline", title="Cline", names=("cline*", "@cline/*"), relisting=ListChangedSupport.NO, list_timeout=2.0
+        key="cline",
+        title="Cline",
+        names=("cline*", "@cline/*"),
+        list_changed_support=ListChangedSupport.NO,
+        list_timeout=2.0,
     ),
     ClientBehavior(
-        key="continue", title="Continue", names=("continue*",), relisting=ListChangedSupport.NO, list_timeout=9.0
+        key="continue",
+        title="Continue",
+        names=("continue*",),
+        list_changed_support=ListChangedSupport.NO,
+        list_timeout=9.0,
     ),
-    ClientBehavior(key="windsurf", title="Windsurf", names=("windsurf*",), relisting=ListChangedSupport.UNKNOWN),
+    ClientBehavior(
+        key="windsurf", title="Windsurf", names=("windsurf*",), list_changed_support=ListChangedSupport.UNKNOWN
+    ),
 )
 """Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.
 

@@ -223,7 +223,7 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
         ) from None
     with contextlib.suppress(*UNREADABLE):
         if rawjson.has_surrogates(line):
-            envelope = _decode_envelope(rawjson.mended(line))
+            envelope = _decode_envelope(rawjson.repaired(line))
             for name, value in rawjson.strict_members(line).items():
                 if name in _RAW_PARTS:
                     setattr(envelope, name, value)
@@ -253,7 +253,7 @@ def id_key(raw: bytes) -> bytes:
     if raw.isdigit():
         return raw
     if raw[:1] == b'"':
-        if (raw.isascii() and b"\\" not in raw) or rawjson.mended(raw) != raw:
+        if (raw.isascii() and b"\\" not in raw) or rawjson.repaired(raw) != raw:
             return raw
         return encode(plain(raw))
     if raw[:1] not in _NUMBER_STARTS:

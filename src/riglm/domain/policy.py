@@ -70,16 +70,16 @@ _MAX_REMEMBERED: Final = 50_000
 
 
 class ToolVisibility(Enum):
-    """What may become of a tool.
+    """The policy's result for a tool.
 
-    `DENIED`: it neither appears nor runs. `AWAY`: it is never shown, and runs when it is called by name. `OPEN`:
-    prediction decides whether it is shown. `KEPT`: it is always shown.
+    `DENIED`: it is neither listed nor callable. `NEVER`: it is never listed, but callable by name. `AUTO`: prediction
+    decides whether it is listed. `ALWAYS`: it is always listed.
     """
 
     DENIED = "denied"
-    AWAY = "away"
-    OPEN = "open"
-    KEPT = "kept"
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
 
 
 class Policy:
@@ -112,8 +112,8 @@ class Policy:
         session is no source of rights.
         """
         mine = overrides.get(name) if overrides else None
-        standing = ToolVisibility.DENIED if any(map(self._denies, others)) else self._by_lists(name)
-        return _overridden(standing, mine) if mine else standing
+        visibility = ToolVisibility.DENIED if any(map(self._denies, others)) else self._by_lists(name)
+        return _overridden(visibility, mine) if mine else visibility
 
     def denies_by_name(self, name: str) -> bool:
         """True if the deny list means a name, regardless of the allow list."""
@@ -126,7 +126,7 @@ class Policy:
 
     def _by_lists(self, name: str) -> ToolVisibility:
         if not name or _is_outlandish(name):
-            return ToolVisibility.DENIED if self._denied or self._allowed is not None else ToolVisibility.OPEN
+            return ToolVisibility.DENIED if self._denied or self._allowed is not None else ToolVisibility.AUTO
         return self._listed(name)
 
     def _decided_by_lists(self, name: str) -> ToolVisibility:
@@ -134,7 +134,7 @@ class Policy:
             return ToolVisibility.DENIED
         if self._denies(name):
             return ToolVisibility.DENIED
-        return ToolVisibility.KEPT if self._pinned.has(name) else ToolVisibility.OPEN
+        return ToolVisibility.ALWAYS if self._pinned.has(name) else ToolVisibility.AUTO
 
 
 def by_tool(overrides: Iterable[Override]) -> dict[str, list[Override]]:
@@ -145,16 +145,16 @@ def by_tool(overrides: Iterable[Override]) -> dict[str, list[Override]]:
     return found
 
 
-def _overridden(standing: ToolVisibility, overrides: Sequence[Override]) -> ToolVisibility:
+def _overridden(visibility: ToolVisibility, overrides: Sequence[Override]) -> ToolVisibility:
     decisive = [override for override in overrides if override.kind is not OverrideKind.PIN]
     last = max(decisive, key=lambda override: override.created_at, default=None)
     included = last is not None and last.kind is OverrideKind.INCLUDE
-    if standing is ToolVisibility.DENIED:
+    if visibility is ToolVisibility.DENIED:
         rightful = included and last is not None and last.scope is not OverrideScope.SESSION
-        return ToolVisibility.KEPT if rightful else ToolVisibility.DENIED
+        return ToolVisibility.ALWAYS if rightful else ToolVisibility.DENIED
     if last is not None and not included:
-        return ToolVisibility.AWAY
-    return ToolVisibility.KEPT
+        return ToolVisibility.NEVER
+    return ToolVisibility.ALWAYS
 
 
 def _is_outlandish(name: str) -> bool:

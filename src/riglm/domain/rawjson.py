@@ -54,7 +54,7 @@ def strict_members(raw: Raw | bytes) -> dict[str, Raw]:
         whole = bytes(raw)
         if not has_surrogates(whole):
             raise
-        _decode_object(mended(whole))
+        _decode_object(repaired(whole))
         return {plain(key): Raw(value) for key, value in _pieces(whole)}
 
 
@@ -65,7 +65,7 @@ def elements(raw: Raw | bytes) -> list[Raw]:
     except UNREADABLE:
         whole = bytes(raw)
     try:
-        _decode_array(mended(whole))
+        _decode_array(repaired(whole))
     except UNREADABLE:
         return []
     return [Raw(value) for _, value in _pieces(whole)]
@@ -76,7 +76,7 @@ def plain(raw: Raw | bytes) -> Any:
     try:
         return _decode_any(raw)
     except UNREADABLE:
-        whole = mended(bytes(raw))
+        whole = repaired(bytes(raw))
     try:
         return _decode_any(whole)
     except UNREADABLE:
@@ -104,7 +104,7 @@ def has_surrogates(raw: bytes) -> bool:
     return b"\\ud" in raw or b"\\uD" in raw
 
 
-def mended(raw: bytes) -> bytes:
+def repaired(raw: bytes) -> bytes:
     """Raw JSON with U+FFFD in place of every lone surrogate."""
     return _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", raw)
 

@@ -159,7 +159,7 @@ class Session:
         """Reserve the number of an invocation that is about to start."""
         self.reserved = (*self.reserved[-MAX_RESERVED:], number)
 
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """No invocation took this number, if it is reserved still."""
         if number in self.reserved:
             self.reserved = tuple(one for one in self.reserved if one != number)

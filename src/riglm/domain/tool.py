@@ -75,7 +75,7 @@ def named(names: Iterable[str], known: ToolCatalog) -> ToolCatalog:
     return ToolCatalog(tuple(known.by_name.get(tool.name, tool) for tool in missing))
 
 
-def read_catalogue(result: bytes) -> ToolCatalog:
+def read_catalog(result: bytes) -> ToolCatalog:
     """Read the raw result of a `tools/list`; entries without a name are no tools."""
     tools: list[Tool] = []
     others = []
@@ -159,7 +159,7 @@ class PermittedTools:
     are never shown. All others are denied.
     """
 
-    catalogue: ToolCatalog
+    catalog: ToolCatalog
     candidates: tuple[str, ...]
     kept: frozenset[str] = frozenset()
     away: frozenset[str] = frozenset()
@@ -172,12 +172,12 @@ class PermittedTools:
     @property
     def is_whole(self) -> bool:
         """Whether every tool of the catalogue can be shown."""
-        return len(self.candidates) == len(self.catalogue.names)
+        return len(self.candidates) == len(self.catalog.names)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The bytes of each candidate's definition."""
-        return {name: memoryview(self.catalogue.by_name[name].raw).nbytes for name in self.candidates}
+        return {name: memoryview(self.catalog.by_name[name].raw).nbytes for name in self.candidates}
 
     @cached_property
     def tokens(self) -> int:

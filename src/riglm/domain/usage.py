@@ -97,15 +97,15 @@ class UsageModel:
         rarity = self._rarity
         unseen = math.log(2 * (len(self._sessions) + 1))
         whole = sum(rarity.get(tool, unseen) for tool in known)
-        votes: dict[str, float] = defaultdict(float)
+        pair_scores: dict[str, float] = defaultdict(float)
         total = 1.0
         for each, weight in zip(self._sessions, self._weights, strict=True):
             shared = sum(rarity[tool] for tool in each.tools if tool in known)
             similar = weight * ((shared / whole) ** _SIMILARITY_POWER + _DISSIMILAR_WEIGHT)
             total += similar
             for tool in each.tools:
-                votes[tool] += similar
-        return {tool: (votes[tool] + share) / total for tool, share in before.items() if tool not in known}
+                pair_scores[tool] += similar
+        return {tool: (pair_scores[tool] + share) / total for tool, share in before.items() if tool not in known}
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:

@@ -50,7 +50,7 @@ class ConfigurationPort(Protocol):
         """Where two configurations differ, in the order of the schema."""
 
     @abstractmethod
-    def write_aside(
+    def write_temporary(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> StagedFile | None:
         """Write a merged change into `settings` next to the file; None if the file has all of it already.

@@ -97,7 +97,7 @@ class ControlPort(Protocol):
         """One tool, over all servers that had it."""
 
     @abstractmethod
-    async def put_override(self, wish: OverrideRequest) -> Override:
+    async def put_override(self, override_request: OverrideRequest) -> Override:
         """Make an override, which counts for lists and calls when this returns."""
 
     @abstractmethod

@@ -17,7 +17,7 @@ class ServerOutput:
     `noise` counts the lines on stdout that were no messages.
     """
 
-    complaints: tuple[str, ...] = ()
+    rate_limited_log: tuple[str, ...] = ()
     noise: int = 0
 
 

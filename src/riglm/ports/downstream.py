@@ -116,19 +116,19 @@ class HandshakeConnection(Protocol):
         """The sessions that servers gave, by server, as far as other processes can continue them."""
 
     @abstractmethod
-    def adopt(self, carried: ConnectionHandoff) -> bool:
+    def adopt(self, handoff: ConnectionHandoff) -> bool:
         """Continue a connection that another process began; False if servers must be sent all of it again."""
 
     @abstractmethod
     def heard(self, notice: Message) -> None:
         """Another process was notified that a list changed."""
 
-    def moved_on(self) -> None:
+    def on_remote_activity(self) -> None:
         """The client did something at another process."""
         return
 
     @abstractmethod
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Other processes go on with the connection: closing it must end nothing that is not this process's own."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class ModernRequestHandler(Protocol):
         """Take a notification."""
 
     @abstractmethod
-    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
+    def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
         """The client gave a request up; `notice` is its cancellation, if it sent one."""
 
     @abstractmethod
@@ -231,7 +231,7 @@ class SessionSharing(Protocol):
     async def resume(
         self,
         session_id: bytes,
-        carried: ConnectionHandoff,
+        handoff: ConnectionHandoff,
         conversation: HandshakeConnection,
         *,
         introduce: bool = True,

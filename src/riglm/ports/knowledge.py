@@ -71,7 +71,7 @@ class KnowledgePort(Protocol):
         """Keep entities, all or none. A text or kind that changed takes the place of the old one."""
 
     @abstractmethod
-    def tell_anew(self, owner: str, names: Sequence[str]) -> int:
+    def refresh_entity_texts(self, owner: str, names: Sequence[str]) -> int:
         """Put an owner's entities of these names in words by the relations that there are now, in one step.
 
         Those whose words are others then wait for a vector of these; how many they were.

@@ -18,14 +18,14 @@ class PredictorPort(Protocol):
     """
 
     @abstractmethod
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        """A call of `tool` was made in `situation`; `weight` is how informative it is.
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        """A call of `tool` was made in `prediction_input`; `weight` is how informative it is.
 
         The tool need not be among the candidates. What is passed is not kept or changed.
         """
 
     @abstractmethod
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         """One finite score for each candidate; with `explain`, the contribution of each signal.
 
         Changes nothing: asking twice gives the same answer. No candidates, no scores.

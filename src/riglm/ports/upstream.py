@@ -121,7 +121,7 @@ class UpstreamLink(Protocol):
         """
         return False
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Leave the server's session to other processes: closing the link does not end it."""
         return
 
@@ -136,11 +136,11 @@ class UpstreamPort(Protocol):
     spec: UpstreamSpec
 
     @abstractmethod
-    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         """A link for one client connection of the handshake era; nothing is started until its first request."""
 
     @abstractmethod
-    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         """The link for requests of the modern era, which may be shared between clients."""
 
     @abstractmethod

@@ -59,8 +59,8 @@ class EmbedderContract:
     def test_a_text_gets_the_same_row_in_any_company(self, embedder: EmbedderPort) -> None:
         """To the last bit: alone, in another order, beside longer ones, and twice."""
         alone = {text: embedder.embed([text])[0] for text in TEXTS}
-        company = [*reversed(TEXTS), *TEXTS, "word " * 200, *TEXTS]
-        for text, row in zip(company, embedder.embed(company), strict=True):
+        batch = [*reversed(TEXTS), *TEXTS, "word " * 200, *TEXTS]
+        for text, row in zip(batch, embedder.embed(batch), strict=True):
             if text in alone:
                 assert np.array_equal(row, alone[text])
 

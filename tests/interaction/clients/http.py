@@ -75,11 +75,11 @@ async def send(
 
 async def events(response: Response) -> AsyncIterator[tuple[str, bytes]]:
     """The server-sent events of a response that have a name or data."""
-    buffer, scanned, carried = bytearray(), 0, b""
+    buffer, scanned, handoff = bytearray(), 0, b""
     async for data in response.chunks():
-        chunk = carried + data
-        carried = b"\r" if chunk.endswith(b"\r") else b""
-        buffer += chunk[: len(chunk) - len(carried)].replace(b"\r\n", b"\n")
+        chunk = handoff + data
+        handoff = b"\r" if chunk.endswith(b"\r") else b""
+        buffer += chunk[: len(chunk) - len(handoff)].replace(b"\r\n", b"\n")
         while (end := buffer.find(b"\n\n", max(0, scanned - 1))) >= 0:
             block, scanned = bytes(buffer[:end]), 0
             del buffer[: end + 2]

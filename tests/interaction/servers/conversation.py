@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tests.interaction import text
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.servers.options import Options
 from tests.interaction.servers.record import Record
 
@@ -136,7 +136,7 @@ class Conversation:
         self.peers: set[Peer] = set()
         self.listeners: list[Listener] = []
         self.barriers: dict[str, Gate] = {}
-        self.tools = options.tools.split(",") if options.tools else list(catalogue.NAMES)
+        self.tools = options.tools.split(",") if options.tools else list(catalog.NAMES)
         self.tools += [f"tool_{number:05}" for number in range(options.many_tools)]
         self._methods: dict[bool, dict[str, Handler]] = {False: HANDSHAKE, True: MODERN}
 

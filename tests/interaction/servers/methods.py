@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.interaction import text
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import (
     HANDSHAKE_VERSIONS,
     META_SUBSCRIPTION,
@@ -25,7 +25,7 @@ async def _initialize(exchange: Exchange) -> bytes:
     exchange.peer.initialized = True
     return b'{"protocolVersion":"%b","capabilities":%b,"serverInfo":%b,"instructions":"Do \\u0061s told","x":1.0}' % (
         version.encode(),
-        catalogue.CAPABILITIES,
+        catalog.CAPABILITIES,
         _IDENTITY % exchange.conversation.options.name.encode(),
     )
 
@@ -33,7 +33,7 @@ async def _initialize(exchange: Exchange) -> bytes:
 async def _discover(exchange: Exchange) -> bytes:
     own = (
         b'{"supportedVersions":["%b"],"capabilities":%b,"_meta":{"io.modelcontextprotocol/serverInfo":%b},"x":1.0}'
-        % (MODERN_VERSION.encode(), catalogue.CAPABILITIES, _IDENTITY % exchange.conversation.options.name.encode())
+        % (MODERN_VERSION.encode(), catalog.CAPABILITIES, _IDENTITY % exchange.conversation.options.name.encode())
     )
     return text.merged(own, CACHE)
 
@@ -65,22 +65,20 @@ def _page(exchange: Exchange, member: str, entries: list[bytes]) -> bytes:
 
 
 async def _list_tools(exchange: Exchange) -> bytes:
-    return _page(exchange, "tools", [catalogue.tool(name) for name in exchange.conversation.tools])
+    return _page(exchange, "tools", [catalog.tool(name) for name in exchange.conversation.tools])
 
 
 async def _list_prompts(exchange: Exchange) -> bytes:
-    return _page(exchange, "prompts", [catalogue.prompt(name) for name in ("greet", "ponder", "part")])
+    return _page(exchange, "prompts", [catalog.prompt(name) for name in ("greet", "ponder", "part")])
 
 
 async def _list_resources(exchange: Exchange) -> bytes:
     name = exchange.conversation.options.name
-    return _page(
-        exchange, "resources", [catalogue.resource(f"note://{name}/{note}") for note in ("one", "two", "three")]
-    )
+    return _page(exchange, "resources", [catalog.resource(f"note://{name}/{note}") for note in ("one", "two", "three")])
 
 
 async def _list_templates(exchange: Exchange) -> bytes:
-    return _page(exchange, "resourceTemplates", [catalogue.template(exchange.conversation.options.name)])
+    return _page(exchange, "resourceTemplates", [catalog.template(exchange.conversation.options.name)])
 
 
 async def _get_prompt(exchange: Exchange) -> bytes:

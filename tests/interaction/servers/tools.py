@@ -6,7 +6,7 @@ import re
 import signal
 
 from tests.interaction import text
-from tests.interaction.servers import catalogue
+from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import META_LOG_LEVEL, Exchange, Gate, Handler, Refusal
 
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -27,7 +27,7 @@ async def echo(exchange: Exchange) -> bytes:
     return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b,"_meta":{"vendor/echo":1.0},"vendor":%b}' % (
         text.dump(raw.decode("latin-1")),
         raw,
-        catalogue.ODD_NUMBERS,
+        catalog.ODD_NUMBERS,
     )
 
 

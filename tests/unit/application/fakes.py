@@ -80,7 +80,7 @@ class World:
         self.services = RequestServices(
             tracking=self.tracking,
             sessions=self.sessions,
-            catalogues=CatalogCache(),
+            catalogs=CatalogCache(),
             known_catalogs=known_catalogs,
             grace=grace,
             longest_list=longest_list,
@@ -184,11 +184,11 @@ class Asked:
 class Link(Watched, UpstreamLink):
     """A way to a server in memory: keeps what goes over it, and answers what its server has an answer for at once."""
 
-    def __init__(self, server, outlet):
+    def __init__(self, server, message_handler):
         super().__init__()
         self.spec = server.spec
         self.server = server
-        self.outlet = outlet
+        self.message_handler = message_handler
         self.asked = []
         self.sent = []
         self.cancelled = []
@@ -224,7 +224,7 @@ class Link(Watched, UpstreamLink):
 
     def says(self, line):
         """The server says something of its own accord."""
-        self.outlet.unsolicited(self, jsonrpc.decode(line))
+        self.message_handler.unsolicited(self, jsonrpc.decode(line))
 
     def of(self, method):
         return [asked for asked in self.asked if asked.method == method]
@@ -255,13 +255,13 @@ class Server(UpstreamPort):
         """The latest link of a client of the handshake era, or else the one that all share."""
         return self.links[-1] if self.links else self.shared
 
-    def connect(self, outlet):
-        self.links.append(Link(self, outlet))
+    def connect(self, message_handler):
+        self.links.append(Link(self, message_handler))
         return self.links[-1]
 
-    def stateless(self, outlet):
+    def stateless(self, message_handler):
         if self.shared is None:
-            self.shared = Link(self, outlet)
+            self.shared = Link(self, message_handler)
         return self.shared
 
     def supports(self, era):

@@ -87,11 +87,11 @@ class Upstream(UpstreamPort):
         self.modern = Link()
         self.connections = []
 
-    def connect(self, outlet):
+    def connect(self, message_handler):
         self.connections.append(Link())
         return self.connections[-1]
 
-    def stateless(self, outlet):
+    def stateless(self, message_handler):
         return self.modern
 
     def supports(self, era):

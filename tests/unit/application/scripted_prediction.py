@@ -12,7 +12,7 @@ from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.prediction import Context, Prediction
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from riglm.domain.usage import Usage
 
 
@@ -28,14 +28,14 @@ class ScriptedPrediction(NullPrediction):
         self.confidence = 0.5
         self.found = SimpleNamespace(hits=(), near=(), abstained=True)
         self.error = None
-        self.lessons = []
+        self.training_queue = []
         self.marks = []
         self.known = []
         self.queries = []
 
-    def know(self, catalogue):
+    def know(self, catalog):
         self._fail()
-        self.known.append(catalogue)
+        self.known.append(catalog)
 
     def predict(self, session, state, names, *, explain=False):
         self._fail()
@@ -70,7 +70,7 @@ class ScriptedPrediction(NullPrediction):
 
     def called(self, session, state, tool, found, names):
         self._fail()
-        self.lessons.append((tool, found, tuple(state.calls)))
+        self.training_queue.append((tool, found, tuple(state.calls)))
 
     def marked(self, session, state, tool, *, relevant):
         self._fail()
@@ -133,7 +133,7 @@ def a_catalogue(*names, count=0, size=400):
     """Tools of these names, or so many numbered ones, whose definitions have about `size` bytes."""
     names = names or tuple(f"tool{number:02}" for number in range(count))
     entries = [b'{"name":%b,"description":%b}' % (jsonrpc.encode(name), jsonrpc.encode("x" * size)) for name in names]
-    return read_catalogue(b'{"tools":[%b]}' % b",".join(entries))
+    return read_catalog(b'{"tools":[%b]}' % b",".join(entries))
 
 
 def names_in(raw):
@@ -174,9 +174,9 @@ class Stage:
             distinct_tools=sum(probabilities.values()) + others,
         )
 
-    def shown(self, session, catalogue):
+    def shown(self, session, catalog):
         """Return the names of the upstream's tools in the list of a session."""
-        return list(self.filtering.compose(session, catalogue).shown)
+        return list(self.filtering.compose(session, catalog).shown)
 
     def calls(self, session, *tools, found=DiscoveryMethod.LISTED, turn_key=""):
         """Call tools."""

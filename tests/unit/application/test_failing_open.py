@@ -31,7 +31,7 @@ def a_session(world):
 def test_a_list_that_cannot_be_noted_is_shown_and_the_failure_is_logged_once(caplog):
     world = World()
     session = a_session(world)
-    services = replace(world.services, catalogues=Failing())
+    services = replace(world.services, catalogs=Failing())
     for _ in range(3):
         assert services.listed(session, "up", ProxiedRequest(LIST, NOWHERE), ANSWER) is ANSWER
     assert [record.getMessage() for record in caplog.records] == [

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from benchmarks.load.catalogue import make
+from benchmarks.load.catalog import make
 from benchmarks.load.message import NoAnswer, echo, parse, request, sleep
 from benchmarks.load.upstream import Server
 from benchmarks.overhead.measure import Record

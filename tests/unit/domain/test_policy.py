@@ -54,7 +54,7 @@ def test_a_denied_pattern_holds_in_any_spelling(pattern, spelling):
     ],
 )
 def test_a_denied_pattern_does_not_reach_other_tools(pattern, name):
-    expected = ToolVisibility.DENIED if pattern == "*" else ToolVisibility.OPEN
+    expected = ToolVisibility.DENIED if pattern == "*" else ToolVisibility.AUTO
     assert Policy(denied=NamePatterns([pattern])).decide(name) is expected
 
 
@@ -66,18 +66,18 @@ def test_a_denied_name_is_denied_behind_the_name_of_its_server(pattern, name):
 
 def test_a_name_is_denied_behind_a_server_whose_name_has_a_separator_too():
     assert Policy(denied=NamePatterns(["drop"])).decide("my__db__drop") is ToolVisibility.DENIED
-    assert Policy(denied=NamePatterns(["drop"])).decide("my__db__drops") is ToolVisibility.OPEN
+    assert Policy(denied=NamePatterns(["drop"])).decide("my__db__drops") is ToolVisibility.AUTO
 
 
 def test_an_allowed_or_pinned_name_is_that_which_clients_see():
     policy = Policy(allowed=NamePatterns(["read", "a__write"]), pinned=NamePatterns(["write"]))
-    assert [policy.decide(name) for name in ("a__read", "a__write")] == [ToolVisibility.DENIED, ToolVisibility.OPEN]
+    assert [policy.decide(name) for name in ("a__read", "a__write")] == [ToolVisibility.DENIED, ToolVisibility.AUTO]
 
 
 def test_an_allowlist_denies_whatever_is_not_on_it_exactly_as_spelt():
     policy = Policy(allowed=NamePatterns(["read_*", "Write"]))
-    standings = {name: policy.decide(name) for name in ("read_file", "Write", "write", "Read_file", "other")}
-    allowed = [name for name, standing in standings.items() if standing is ToolVisibility.OPEN]
+    visibilities = {name: policy.decide(name) for name in ("read_file", "Write", "write", "Read_file", "other")}
+    allowed = [name for name, visibility in visibilities.items() if visibility is ToolVisibility.AUTO]
     assert allowed == ["read_file", "Write"]
 
 
@@ -93,64 +93,68 @@ def test_two_tools_that_differ_in_case_are_denied_together_and_allowed_apart():
 
 def test_a_pinned_tool_is_kept_unless_it_is_denied():
     policy = Policy(denied=NamePatterns(["b"]), pinned=NamePatterns(["a", "b"]))
-    assert [policy.decide(name) for name in "abc"] == [ToolVisibility.KEPT, ToolVisibility.DENIED, ToolVisibility.OPEN]
+    assert [policy.decide(name) for name in "abc"] == [
+        ToolVisibility.ALWAYS,
+        ToolVisibility.DENIED,
+        ToolVisibility.AUTO,
+    ]
 
 
 def test_including_lifts_a_denial_and_shows_the_tool():
     mine = by_tool([override("a", OverrideKind.INCLUDE)])
-    assert Policy(denied=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.KEPT
+    assert Policy(denied=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.ALWAYS
 
 
 def test_including_for_one_session_lifts_no_denial():
     mine = by_tool([override("a", OverrideKind.INCLUDE, OverrideScope.SESSION)])
     assert Policy(denied=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.DENIED
-    assert Policy().decide("a", mine) is ToolVisibility.KEPT
+    assert Policy().decide("a", mine) is ToolVisibility.ALWAYS
 
 
 def test_pinning_lifts_no_denial():
     mine = by_tool([override("a", OverrideKind.PIN)])
     assert Policy(denied=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.DENIED
-    assert Policy().decide("a", mine) is ToolVisibility.KEPT
+    assert Policy().decide("a", mine) is ToolVisibility.ALWAYS
 
 
 def test_a_tool_is_denied_by_the_other_names_that_it_has_and_only_including_lifts_that():
     policy = Policy(denied=NamePatterns(["one__a"]), pinned=NamePatterns(["a"]))
     others = ("a", "one__a")
-    assert [policy.decide("a", None, each) for each in ((), others)] == [ToolVisibility.KEPT, ToolVisibility.DENIED]
-    for kind, standing in (
+    assert [policy.decide("a", None, each) for each in ((), others)] == [ToolVisibility.ALWAYS, ToolVisibility.DENIED]
+    for kind, visibility in (
         (OverrideKind.PIN, ToolVisibility.DENIED),
         (OverrideKind.EXCLUDE, ToolVisibility.DENIED),
-        (OverrideKind.INCLUDE, ToolVisibility.KEPT),
+        (OverrideKind.INCLUDE, ToolVisibility.ALWAYS),
     ):
-        assert policy.decide("a", by_tool([override("a", kind)]), others) is standing
+        assert policy.decide("a", by_tool([override("a", kind)]), others) is visibility
 
 
 def test_a_name_in_which_very_many_servers_could_be_named_is_denied_where_anything_is():
     name = "a__" * 17 + "b"
     assert Policy(denied=NamePatterns(["c"])).decide(name) is ToolVisibility.DENIED
-    assert Policy(denied=NamePatterns(["c"])).decide(name[3:]) is ToolVisibility.OPEN
-    assert Policy().decide(name) is ToolVisibility.OPEN
+    assert Policy(denied=NamePatterns(["c"])).decide(name[3:]) is ToolVisibility.AUTO
+    assert Policy().decide(name) is ToolVisibility.AUTO
 
 
 def test_an_excluded_tool_is_away_but_not_denied():
     mine = by_tool([override("a", OverrideKind.EXCLUDE)])
-    assert Policy(pinned=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.AWAY
+    assert Policy(pinned=NamePatterns(["a"])).decide("a", mine) is ToolVisibility.NEVER
 
 
 def test_of_including_and_excluding_the_later_one_counts():
     older, newer = override("a", OverrideKind.INCLUDE, at=1.0), override("a", OverrideKind.EXCLUDE, at=2.0)
-    assert Policy().decide("a", by_tool([newer, older])) is ToolVisibility.AWAY
+    assert Policy().decide("a", by_tool([newer, older])) is ToolVisibility.NEVER
     newest = override("a", OverrideKind.INCLUDE, at=3.0)
-    assert Policy().decide("a", by_tool([newest, newer, older])) is ToolVisibility.KEPT
+    assert Policy().decide("a", by_tool([newest, newer, older])) is ToolVisibility.ALWAYS
 
 
 def test_an_override_concerns_its_tool_alone():
     mine = by_tool([override("a", OverrideKind.EXCLUDE)])
-    assert Policy().decide("b", mine) is ToolVisibility.OPEN
+    assert Policy().decide("b", mine) is ToolVisibility.AUTO
 
 
 def test_a_name_of_a_million_signs_is_denied_where_anything_is():
     name = "a" * 1_000_000
     assert Policy(denied=NamePatterns(["b"])).decide(name) is ToolVisibility.DENIED
     assert Policy(allowed=NamePatterns(["*"])).decide(name) is ToolVisibility.DENIED
-    assert Policy(pinned=NamePatterns(["b"])).decide(name) is ToolVisibility.OPEN
+    assert Policy(pinned=NamePatterns(["b"])).decide(name) is ToolVisibility.AUTO

@@ -44,14 +44,14 @@ class FalseCorruptionError(AnalyticsUnavailableError):
 class FileConnection:
     """Connections through `engine` to the database at a URL, in SQLite to the file that is there when they begin.
 
-    Every failure arrives as `AnalyticsUnavailableError`. With `sets_aside` a file that proves damaged is mended, or
-    set aside.
+    Every failure arrives as `AnalyticsUnavailableError`. With `is_quarantining` a file that proves damaged is mended,
+    or set aside.
     """
 
-    def __init__(self, url: str, engine: Engine, *, sets_aside: bool) -> None:
+    def __init__(self, url: str, engine: Engine, *, is_quarantining: bool) -> None:
         self.engine = engine
         self._url = url
-        self._sets_aside = sets_aside
+        self._sets_aside = is_quarantining
         self._file: StoreFile | None = None
         self._is_aside = False
         self._sound_until = 0.0
@@ -77,13 +77,13 @@ class FileConnection:
                     self._file.look()
                 bring_up_to_date(self.engine, self._url)
         except AnalyticsUnavailableError as error:
-            self.look_after(error)
+            self.run_once(error)
             raise
         if self._file is not None:
             self._file.note_ours()
             self._file.note_journal()
 
-    def look_after(self, error: Exception) -> None:
+    def run_once(self, error: Exception) -> None:
         """Raise `FileReplacedError` when the file was replaced, or is damaged and now mended or set aside.
 
         Raises `FalseCorruptionError` when SQLite checked it recently and found no damage.
@@ -128,16 +128,16 @@ class Database:
     answer; with `durable` what SQLite committed survives a power cut. One object may serve several threads.
 
     A removed or replaced SQLite file is noticed by the next operation, which uses the current file. With
-    `sets_aside` a file that proves damaged is put out of the way, and an empty one begun.
+    `is_quarantining` a file that proves damaged is put out of the way, and an empty one begun.
     """
 
     def __init__(
-        self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, sets_aside: bool = False
+        self, url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False, is_quarantining: bool = False
     ) -> None:
         self._url = url
         self._timeout = timeout
         self._durable = durable
-        self._sets_aside = sets_aside
+        self._sets_aside = is_quarantining
         self._connecting = threading.RLock()
         self._is_open = False
         self._connected: FileConnection | None = None
@@ -199,7 +199,7 @@ class Database:
         try:
             yield used
         except Exception as error:
-            used.look_after(error)
+            used.run_once(error)
             raise
 
     def _in_place(self) -> FileConnection:
@@ -226,7 +226,7 @@ class Database:
     def _connect_once(self) -> FileConnection:
         with translated(self._url):
             engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
-        new = FileConnection(self._url, engine, sets_aside=self._sets_aside)
+        new = FileConnection(self._url, engine, is_quarantining=self._sets_aside)
         try:
             new.begin()
         except BaseException:

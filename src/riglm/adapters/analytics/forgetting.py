@@ -13,16 +13,16 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, e
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.rows import insert_into, slices
-from riglm.adapters.analytics.storing import forget_teacher, note, taught_only_by
+from riglm.adapters.analytics.storing import forget_teacher, learned_only_from, note
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
     invocation,
     learned_pair,
-    lesson,
     override,
     session,
     teacher,
+    training_update,
     warm_set,
 )
 from riglm.domain.policy import OverrideScope
@@ -126,7 +126,7 @@ def _pairs_of(connection: Connection, whom: ErasureRequest) -> set[UUID]:
 
     The empty scope is shared by all callers: there, the teacher decides.
     """
-    pairs = set(taught_only_by(connection, whom))
+    pairs = set(learned_only_from(connection, whom))
     if whom.whose is ErasureScope.PRINCIPAL and whom.key:
         in_scope = and_(learned_pair.c.scope == whom.key, learned_pair.c.updated_at <= whom.at)
         pairs.update(connection.execute(select(learned_pair.c.id).where(in_scope)).scalars())
@@ -215,7 +215,11 @@ def _remove_sessions(database: Database, sessions: Sequence[ErasureRequest], at_
     with _overwriting(database) as connection:
         pairs = _taught_by_no_other(connection, ids)
         removed = RemovedCounts(learned_pairs=_delete(connection, learned_pair, learned_pair.c.id, pairs))
-        connection.execute(delete(lesson).where(or_(lesson.c.session_id.in_(ids), lesson.c.pair_id.in_(pairs))))
+        connection.execute(
+            delete(training_update).where(
+                or_(training_update.c.session_id.in_(ids), training_update.c.pair_id.in_(pairs))
+            )
+        )
         made_for = and_(override.c.scope == OverrideScope.SESSION.value, override.c.key.in_(keys))
         removed += RemovedCounts(
             overrides=connection.execute(delete(override).where(made_for)).rowcount,
@@ -238,10 +242,14 @@ def _rows_of(database: Database, table: Table, sessions: Sequence[UUID], at_once
 
 
 def _taught_by_no_other(connection: Connection, sessions: Sequence[UUID]) -> Sequence[UUID]:
-    other = lesson.alias()
-    by_another = exists().where(other.c.pair_id == lesson.c.pair_id, other.c.session_id.not_in(sessions))
-    long_ago = exists().where(teacher.c.pair_id == lesson.c.pair_id)
-    query = select(lesson.c.pair_id).where(lesson.c.session_id.in_(sessions), ~by_another, ~long_ago).distinct()
+    other = training_update.alias()
+    by_another = exists().where(other.c.pair_id == training_update.c.pair_id, other.c.session_id.not_in(sessions))
+    long_ago = exists().where(teacher.c.pair_id == training_update.c.pair_id)
+    query = (
+        select(training_update.c.pair_id)
+        .where(training_update.c.session_id.in_(sessions), ~by_another, ~long_ago)
+        .distinct()
+    )
     return connection.execute(query).scalars().all()
 
 

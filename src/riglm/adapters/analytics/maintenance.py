@@ -14,11 +14,11 @@ from riglm.adapters.analytics.tables import (
     forgotten,
     invocation,
     learned_pair,
-    lesson,
     metadata,
     override,
     session,
     teacher,
+    training_update,
     warm_set,
 )
 from riglm.domain.policy import OverrideScope
@@ -33,7 +33,7 @@ FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 _JOURNAL_PAGES: Final = 400
 """Pages at which SQLite's journal is written back: less than the 1000 at which any other writer does it."""
 
-_LESSONS: Final = (lesson, teacher)
+_LESSONS: Final = (training_update, teacher)
 """Who taught a learned pair."""
 
 _is_empty: Final = and_(

@@ -113,12 +113,12 @@ _Answer = TypeVar("_Answer")
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that is given up when the server says nothing for `patience` seconds.
+    """A connection that is given up when the server says nothing for `timeout_seconds` seconds.
 
     The server's own time limits do not help when it is frozen or cut off: nothing then ends a wait but the client.
     """
 
-    patience: float = _MAX_SECONDS
+    timeout_seconds: float = _MAX_SECONDS
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """As the driver's own, with an end."""
@@ -126,14 +126,14 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def _bounded(self, waits: Generator[Any, Any, _Answer]) -> Generator[Any, Any, _Answer]:
         """Go on as long as the driver waits, and break the connection when that takes too long."""
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.timeout_seconds
         ready = None
         try:
             while True:
                 ready = yield waits.send(ready)
                 if not ready and time.monotonic() > until:
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"the server did not answer within {self.patience:g} s")
+                    raise psycopg.OperationalError(f"the server did not answer within {self.timeout_seconds:g} s")
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -144,7 +144,7 @@ def make_engine(url: str, timeout: float) -> Engine:
 
     def connect() -> BoundedConnection:
         made = BoundedConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
-        made.patience = timeout + _GRACE_SECONDS
+        made.timeout_seconds = timeout + _GRACE_SECONDS
         try:
             _refuse_other_encodings(made)
             made.execute(_session_settings(timeout))
@@ -196,14 +196,14 @@ class _Beginning:
 
     def __call__(self, connection: Connection) -> None:
         raw: Any = connection.connection.driver_connection
-        raw.patience = self._timeout + _GRACE_SECONDS
+        raw.timeout_seconds = self._timeout + _GRACE_SECONDS
         options = connection.get_execution_options()
         seconds = options.get(SECONDS)
         if options.get(APART):
             raw.autocommit = True
         if seconds is not None:
             connection.exec_driver_sql(_time_limits(seconds, "SESSION" if options.get(APART) else "LOCAL"))
-            raw.patience = seconds + _GRACE_SECONDS
+            raw.timeout_seconds = seconds + _GRACE_SECONDS
 
 
 def _parameters(url: str, timeout: float) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class SqlAnalytics(SqlMaintenance, SqlDashboardQueries, AnalyticsPort):
 
     Raises `SchemaTooNewError` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record
     waits for another process that holds the database, or for the server's answer; questions and maintenance may take
-    longer. With `durable` what SQLite stored survives a power cut. With `sets_aside` a damaged SQLite file gets
+    longer. With `durable` what SQLite stored survives a power cut. With `is_quarantining` a damaged SQLite file gets
     another name, and a new one is begun: for processes that record or maintain. `names` gives the keyed hash of the
     name of a client, by which it is noted that it was forgotten; without it the name itself is. One object may serve
     several threads.
@@ -45,12 +45,12 @@ class SqlAnalytics(SqlMaintenance, SqlDashboardQueries, AnalyticsPort):
         *,
         timeout: float = TIMEOUT_SECONDS,
         durable: bool = False,
-        sets_aside: bool = False,
+        is_quarantining: bool = False,
         names: Callable[[str], str] = str,
     ) -> None:
         super().__init__()
         self._names = names
-        self._database = Database(url, timeout=timeout, durable=durable, sets_aside=sets_aside)
+        self._database = Database(url, timeout=timeout, durable=durable, is_quarantining=is_quarantining)
 
     def __enter__(self) -> Self:
         self._database.open()

@@ -30,7 +30,15 @@ from riglm.adapters.analytics.bulk import insert_new
 from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.prediction_store import put_tool_catalogs
 from riglm.adapters.analytics.rows import DatabaseRow, insert_into, keep_lists, sessions_there, slices
-from riglm.adapters.analytics.tables import exposure, forgotten, invocation, learned_pair, lesson, session, teacher
+from riglm.adapters.analytics.tables import (
+    exposure,
+    forgotten,
+    invocation,
+    learned_pair,
+    session,
+    teacher,
+    training_update,
+)
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, PairSource
@@ -132,10 +140,10 @@ def _session_of(record: Record) -> UUID | None:
 
 def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Callable[[str], str]) -> None:
     """Put whose these sessions are in the place of what they taught; `names` hashes the name of a client."""
-    known = select(lesson.c.pair_id, session.c.client_id, session.c.client_name, session.c.principal).join_from(
-        lesson, session, lesson.c.session_id == session.c.id
-    )
-    found = connection.execute(known.where(lesson.c.session_id.in_(sessions)).distinct()).all()
+    known = select(
+        training_update.c.pair_id, session.c.client_id, session.c.client_name, session.c.principal
+    ).join_from(training_update, session, training_update.c.session_id == session.c.id)
+    found = connection.execute(known.where(training_update.c.session_id.in_(sessions)).distinct()).all()
     note_teachers(
         connection,
         {
@@ -143,23 +151,23 @@ def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Calla
             for pair, client, name, principal in found
         },
     )
-    connection.execute(delete(lesson).where(lesson.c.session_id.in_(sessions)))
+    connection.execute(delete(training_update).where(training_update.c.session_id.in_(sessions)))
 
 
-def note_teachers(connection: Connection, taught: Iterable[tuple[UUID, PairSource]]) -> None:
+def note_teachers(connection: Connection, example: Iterable[tuple[UUID, PairSource]]) -> None:
     """Note who taught which pairs, in sessions that are not there any more."""
     columns = [column.name for column in teacher.c]
-    found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in taught)
+    found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in example)
     if found:
         kept = [dict(zip(columns, row, strict=True)) for row in found]
         connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
 
 
-def taught_only_by(connection: Connection, whom: ErasureRequest) -> Sequence[UUID]:
+def learned_only_from(connection: Connection, whom: ErasureRequest) -> Sequence[UUID]:
     """The learned pairs of which nothing is known but that this client or principal taught them."""
     other = teacher.alias()
     by_another = exists().where(and_(other.c.pair_id == teacher.c.pair_id, not_(_is(other, whom))))
-    lately = exists().where(lesson.c.pair_id == teacher.c.pair_id)
+    lately = exists().where(training_update.c.pair_id == teacher.c.pair_id)
     there = exists().where(learned_pair.c.id == teacher.c.pair_id)
     query = select(teacher.c.pair_id).where(_is(teacher, whom), ~by_another, ~lately, there).distinct()
     return connection.execute(query).scalars().all()
@@ -316,14 +324,14 @@ def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
     If its session is missing, for example purged before its lesson came, its owner is noted.
     """
     there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
-    taught: set[tuple[UUID, UUID]] = set()
+    example: set[tuple[UUID, UUID]] = set()
     late: set[tuple[UUID, PairSource]] = set()
     for pair in pairs:
         if pair.teacher is not None and pair.session_id not in there:
             late.add((pair.id, pair.teacher))
         elif pair.session_id is not None:
-            taught.add((pair.id, pair.session_id))
+            example.add((pair.id, pair.session_id))
     note_teachers(connection, late)
-    if taught:
-        note = insert_into(connection, lesson).on_conflict_do_nothing()
-        connection.execute(note, [{"pair_id": pair, "session_id": by} for pair, by in sorted(taught)])
+    if example:
+        note = insert_into(connection, training_update).on_conflict_do_nothing()
+        connection.execute(note, [{"pair_id": pair, "session_id": by} for pair, by in sorted(example)])

@@ -187,7 +187,7 @@ learned_pair: Final = Table(
     Index("learned_pair_updated_at", "updated_at"),
 )
 
-lesson: Final = Table(
+training_update: Final = Table(
     "lesson",  # the sessions that taught a learned pair
     metadata,
     Column("pair_id", CompactUuid, primary_key=True),

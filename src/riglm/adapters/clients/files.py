@@ -96,7 +96,7 @@ class ClientFiles(ClientsPort):
         values = _values(place, text)
         servers = _at(values, place.path)
         there = servers.get(entry)
-        wanted = _entry(place, starts, variables, env or {}) | _patience(place, waits or {}, there)
+        wanted = _entry(place, starts, variables, env or {}) | _timeout_seconds(place, waits or {}, there)
         if isinstance(there, Mapping):
             wanted = _merged(there, wanted)
         leaving = set(names) if there == wanted else {*names, entry}
@@ -144,7 +144,7 @@ def _entry(
     return entry
 
 
-def _patience(place: ConfigLocation, waits: Mapping[str, float], there: Any) -> dict[str, float]:
+def _timeout_seconds(place: ConfigLocation, waits: Mapping[str, float], there: Any) -> dict[str, float]:
     """How long the client is to wait, where that is longer than it does anyway."""
     found = {}
     for key, usual in dialect_of(place.client).waits.items():

@@ -116,7 +116,7 @@ def switch_mode(
     rules = found.settings.filtering
     try:
         documents = ConfigurationDocuments(found, environment, directory)
-        replacement = documents.write_aside(found.settings, {"filtering": {"mode": mode}}, lambda _: True)
+        replacement = documents.write_temporary(found.settings, {"filtering": {"mode": mode}}, lambda _: True)
     except ControlError as error:
         raise ConfigurationError(str(error).replace(_ELSEWHERE, "")) from error
     lines: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ OLD: Final = 600.0
 _OWN: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
 
 
-def opened_aside(target: Path) -> tuple[int, Path]:
+def open_temporary(target: Path) -> tuple[int, Path]:
     """Create a file next to this one, for its user only: a descriptor to write to, and its path.
 
     Raises:
@@ -80,7 +80,7 @@ class ConfigurationDocuments(ConfigurationPort):
     def differences(self, before: Settings, after: Settings) -> tuple[KeyPath, ...]:
         return tuple(merging.differences(before, after))
 
-    def write_aside(
+    def write_temporary(
         self, settings: Settings, document: Mapping[str, Any], is_written: Callable[[KeyPath], bool]
     ) -> "Replacement | None":
         file = self._writable()
@@ -256,7 +256,7 @@ def _require_unprotected(target: Path) -> None:
 
 def _written(target: Path, content: bytes) -> Path:
     there = target.stat()
-    descriptor, aside = opened_aside(target)
+    descriptor, aside = open_temporary(target)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if sys.platform != "win32":
@@ -342,7 +342,7 @@ def _replace(file: Path, before: bytes, after: bytes) -> None:
 
 def _make(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, aside = opened_aside(file)
+    descriptor, aside = open_temporary(file)
     try:
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(content)

@@ -90,17 +90,17 @@ SHAPES_OF_WISHES: Final = frozenset(str(scope) for scope in OverrideScope)
     },
     response_model=OverrideEntry,
 )
-async def put_override(port: Port, wish: OverrideCreate, response: Response) -> object:
+async def put_override(port: Port, override_request: OverrideCreate, response: Response) -> object:
     """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
     made = await port.put_override(
         OverrideRequest(
-            kind=wish.kind,
-            tool=wish.tool,
-            scope=OverrideScope(wish.scope),
-            key=str(wish.key),
-            expires_at=wish.expires_at,
-            expires_in=wish.expires_in,
-            reason=wish.reason,
+            kind=override_request.kind,
+            tool=override_request.tool,
+            scope=OverrideScope(override_request.scope),
+            key=str(override_request.key),
+            expires_at=override_request.expires_at,
+            expires_in=override_request.expires_in,
+            reason=override_request.reason,
         )
     )
     response.headers["Location"] = f"/override/{made.id}"

@@ -108,7 +108,9 @@ class Access:
 
     def __init__(self, app: ASGIApp, control: ControlSettings, tokens: Tokens) -> None:
         self._app = app
-        self._doors = AllowedOrigins(control.host, hosts=control.allowed_hosts, origins=control.allowed_origins)
+        self._allowed_origins = AllowedOrigins(
+            control.host, hosts=control.allowed_hosts, origins=control.allowed_origins
+        )
         self._tokens = tokens
         self._cross_origin = CrossOrigin(
             control.allowed_origins,
@@ -135,7 +137,7 @@ class Access:
         self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]
     ) -> Response | None:
         """What a request is answered that goes no further; otherwise None."""
-        if b"host" in twice or not self._doors.knows_host(headers.get(b"host", b"").decode("latin-1")):
+        if b"host" in twice or not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
             return problem(421, "the Host header names another server: add it to control.allowed_hosts if it is yours")
         if b"origin" in headers and (b"origin" in twice or not self._knows_origin(headers)):
             return problem(
@@ -154,7 +156,7 @@ class Access:
 
     def _knows_origin(self, headers: dict[bytes, bytes]) -> bool:
         origin = headers[b"origin"].decode("latin-1")
-        return self._doors.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
+        return self._allowed_origins.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
 
     def _right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
         given = headers.get(b"authorization")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
 
-from riglm.domain.duration import told_moment
+from riglm.domain.duration import to_utc_datetime
 from riglm.ports.maintenance import ExportRow, RecordKind
 
 
@@ -153,7 +153,7 @@ class Csv(RowWriter):
 
 def moment(seconds: float) -> datetime:
     """A time in seconds since the epoch as a moment in UTC."""
-    return told_moment(seconds)
+    return to_utc_datetime(seconds)
 
 
 def json_text(value: Any) -> str:

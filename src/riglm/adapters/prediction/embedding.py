@@ -16,13 +16,13 @@ _NAMES: Final = ("described", "learned", "relevant")
 class EmbeddingPredictor(PredictorPort):
     """Ranks by relevance to the context alone, which comes with the situation; learns nothing by itself."""
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Nothing is learned here: what contexts teach is kept as learned pairs."""
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        relevance = situation.relevance
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        relevance = prediction_input.relevance
         if relevance is None:
-            return Prediction(scores=np.zeros(len(situation.candidates)))
+            return Prediction(scores=np.zeros(len(prediction_input.candidates)))
         scores = finite(relevance.combined)
         return Prediction(
             scores=scores,
@@ -33,7 +33,7 @@ class EmbeddingPredictor(PredictorPort):
 
 def signals(features: Features) -> Mapping[str, Scores]:
     """`described`, `learned` and `relevant`, both: each against its mean over the candidates."""
-    relevance = features.situation.relevance
+    relevance = features.prediction_input.relevance
     if relevance is None:
         return {name: np.zeros(features.size) for name in _NAMES}
     parts = (relevance.described, relevance.learned, relevant(relevance))
@@ -55,8 +55,8 @@ class BlendPredictor(PredictorPort):
         self._after = Counts(most_rows=100_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
         self._together = Counts(most_rows=10_000, most_tools=10_000, most_total=1e9, most_entries=1_000_000)
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        calls = situation.calls
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        calls = prediction_input.calls
         self._use.add("", tool)
         for order in range(1, min(len(calls), 2) + 1):
             self._after.add(calls[-order:], tool)
@@ -66,8 +66,8 @@ class BlendPredictor(PredictorPort):
                 self._together.add(other, tool)
                 self._together.add(tool, other)
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(situation)
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        features = Features(prediction_input)
         if not features.size:
             return Prediction(scores=np.zeros(0))
         prior = self._prior(features)
@@ -78,9 +78,9 @@ class BlendPredictor(PredictorPort):
             "server": 0.02 * _home(features),
             "context": np.zeros(features.size),
         }
-        if situation.relevance is not None:
+        if prediction_input.relevance is not None:
             place = np.empty(features.size)
-            place[np.argsort(-finite(situation.relevance.described), kind="stable")] = np.arange(features.size)
+            place[np.argsort(-finite(prediction_input.relevance.described), kind="stable")] = np.arange(features.size)
             parts["context"] = 0.3 / (10 + place)
         scores: Scores = sum(parts.values(), np.zeros(features.size))
         return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
@@ -110,5 +110,5 @@ def _home(features: Features) -> Scores:
     last: dict[str, float] = {}
     for age, tool in enumerate(reversed(features.calls[-20:])):
         last.setdefault(features.server_of(tool) or tool, 0.9**age)
-    servers = features.situation.servers
-    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in features.situation.candidates])
+    servers = features.prediction_input.servers
+    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in features.prediction_input.candidates])

@@ -19,11 +19,11 @@ _CATALOGUES: Final = 16  # one situation's candidates are mostly those of the on
 class Features:
     """What the signals of one prediction share: made for one situation and dropped after it."""
 
-    def __init__(self, situation: PredictionInput) -> None:
-        self.situation = situation
-        self.size = len(situation.candidates)
-        self.column = _columns(situation.candidates)
-        self.calls = situation.calls
+    def __init__(self, prediction_input: PredictionInput) -> None:
+        self.prediction_input = prediction_input
+        self.size = len(prediction_input.candidates)
+        self.column = _columns(prediction_input.candidates)
+        self.calls = prediction_input.calls
 
     @cached_property
     def ages(self) -> dict[str, int]:
@@ -57,7 +57,7 @@ class Features:
 
     @cached_property
     def _numbered(self) -> tuple[Mapping[str, int], NDArray[np.intp]]:
-        return _numbered(tuple(map(self.situation.servers.get, self.situation.candidates, repeat(""))))
+        return _numbered(tuple(map(self.prediction_input.servers.get, self.prediction_input.candidates, repeat(""))))
 
     @cached_property
     def uniform(self) -> Scores:
@@ -66,7 +66,7 @@ class Features:
 
     def server_of(self, tool: str) -> str:
         """The server of a tool, candidate or not; empty when unknown."""
-        return self.situation.servers.get(tool, "")
+        return self.prediction_input.servers.get(tool, "")
 
     def spread(self, amounts: Mapping[str, float]) -> Scores:
         """Amounts by tool as an array over the candidates."""

@@ -93,11 +93,15 @@ class HybridPredictor(PredictorPort):
         self._kept = np.array([[family not in without] for family, *_ in SIGNALS.values()], np.float64)
         self._frequency = Frequency()
         self._order = MarkovChains()
-        self._company = CooccurrenceCounts()
+        self._cooccurrences = CooccurrenceCounts()
         self._home = ServerTransitions()
         self._wording = Wording()
         self._novelty = Novelty(
-            frequency=self._frequency, order=self._order, company=self._company, home=self._home, without=without
+            frequency=self._frequency,
+            order=self._order,
+            cooccurrences=self._cooccurrences,
+            home=self._home,
+            without=without,
         )
         _, fresh, used = zip(*SIGNALS.values(), strict=True)
         self._weighing = SignalWeighting(fresh, used, _NEST, rate=rate, pull=pull)
@@ -106,19 +110,19 @@ class HybridPredictor(PredictorPort):
         self._lasts = "learned" not in without
         self._judged: _Judged | None = None
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(situation)
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        features = Features(prediction_input)
         target = features.column.get(tool)
         if target is not None and features.size > 1:
-            self._learn_weights(self._judge(situation), target, weight)
+            self._learn_weights(self._judge(prediction_input), target, weight)
         self._judged = None
-        for statistic in (self._frequency, self._order, self._company, self._home, self._wording):
+        for statistic in (self._frequency, self._order, self._cooccurrences, self._home, self._wording):
             statistic.learn(features, tool, weight)
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        if not situation.candidates:
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        if not prediction_input.candidates:
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
-        judged = self._judge(situation)
+        judged = self._judge(prediction_input)
         weighed, lifted, opened = judged.weighed, judged.lifted, judged.opened
         lasting = self._lasting(judged.features, opened)
         steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
@@ -129,9 +133,9 @@ class HybridPredictor(PredictorPort):
             log_probabilities=lasting.log_probabilities.copy(),
         )
 
-    def _judge(self, situation: PredictionInput) -> _Judged:
-        if self._judged is None or self._judged.features.situation is not situation:
-            features = Features(situation)
+    def _judge(self, prediction_input: PredictionInput) -> _Judged:
+        if self._judged is None or self._judged.features.prediction_input is not prediction_input:
+            features = Features(prediction_input)
             explanations = self._novelty.explanations(features)
             mixed, made = self._novelty.mix(explanations)
             signals, hints = self._signals(features, mixed), self._hints(features)
@@ -177,8 +181,8 @@ class HybridPredictor(PredictorPort):
         return ranked.given_out(self._opening.order(features) if self._opening is not None else None)
 
     def _lasting(self, features: Features, ranked: Ranked) -> Ranked:
-        relevance = features.situation.relevance
-        if relevance is None or not (features.situation.lasting and self._lasts):
+        relevance = features.prediction_input.relevance
+        if relevance is None or not (features.prediction_input.lasting and self._lasts):
             return ranked
         return ranked.given_out(for_whole_context(ranked.scores, relevance))
 

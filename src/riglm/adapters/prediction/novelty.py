@@ -45,13 +45,13 @@ class Novelty:
         *,
         frequency: Frequency,
         order: MarkovChains,
-        company: CooccurrenceCounts,
+        cooccurrences: CooccurrenceCounts,
         home: ServerTransitions,
         without: Collection[str] = (),
     ) -> None:
         self._frequency = frequency
         self._order = order
-        self._company = company
+        self._cooccurrences = cooccurrences
         self._home = home
         self._mixture = Mixture(
             {name: 0.0 if family in without else share for name, (family, share) in EXPLANATIONS.items()}
@@ -68,7 +68,7 @@ class Novelty:
     def explanations(self, features: Features) -> Matrix:
         """A distribution over the fresh candidates by each explanation; zeros where it has nothing to say."""
         use = self._frequency.fresh_share(features)
-        joins, company = self._company.shares(features, use)
+        joins, cooccurrences = self._cooccurrences.shares(features, use)
         server, inside = self._home.shares(features)
         near = self._home.near(features)
         near_any = near / np.bincount(features.servers, minlength=len(features.server_names))[features.servers]
@@ -76,11 +76,11 @@ class Novelty:
             "chance": features.uniform,
             "follows": self._order.share(features, fresh=True),
             "joins": joins,
-            "company": company,
+            "company": cooccurrences,
             "server": server * inside,
             "near": near * inside,
             "near_any": near_any,
-            **_by_context(features.situation.relevance, near_any),
+            **_by_context(features.prediction_input.relevance, near_any),
         }
         return _fresh_only(features, found)
 
@@ -169,14 +169,14 @@ class FirstCallReranker:
 
     def order(self, features: Features) -> NDArray[np.intp] | None:
         """The candidates, best first, where relevance decides; None where the model does."""
-        relevance = features.situation.relevance
+        relevance = features.prediction_input.relevance
         if relevance is None or features.calls or self._ahead > _SURE * float(np.sqrt(self._squares + _MIN_SPREAD)):
             return None
         return _best_first(relevance.combined)
 
     def learn(self, features: Features, scores: Scores, target: int, weight: float) -> None:
         """After these scores of the model, the candidate at `target` was called."""
-        relevance, context = features.situation.relevance, features.situation.context
+        relevance, context = features.prediction_input.relevance, features.prediction_input.context
         if features.calls or relevance is None or (context is not None and context is self._last):
             return
         self._last = context

@@ -32,12 +32,12 @@ class Frequency:
 
     def learn(self, features: Features, tool: str, weight: float) -> None:
         """Count a call."""
-        whose, column = _who(features.situation), features.column.get(tool)
+        whose, column = _who(features.prediction_input), features.column.get(tool)
         if column is not None and len(whose) > 1:
             self._whose.learn(np.stack([self.share(features), self._common(features)]), column, weight)
         for who in whose:
             self._use.add(who, tool, weight)
-        for moment in _moments(features.situation.time):
+        for moment in _moments(features.prediction_input.time):
             self._moment.add(moment, tool, weight)
         if tool not in features.ages:
             self._fresh.add("any", tool, weight)
@@ -46,7 +46,7 @@ class Frequency:
     def share(self, features: Features) -> Scores:
         """How probable each candidate is by its use alone, backed off from principal to client to all."""
         found = features.uniform
-        for who in _who(features.situation):
+        for who in _who(features.prediction_input):
             found = self._use.share(features, who, found)
         return found
 
@@ -70,7 +70,7 @@ class Frequency:
         fresh, everybody = self.fresh_share(features), self._common(features)
         mixed, _ = self._whose.mix(np.stack([self.share(features), everybody]))
         moment = np.zeros(features.size)
-        for name in _moments(features.situation.time):
+        for name in _moments(features.prediction_input.time):
             moment += np.log(self._moment.share(features, name, everybody) / everybody)
         return {
             "use": features.lift(everybody),
@@ -86,11 +86,11 @@ class FrequencyPredictor(PredictorPort):
     def __init__(self) -> None:
         self._frequency = Frequency()
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._frequency.learn(Features(situation), tool, weight)
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        self._frequency.learn(Features(prediction_input), tool, weight)
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(situation)
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        features = Features(prediction_input)
         moment = self._frequency.signals(features)["moment"]
         parts = {"use": features.lift(self._frequency.share(features)), "moment": _MOMENT_WEIGHT * moment}
         scores = parts["use"] + parts["moment"]
@@ -99,9 +99,9 @@ class FrequencyPredictor(PredictorPort):
         )
 
 
-def _who(situation: PredictionInput) -> tuple[Hashable, ...]:
+def _who(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
     """Whose use counts, from all to the one."""
-    client, principal = situation.client, situation.principal
+    client, principal = prediction_input.client, prediction_input.principal
     return (
         _EVERYBODY,
         *([("client", client)] if client else []),
@@ -170,17 +170,17 @@ class CooccurrencePredictor(PredictorPort):
 
     def __init__(self) -> None:
         self._frequency = Frequency()
-        self._company = CooccurrenceCounts()
+        self._cooccurrences = CooccurrenceCounts()
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(situation)
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        features = Features(prediction_input)
         self._frequency.learn(features, tool, weight)
-        self._company.learn(features, tool, weight)
+        self._cooccurrences.learn(features, tool, weight)
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(situation)
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        features = Features(prediction_input)
         use = self._frequency.share(features)
-        _, ever = self._company.shares(features, use)
+        _, ever = self._cooccurrences.shares(features, use)
         base, scores = features.lift(use), features.lift(ever)
         parts = {"use": base, "company": scores - base} if explain else {}
         return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())
@@ -236,13 +236,13 @@ class SequencePredictor(PredictorPort):
         self._order = MarkovChains()
         self._frequency = Frequency()
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(situation)
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        features = Features(prediction_input)
         self._order.learn(features, tool, weight)
         self._frequency.learn(features, tool, weight)
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(situation)
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        features = Features(prediction_input)
         follows = self._order.signals(features)["follows"]
         odds = self._order.fresh_odds(features)
         fresh = -np.log1p(np.exp(np.where(features.used, odds, -odds)))
@@ -329,11 +329,11 @@ class ServerPredictor(PredictorPort):
     def __init__(self) -> None:
         self._home = ServerTransitions()
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Nothing is learned."""
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        scores = self._home.near(Features(situation))
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        scores = self._home.near(Features(prediction_input))
         return Prediction(
             scores=scores,
             contributions={"near_server": scores} if explain else {},

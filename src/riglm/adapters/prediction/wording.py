@@ -73,7 +73,7 @@ class Wording:
 
     def signals(self, features: Features) -> Mapping[str, Scores]:
         """`word_use`, and `word_follows` by the words of the last tool: against what chance gives."""
-        book = lexicon(features.situation.candidates)
+        book = lexicon(features.prediction_input.candidates)
         follows = np.zeros(len(book.numbers))
         before = _before(features)
         for word in before:

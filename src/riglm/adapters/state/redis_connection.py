@@ -90,7 +90,7 @@ class _Waiting:
 
     commands: Sequence[Command]
     answers: "asyncio.Future[list[Any]]"
-    patience: TimeBudget
+    timeout_seconds: TimeBudget
     on_loss: Callable[[], None] | None = None
 
 
@@ -124,10 +124,10 @@ class RedisConnection:
         Raises:
             StateUnavailableError: the server is unavailable.
         """
-        patience = TimeBudget.current()
-        if self.is_away or patience.spent >= _SLICES:
+        timeout_seconds = TimeBudget.current()
+        if self.is_away or timeout_seconds.spent >= _SLICES:
             raise StateUnavailableError(f"{self._place} is unavailable")
-        return await self._enqueue(commands, patience).answers
+        return await self._enqueue(commands, timeout_seconds).answers
 
     async def say(self, *commands: Command, on_loss: Callable[[], None]) -> None:
         """Send commands, and wait as long as there is patience; `on_loss` is called if they cannot be sent."""
@@ -135,17 +135,17 @@ class RedisConnection:
             on_loss()
             return
         waiting = self._enqueue(commands, TimeBudget.current(), on_loss)
-        if waiting.patience.spent < _SLICES:
+        if waiting.timeout_seconds.spent < _SLICES:
             with contextlib.suppress(StateUnavailableError):
                 await waiting.answers
         else:
             waiting.answers.cancel()
 
     def _enqueue(
-        self, commands: Sequence[Command], patience: TimeBudget, on_loss: Callable[[], None] | None = None
+        self, commands: Sequence[Command], timeout_seconds: TimeBudget, on_loss: Callable[[], None] | None = None
     ) -> _Waiting:
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(commands, loop.create_future(), patience, on_loss)
+        waiting = _Waiting(commands, loop.create_future(), timeout_seconds, on_loss)
         self._waiting.append(waiting)
         if self._sending is None:
             self._sending = loop.create_task(self._send())
@@ -235,10 +235,10 @@ class RedisConnection:
     def _spend(self) -> None:
         """A slice of the deadline is over for all who wait; those without patience go on."""
         everybody = [*self._under_way, *self._waiting]
-        for patience in {waiting.patience for waiting in everybody}:
-            patience.spent += 1
+        for timeout_seconds in {waiting.timeout_seconds for waiting in everybody}:
+            timeout_seconds.spent += 1
         for waiting in everybody:
-            if waiting.patience.spent >= _SLICES and not waiting.answers.done():
+            if waiting.timeout_seconds.spent >= _SLICES and not waiting.answers.done():
                 waiting.answers.set_exception(StateUnavailableError(f"{self._place}: no answer in time"))
 
     def _refuse_rest(self, cause: BaseException) -> None:

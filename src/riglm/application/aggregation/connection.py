@@ -28,7 +28,7 @@ class MultiServerConnection(FilteringConnection):
         self,
         services: RequestServices,
         upstreams: Sequence[UpstreamPort],
-        listings: MergedListCache,
+        merged_lists: MergedListCache,
         caller: Caller,
         channel: ClientChannel,
         showing: FilterMiddleware | None = None,
@@ -37,10 +37,10 @@ class MultiServerConnection(FilteringConnection):
         super().__init__(services, caller, channel, showing)
         services = self._services
         self._held = HeldMessages(self._channel)
-        self._directory = OwnershipTable([upstream.spec.name for upstream in upstreams], listings)
+        self._directory = OwnershipTable([upstream.spec.name for upstream in upstreams], merged_lists)
         asking = Asking()
         self._announcer = DebouncedNotifier(self._tell)
-        self._ensemble = UpstreamGroup(
+        self._upstreams = UpstreamGroup(
             upstreams,
             self,
             asking,
@@ -49,15 +49,15 @@ class MultiServerConnection(FilteringConnection):
             grace=services.grace,
             on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
         )
-        self._errands = ServerRequestMap()
-        self._shown = ClientToolNames(services, listings)
+        self._server_requests = ServerRequestMap()
+        self._shown = ClientToolNames(services, merged_lists)
         self._router = Router(self._directory, asking)
         self._workers = Workers()
         self._open: dict[bytes, ProxiedRequest] = {}
         self._links: dict[ProxiedRequest, UpstreamLink] = {}
 
-    def spellings(self, tool: str) -> tuple[str, ...]:
-        return self._directory.spellings(tool)
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
+        return self._directory.name_patterns(tool)
 
     def accept(
         self,
@@ -92,7 +92,7 @@ class MultiServerConnection(FilteringConnection):
     def listen_upstream(self, *, listening: bool) -> None:
         if listening:
             self._held.flush()
-        self._ensemble.listen(listening=listening)
+        self._upstreams.listen(listening=listening)
 
     def resume_upstream(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         stream.ended()  # one event id cannot name a place in the streams of several servers
@@ -101,10 +101,10 @@ class MultiServerConnection(FilteringConnection):
         """Pass on what a server says of its own accord; changed lists are announced once for all."""
         methods = CHANGED.get(message.method or "")
         if methods is not None:
-            self._ensemble.forget(link.spec.name, methods)
+            self._upstreams.forget(link.spec.name, methods)
             self._announcer.announce(message.method or "")
             return
-        outward = self._errands.outward(link, message)
+        outward = self._server_requests.outward(link, message)
         if outward is None or self._held.push(outward):
             return
         under_way = [exchange for exchange, owner in self._links.items() if owner is link]
@@ -115,22 +115,22 @@ class MultiServerConnection(FilteringConnection):
 
     @property
     def tickets(self) -> Mapping[str, bytes]:
-        return self._ensemble.tickets()
+        return self._upstreams.tickets()
 
-    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
+    def adopt_upstream(self, handoff: ConnectionHandoff) -> bool:
         self._set_timeouts()
-        return self._ensemble.adopt(carried)
+        return self._upstreams.adopt(handoff)
 
     def heard(self, notice: Message) -> None:
         methods = CHANGED.get(notice.method or "")
         if methods is not None:
-            for server in self._ensemble.members:
-                self._ensemble.forget(server, methods)
+            for server in self._upstreams.members:
+                self._upstreams.forget(server, methods)
             self._held.push(notice)
 
     def release_upstream(self) -> None:
-        for member in self._ensemble.members.values():
-            member.link.let_go()
+        for member in self._upstreams.members.values():
+            member.link.detach()
 
     async def close_upstream(self) -> None:
         self._announcer.close()
@@ -139,7 +139,7 @@ class MultiServerConnection(FilteringConnection):
             exchange.cancelled()
         if self._session is not None:
             self._services.sessions.closed(self._session)
-        await self._ensemble.close()
+        await self._upstreams.close()
 
     def _tell(self, message: Message) -> None:
         if not self._held.push(message):
@@ -147,13 +147,13 @@ class MultiServerConnection(FilteringConnection):
 
     def _told(self, message: Message) -> None:
         if message.is_response:
-            self._pass_on(self._errands.homeward(message))
+            self._pass_on(self._server_requests.homeward(message))
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif message.method == "notifications/progress":
-            self._pass_on(self._errands.progressed(message))
+            self._pass_on(self._server_requests.progressed(message))
         elif message.method != "notifications/initialized":
-            self._ensemble.tell(message)
+            self._upstreams.tell(message)
 
     def _pass_on(self, found: tuple[UpstreamLink, Message] | None) -> None:
         if found is not None:
@@ -172,16 +172,16 @@ class MultiServerConnection(FilteringConnection):
     async def _initialize(self, exchange: ProxiedRequest) -> None:
         self._client, asked = request_params.client_of(exchange.message)
         self._set_timeouts()
-        await self._ensemble.open(bytes(exchange.message.params) or b"{}")
+        await self._upstreams.open(bytes(exchange.message.params) or b"{}")
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
         self._services.tracking.session_changed(self.session)
         answer = {
             "protocolVersion": version,
-            "capabilities": self._ensemble.capabilities(),
+            "capabilities": self._upstreams.capabilities(),
             "serverInfo": server_info(),
         }
-        instructions = self._ensemble.instructions()
+        instructions = self._upstreams.instructions()
         if instructions:
             answer["instructions"] = instructions
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(answer)))
@@ -189,23 +189,23 @@ class MultiServerConnection(FilteringConnection):
     def _set_timeouts(self) -> None:
         """Let lists wait for as long as this client does."""
         known, services = support_of(self._client.name), self._services
-        self._ensemble.list_timeout = list_timeout_of(known, services.grace, services.longest_list)
-        self._ensemble.longest_wait = longest_wait_of(known, services.longest_list)
+        self._upstreams.list_timeout = list_timeout_of(known, services.grace, services.longest_list)
+        self._upstreams.longest_wait = longest_wait_of(known, services.longest_list)
 
     async def _list(self, exchange: ProxiedRequest) -> None:
         method = exchange.message.method or ""
-        joined = await self._ensemble.joined(method)
+        joined = await self._upstreams.joined(method)
         if joined is None:
-            exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {self._ensemble.failures()}")
+            exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {self._upstreams.failures()}")
             return
         fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw)}
         if method == "tools/list":
-            fields |= self._shown.show(self.session, joined, self._ensemble.missing())
+            fields |= self._shown.show(self.session, joined, self._upstreams.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
     async def _set_log_level(self, exchange: ProxiedRequest) -> None:
         message_id = exchange.message.id or b"null"
-        error = await self._ensemble.set_log_level(bytes(exchange.message.params))
+        error = await self._upstreams.set_log_level(bytes(exchange.message.params))
         exchange.replied(error.replace(id=message_id) if error is not None else jsonrpc.result(message_id, b"{}"))
 
     def _route(self, exchange: ProxiedRequest) -> None:
@@ -221,20 +221,20 @@ class MultiServerConnection(FilteringConnection):
     async def _search(self, exchange: ProxiedRequest) -> None:
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         message = exchange.message
-        await self._ensemble.refresh(self._router.lists_for(message))
+        await self._upstreams.refresh(self._router.lists_for(message))
         self._services.waited()
         route = self._router.find(message)
         answer = self._refusal(exchange, route)
         if route is not None and answer is None:
-            await self._forward_once_open(exchange, self._ensemble.members[route.server], route)
+            await self._forward_once_open(exchange, self._upstreams.members[route.server], route)
             return
         if answer is None:
-            links = [member.link for member in self._ensemble.members.values() if member.is_open]
+            links = [member.link for member in self._upstreams.members.values() if member.is_open]
             answer = await self._router.offer(message, links, lambda link, inner: self._related(exchange, link, inner))
         exchange.replied(answer)
 
     def _related(self, exchange: ProxiedRequest, link: UpstreamLink, inner: Message) -> None:
-        outward = self._errands.outward(link, inner)
+        outward = self._server_requests.outward(link, inner)
         if outward is not None:
             exchange.related(outward)
 
@@ -250,7 +250,7 @@ class MultiServerConnection(FilteringConnection):
         return refused
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
-        member = self._ensemble.members[route.server]
+        member = self._upstreams.members[route.server]
         if member.is_open:
             self._send(exchange, member, route)
         else:
@@ -275,7 +275,7 @@ class MultiServerConnection(FilteringConnection):
             return self._router.note(route.server, reply)
 
         self._links[exchange] = link
-        exchange.on_server_message = lambda inner: self._errands.outward(link, inner)
+        exchange.on_server_message = lambda inner: self._server_requests.outward(link, inner)
         exchange.on_reply = answered
         exchange.message = route.message
         exchange.send(link)

@@ -54,7 +54,7 @@ class MergedList:
         self._key = _KEY[method]
 
     @cached_property
-    def catalogue(self) -> ToolCatalog:
+    def catalog(self) -> ToolCatalog:
         """The entries by the names that clients use."""
         public = {owned: name for name, owned in self.owners.items()}
         found = []
@@ -70,7 +70,7 @@ class MergedList:
     @cached_property
     def raw(self) -> bytes:
         """All entries as a raw JSON array."""
-        return b"[%b]" % b",".join([bytes(entry.raw) for entry in self.catalogue.tools])
+        return b"[%b]" % b",".join([bytes(entry.raw) for entry in self.catalog.tools])
 
     @cached_property
     def _templates(self) -> list[tuple[UriTemplate, str]]:
@@ -166,10 +166,10 @@ _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 class OwnershipTable:
     """Finds owners, as far as lists are known. Equal lists are shared with all who have them."""
 
-    def __init__(self, servers: Iterable[str], listings: MergedListCache) -> None:
+    def __init__(self, servers: Iterable[str], merged_lists: MergedListCache) -> None:
         """Nothing is known yet of `servers`, in the order configured."""
         self._servers = tuple(servers)
-        self._listings = listings
+        self._merged_lists = merged_lists
         self._lists: dict[str, dict[str, UpstreamList]] = {method: {} for method in protocol.LIST_MEMBER}
         self._joined: dict[str, MergedList] = {}
 
@@ -194,7 +194,7 @@ class OwnershipTable:
     def learn(self, method: str, server: str, entries: Sequence[Raw]) -> bool:
         """Take a server's whole list; whether it is another one than before."""
         known = self._lists[method]
-        before, known[server] = known.get(server), self._listings.of_server(method, server, entries)
+        before, known[server] = known.get(server), self._merged_lists.of_server(method, server, entries)
         changed = before is not known[server]
         if changed:
             self._joined.pop(method, None)
@@ -211,7 +211,7 @@ class OwnershipTable:
         if method not in self._joined:
             known = self._lists[method]
             parts = [known[server] for server in self._servers if server in known]
-            self._joined[method] = self._listings.joined(method, parts)
+            self._joined[method] = self._merged_lists.joined(method, parts)
         return self._joined[method]
 
     def owner(self, method: str, name: str) -> tuple[str, str] | None:
@@ -223,13 +223,13 @@ class OwnershipTable:
         found = self.joined(method).owners.get(name)
         if found is not None:
             return found
-        if method in NAMED and self._listings.naming in _WITH_PREFIX:
+        if method in NAMED and self._merged_lists.naming in _WITH_PREFIX:
             for server in self._servers:
                 if name.startswith(server + SEPARATOR) and (self.knows(method, server) or not may_be_cut(name)):
                     return server, name[len(server) + len(SEPARATOR) :]
         return None
 
-    def spellings(self, name: str) -> tuple[str, ...]:
+    def name_patterns(self, name: str) -> tuple[str, ...]:
         """All names under which clients may know the tool that `name` reaches; just one if it is listed so."""
         listed = self.joined("tools/list").owners
         owned = self.owner("tools/list", name)
@@ -238,7 +238,7 @@ class OwnershipTable:
         seen = [public for public, owner in listed.items() if owner == owned]
         server, own = owned
         return tuple(
-            dict.fromkeys((name, *(seen or [prefixed(server, own) if self._listings.naming == "prefix" else own])))
+            dict.fromkeys((name, *(seen or [prefixed(server, own) if self._merged_lists.naming == "prefix" else own])))
         )
 
     def claimed(self, method: str, name: str) -> dict[str, tuple[str, str]]:

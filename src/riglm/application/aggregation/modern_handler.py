@@ -37,7 +37,7 @@ class MultiServerModernHandler(FilteringModernHandler):
         self,
         services: RequestServices,
         upstreams: Sequence[UpstreamPort],
-        listings: MergedListCache,
+        merged_lists: MergedListCache,
         showing: FilterMiddleware | None = None,
     ) -> None:
         """Nothing is requested before a client requests it."""
@@ -45,11 +45,11 @@ class MultiServerModernHandler(FilteringModernHandler):
         services = self._services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}
-        self._consensus = EraNegotiation(self._upstreams, self._links, services.grace, services.known_catalogs)
-        self._directory = OwnershipTable(self._upstreams, listings)
+        self._era_negotiation = EraNegotiation(self._upstreams, self._links, services.grace, services.known_catalogs)
+        self._directory = OwnershipTable(self._upstreams, merged_lists)
         self._asking = Asking()
         self._lists = UpstreamListCache(
-            self._consensus.links,
+            self._era_negotiation.links,
             self._asking,
             self._directory,
             services.known_catalogs,
@@ -58,13 +58,13 @@ class MultiServerModernHandler(FilteringModernHandler):
         )
         self._listens: set[MergedSubscription] = set()
         self._router = Router(self._directory, self._asking)
-        self._shown = ClientToolNames(services, listings)
+        self._shown = ClientToolNames(services, merged_lists)
         self._workers = Workers()
         self._greeting: set[asyncio.Task[None]] = set()
         self._owners: dict[ProxiedRequest, UpstreamLink] = {}
 
-    def spellings(self, tool: str) -> tuple[str, ...]:
-        return self._directory.spellings(tool)
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
+        return self._directory.name_patterns(tool)
 
     def accept(
         self,
@@ -106,8 +106,8 @@ class MultiServerModernHandler(FilteringModernHandler):
     async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         message = exchange.message
         discovering = message.method == "server/discover"
-        is_known = self._consensus.is_granted
-        if not await self._consensus.reached(asked_for=discovering):
+        is_known = self._era_negotiation.is_granted
+        if not await self._era_negotiation.reached(asked_for=discovering):
             exchange.replied(refusal(message, envelope.version), 400)
         elif discovering:
             await self._discover(exchange)
@@ -124,7 +124,7 @@ class MultiServerModernHandler(FilteringModernHandler):
         capabilities: dict[str, Any] = {}
         instructions = []
         greetings = await self._greetings(exchange.message)
-        if len(greetings) < len(self._consensus.links()):
+        if len(greetings) < len(self._era_negotiation.links()):
             capabilities = {name: {"listChanged": True} for name in _LISTS}  # of who answers later
         for name, (raw, words) in greetings.items():
             capabilities = merged(capabilities, jsonrpc.plain(Raw(raw)))
@@ -151,7 +151,7 @@ class MultiServerModernHandler(FilteringModernHandler):
         longest = longest_wait_of(known, services.longest_list)
         joined = await self._lists.joined(method, exchange.message, timeout, longest)
         if joined is None:
-            names = ", ".join(map(repr, self._consensus.links()))
+            names = ", ".join(map(repr, self._era_negotiation.links()))
             exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {names} did not answer")
             return
         fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw), **_COMPLETE}
@@ -182,11 +182,11 @@ class MultiServerModernHandler(FilteringModernHandler):
         elif route is not None:
             self._forward(exchange, route)
         else:
-            links = self._consensus.links().values()
+            links = self._era_negotiation.links().values()
             exchange.replied(await self._router.offer(message, links, lambda _, __: None))
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
-        link = self._consensus.links().get(route.server)
+        link = self._era_negotiation.links().get(route.server)
         if link is None:
             exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {route.server!r} only speaks the handshake")
             return
@@ -196,7 +196,7 @@ class MultiServerModernHandler(FilteringModernHandler):
         exchange.send(link)
 
     async def _listen(self, exchange: ProxiedRequest) -> None:
-        links = self._consensus.links()
+        links = self._era_negotiation.links()
         if not links:
             exchange.failed(ErrorKind.UNAVAILABLE, "no upstream speaks this era any more")
             return
@@ -237,7 +237,7 @@ class MultiServerModernHandler(FilteringModernHandler):
 
         All are asked; the answers of those that are known count the next time.
         """
-        links, loop = self._consensus.links(), asyncio.get_running_loop()
+        links, loop = self._era_negotiation.links(), asyncio.get_running_loop()
         asked = {name: loop.create_task(self._greet(link, message)) for name, link in links.items()}
         for task in asked.values():
             self._greeting.add(task)

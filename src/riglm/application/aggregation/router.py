@@ -83,7 +83,7 @@ class Router:
         if message.method != "tools/call" or route.own is None:
             return None
         name, owner = jsonrpc.text(request_params.read(message).name) or "", (route.server, route.own)
-        if all(permits(seen, owner) for seen in self._directory.spellings(name)):
+        if all(permits(seen, owner) for seen in self._directory.name_patterns(name)):
             return None
         return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
 
@@ -160,7 +160,7 @@ class Router:
         server, own = found
         if own == name:
             return Route(server, message, own)
-        if rawjson.mended(bytes(raw or b"")) != bytes(raw or b""):  # another name than this would go up
+        if rawjson.repaired(bytes(raw or b"")) != bytes(raw or b""):  # another name than this would go up
             return None
         params = jsonrpc.with_member(message.params, path, jsonrpc.encode(own))
         return Route(server, message.replace(params=params), own)
@@ -173,22 +173,22 @@ class Router:
 class ClientToolNames:
     """Remembers the joined list that was shown."""
 
-    def __init__(self, services: RequestServices, listings: MergedListCache) -> None:
+    def __init__(self, services: RequestServices, merged_lists: MergedListCache) -> None:
         self._services = services
-        self._listings = listings
-        self._catalogue = ToolCatalog()
+        self._merged_lists = merged_lists
+        self._catalog = ToolCatalog()
 
     def show(self, session: Session, joined: MergedList, missing: Sequence[str]) -> dict[str, Raw]:
         """Record the list of a session, and return what its result reports of the missing servers.
 
         An incomplete list is logged once for each server, and is no exposure.
         """
-        self._catalogue = joined.catalogue
+        self._catalog = joined.catalog
         self._services.owners.note(joined.owners)
-        self._listings.report_missing(missing)
+        self._merged_lists.report_missing(missing)
         if missing:
             return {"_meta": Raw(jsonrpc.encode({protocol.META_MISSING: missing}))}
-        self._services.expose(session, joined.catalogue)
+        self._services.expose(session, joined.catalog)
         return {}
 
     def call(
@@ -204,12 +204,12 @@ class ClientToolNames:
         refused = router.refusal(message, route, partial(self._services.permits, session))
         if not tool:
             return None, refused
-        known, is_unlisted, server = tool in self._catalogue.name_set, None, ""
+        known, is_unlisted, server = tool in self._catalog.name_set, None, ""
         if route is not None and refused is None:
             server, is_unlisted = route.server, None if known else partial(router.is_unlisted, route)
         return self._services.call(session, server, tool, given, known, is_unlisted), refused
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a shown tool."""
-        schema = self._catalogue.input_schema(tool)
+        schema = self._catalog.input_schema(tool)
         return bytes(schema) if schema else None

@@ -31,7 +31,7 @@ class UpstreamGroup:
     def __init__(
         self,
         upstreams: Sequence[UpstreamPort],
-        outlet: ServerMessageHandler,
+        message_handler: ServerMessageHandler,
         asking: Asking,
         directory: OwnershipTable,
         catalogs: KnownCatalogs,
@@ -49,7 +49,8 @@ class UpstreamGroup:
         """Seconds that lists wait for the first server while no server's list is known."""
         self._on_change = on_change
         self.members = {
-            up.spec.name: UpstreamSession(up, outlet, asking, directory, catalogs, on_change) for up in upstreams
+            up.spec.name: UpstreamSession(up, message_handler, asking, directory, catalogs, on_change)
+            for up in upstreams
         }
         self._log_level = b""
         self._lingering: set[asyncio.Task[Message]] = set()
@@ -151,9 +152,9 @@ class UpstreamGroup:
         """What other processes need to go on with the sessions that servers gave."""
         return {member.name: ticket for member in self.members.values() if (ticket := member.ticket)}
 
-    def adopt(self, carried: ConnectionHandoff) -> bool:
+    def adopt(self, handoff: ConnectionHandoff) -> bool:
         """Go on with what another process opened; whether that was all."""
-        adopted = [member.adopt(carried) for member in self.members.values()]
+        adopted = [member.adopt(handoff) for member in self.members.values()]
         return all(adopted)
 
     async def close(self) -> None:
@@ -228,17 +229,17 @@ class ServerRequestMap:
 
     def homeward(self, message: Message) -> tuple[UpstreamLink, Message] | None:
         """The link that an answer of the client belongs to, and the answer under the id that it knows."""
-        errand = self._open.pop(jsonrpc.id_key(message.id), None) if message.id is not None else None
-        return (errand.link, message.replace(id=errand.id)) if errand is not None else None
+        server_request = self._open.pop(jsonrpc.id_key(message.id), None) if message.id is not None else None
+        return (server_request.link, message.replace(id=server_request.id)) if server_request is not None else None
 
     def progressed(self, message: Message) -> tuple[UpstreamLink, Message] | None:
         """The link whose request a progress notification of the client is about, and the notice as that knows it."""
         token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
-        errand = self._open.get(jsonrpc.id_key(token)) if token else None
-        if errand is None or not errand.token:
+        server_request = self._open.get(jsonrpc.id_key(token)) if token else None
+        if server_request is None or not server_request.token:
             return None
-        params = jsonrpc.with_member(message.params, ("progressToken",), errand.token)
-        return errand.link, message.replace(params=params)
+        params = jsonrpc.with_member(message.params, ("progressToken",), server_request.token)
+        return server_request.link, message.replace(params=params)
 
     def _asked(self, link: UpstreamLink, message: Message, theirs: bytes) -> Message:
         self._count += 1
@@ -255,8 +256,8 @@ class ServerRequestMap:
     def _withdrawn(self, link: UpstreamLink, message: Message) -> Message | None:
         named = bytes(jsonrpc.members(message.params).get("requestId", b"")) or b"null"
         key = jsonrpc.id_key(named)
-        for own, errand in self._open.items():
-            if errand.link is link and jsonrpc.id_key(errand.id) == key:
+        for own, server_request in self._open.items():
+            if server_request.link is link and jsonrpc.id_key(server_request.id) == key:
                 del self._open[own]
                 return message.replace(params=jsonrpc.with_member(message.params, ("requestId",), own))
         return None
@@ -271,29 +272,29 @@ _log: Final = logging.getLogger("riglm.proxy")
 
 
 async def check_names(
-    upstreams: Sequence[UpstreamPort], listings: MergedListCache, patience: float = TIMEOUT_SECONDS
+    upstreams: Sequence[UpstreamPort], merged_lists: MergedListCache, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> None:
-    """Ask all servers for what they have, if two of them could claim one name; `patience` is in seconds.
+    """Ask all servers for what they have, if two of them could claim one name; `timeout_seconds` is in seconds.
 
     Raises:
         ConfigurationError: two servers claim one name; both are named.
     """
-    if listings.naming != "none" or len(upstreams) < 2:
+    if merged_lists.naming != "none" or len(upstreams) < 2:
         return
     directory = OwnershipTable(
-        [upstream.spec.name for upstream in upstreams], MergedListCache(listings.naming, tells=False)
+        [upstream.spec.name for upstream in upstreams], MergedListCache(merged_lists.naming, tells=False)
     )
     asking = Asking()
-    ensemble = UpstreamGroup(
-        upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=patience, on_change=lambda _: None
+    group = UpstreamGroup(
+        upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=timeout_seconds, on_change=lambda _: None
     )
     try:
-        async with asyncio.timeout(patience):
-            await ensemble.fetch_all(NAMED)
+        async with asyncio.timeout(timeout_seconds):
+            await group.fetch_all(NAMED)
     except TimeoutError:
-        _log.warning("could not look at the names of all servers in time", extra={"seconds": patience})
+        _log.warning("could not look at the names of all servers in time", extra={"seconds": timeout_seconds})
     finally:
-        await ensemble.close()
+        await group.close()
     found = [
         f"{name!r} is a {_KIND[method]} of {holder!r} and of {other!r}"
         for method in NAMED

@@ -40,16 +40,16 @@ class UpstreamSession:
     def __init__(
         self,
         upstream: UpstreamPort,
-        outlet: ServerMessageHandler,
+        message_handler: ServerMessageHandler,
         asking: Asking,
         directory: OwnershipTable,
         catalogs: KnownCatalogs,
         on_change: Callable[[str], None],
     ) -> None:
-        """A member that is not opened yet; server messages go to `outlet`, withdrawn lists to `on_change`."""
+        """A member that is not opened yet; server messages go to `message_handler`, withdrawn lists to `on_change`."""
         self._upstream = upstream
-        self._outlet = outlet
-        self.link: UpstreamLink = link_for(upstream, outlet)
+        self._message_handler = message_handler
+        self.link: UpstreamLink = link_for(upstream, message_handler)
         self.name = upstream.spec.name
         self.capabilities: dict[str, Raw] = {}
         self.instructions = ""
@@ -151,12 +151,12 @@ class UpstreamSession:
         }
         return jsonrpc.join_object(said)
 
-    def adopt(self, carried: ConnectionHandoff) -> bool:
+    def adopt(self, handoff: ConnectionHandoff) -> bool:
         """Go on with a session that the server gave to another process; whether that is possible."""
-        said = jsonrpc.members(carried.tickets.get(self.name, b"{}"))
+        said = jsonrpc.members(handoff.tickets.get(self.name, b"{}"))
         ticket = (jsonrpc.text(said.get("ticket")) or "").encode("latin-1", "replace")
-        self._handshake = bytes(carried.handshake.params) or b"{}"
-        if not self.link.adopt(ticket, carried.handshake, carried.told):
+        self._handshake = bytes(handoff.handshake.params) or b"{}"
+        if not self.link.adopt(ticket, handoff.handshake, handoff.told):
             return False
         if not self.is_open:
             self._take(said)
@@ -248,7 +248,7 @@ class UpstreamSession:
             if not decided.done():
                 decided.set_result(bridge)
 
-        find_bridge(self._upstream, self._outlet, refusal, found)
+        find_bridge(self._upstream, self._message_handler, refusal, found)
         bridge = await decided
         if bridge is None:
             return False

@@ -73,10 +73,10 @@ class SetupUndoer:
         client = installations[0].client
         try:
             now = self._files.read(file)
-            is_gone = now is None and not self._files.has_folder(file)
-            content, is_exact, notes, lost = now, not is_gone, list[str](), dict[Path, set[str]]()
+            is_missing = now is None and not self._files.has_folder(file)
+            content, is_exact, notes, lost = now, not is_missing, list[str](), dict[Path, set[str]]()
             for each in installations:
-                if is_gone:
+                if is_missing:
                     lost.setdefault(each.configuration, set()).update(each.servers)
                     continue
                 content, found = self._without(each, content)
@@ -93,7 +93,7 @@ class SetupUndoer:
             installations=tuple(installations),
             returns=tuple(name for name in names if name not in gone),
             is_exact=is_exact,
-            is_gone=is_gone,
+            is_missing=is_missing,
             notes=tuple(notes + more),
             rewritings=(FileChange(file=file, before=now, after=content), *of_riglm),
         )

@@ -35,7 +35,7 @@ _DISCOVERY_S_OWN: Final = frozenset({"resultType", "supportedVersions", "ttlMs",
 class BridgeLink(UpstreamLink):
     """Looks like a link of the handshake era, and speaks the modern one."""
 
-    def __init__(self, upstream: UpstreamPort, outlet: ServerMessageHandler) -> None:
+    def __init__(self, upstream: UpstreamPort, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
         self.spec = upstream.spec
         self._link = upstream.stateless(_UNHEARD)
@@ -43,7 +43,9 @@ class BridgeLink(UpstreamLink):
         self._questions = PendingQuestions()
         self._retry_ids = itertools.count(1)
         self._requests: dict[int, BridgedRequest] = {}
-        self._subscription = Subscription(self._link, self._enveloped, lambda said: outlet.unsolicited(self, said))
+        self._subscription = Subscription(
+            self._link, self._enveloped, lambda said: message_handler.unsolicited(self, said)
+        )
 
     def request(self, message: Message, reply: OutboundRequest) -> None:
         match message.method:
@@ -123,22 +125,25 @@ class BridgeLink(UpstreamLink):
         return jsonrpc.join_object(fields)
 
 
-def link_for(upstream: UpstreamPort, outlet: ServerMessageHandler) -> UpstreamLink:
+def link_for(upstream: UpstreamPort, message_handler: ServerMessageHandler) -> UpstreamLink:
     """The link that a handshake client starts with: a bridge only if the upstream is known to need one."""
     if upstream.supports(ProtocolEra.HANDSHAKE) is False:
-        return BridgeLink(upstream, outlet)
-    return upstream.connect(outlet)
+        return BridgeLink(upstream, message_handler)
+    return upstream.connect(message_handler)
 
 
 def find_bridge(
-    upstream: UpstreamPort, outlet: ServerMessageHandler, refusal: Message, then: Callable[[BridgeLink | None], None]
+    upstream: UpstreamPort,
+    message_handler: ServerMessageHandler,
+    refusal: Message,
+    then: Callable[[BridgeLink | None], None],
 ) -> None:
     """Call `then` with a bridge to an upstream that answered `initialize` by `refusal`; with None if that is no way."""
 
     def found(modern: bool | None) -> None:
         if modern and jsonrpc.error_code(refusal) in _NOT_KNOWN:
             upstream.learned(ProtocolEra.HANDSHAKE, supported=False)
-        then(BridgeLink(upstream, outlet) if modern else None)
+        then(BridgeLink(upstream, message_handler) if modern else None)
 
     if upstream.supports(ProtocolEra.MODERN):
         found(modern=True)

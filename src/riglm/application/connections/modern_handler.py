@@ -131,7 +131,7 @@ class SingleServerModernHandler(FilteringModernHandler):
         self._link = upstream.stateless(self)
         self._probe = EraProbe(upstream, self._link)
 
-    def spellings(self, tool: str) -> tuple[str, ...]:
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
         return (tool,)
 
     def accept(
@@ -163,7 +163,7 @@ class SingleServerModernHandler(FilteringModernHandler):
         self._link.cancel(exchange, notice)
 
     def listed_schema(self, tool: str) -> bytes | None:
-        schema = self._services.catalogues.input_schema(self._upstream.spec.name, tool)
+        schema = self._services.catalogs.input_schema(self._upstream.spec.name, tool)
         return bytes(schema) if schema else None
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
@@ -189,8 +189,8 @@ class SingleServerModernHandler(FilteringModernHandler):
                 given = request_params.read(message)
                 tool = tool_name(given)
                 if tool:
-                    known = tool in self._services.catalogues.of(name).by_name
-                    is_unlisted = None if known else partial(self._services.catalogues.lacks, name, tool)
+                    known = tool in self._services.catalogs.of(name).by_name
+                    is_unlisted = None if known else partial(self._services.catalogs.lacks, name, tool)
                     exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
             else:
                 exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)

@@ -41,12 +41,12 @@ _NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 class StreamResumption(ResumedStreamHandler):
     """Passes the rest of a stream on, and ends the requests whose answers it carries."""
 
-    def __init__(self, stream: ResumedStreamHandler, underway: Callable[[bytes], ProxiedRequest | None]) -> None:
+    def __init__(self, stream: ResumedStreamHandler, in_flight: Callable[[bytes], ProxiedRequest | None]) -> None:
         self._stream = stream
-        self._underway = underway
+        self._in_flight = in_flight
 
     def continued(self, message: Message, event: EventPosition | None = None) -> None:
-        exchange = self._underway(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
+        exchange = self._in_flight(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
         if exchange is not None:
             exchange.replied(message)
         self._stream.continued(message, event)
@@ -84,7 +84,7 @@ class SingleServerConnection(FilteringConnection):
     def resumable(self) -> bool:
         return self._link.resumable
 
-    def spellings(self, tool: str) -> tuple[str, ...]:
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
         return (tool,)
 
     def accept(
@@ -141,15 +141,15 @@ class SingleServerConnection(FilteringConnection):
         ticket = self._link.ticket
         return {self._upstream.spec.name: ticket} if ticket else {}
 
-    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
-        ticket = carried.tickets.get(self._upstream.spec.name, b"")
-        return self._link.adopt(ticket, carried.handshake, carried.told)
+    def adopt_upstream(self, handoff: ConnectionHandoff) -> bool:
+        ticket = handoff.tickets.get(self._upstream.spec.name, b"")
+        return self._link.adopt(ticket, handoff.handshake, handoff.told)
 
     def heard(self, notice: Message) -> None:
         self._channel.push(notice)
 
     def release_upstream(self) -> None:
-        self._link.let_go()
+        self._link.detach()
 
     async def close_upstream(self) -> None:
         for exchange in list((self._open or {}).values()):
@@ -190,7 +190,7 @@ class SingleServerConnection(FilteringConnection):
             return
         known = self._seen is not None and tool in self._seen
         name = self._upstream.spec.name
-        is_unlisted = None if known else functools.partial(self._services.catalogues.lacks, name, tool)
+        is_unlisted = None if known else functools.partial(self._services.catalogs.lacks, name, tool)
         exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
 
     def _note_list(self, exchange: ProxiedRequest, message: Message) -> Message:
@@ -288,9 +288,9 @@ class DualEraRouter(DualEraConnection):
                 self._proxy.modern.told(message)
                 return
             self._conversation = self._proxy.converse(self._caller, self._channel)
-        underway = self._conversation.received(message, self._sink)
-        if underway is not None and not underway.done:
-            self._owe(underway)
+        in_flight = self._conversation.received(message, self._sink)
+        if in_flight is not None and not in_flight.done:
+            self._owe(in_flight)
         if message.method == "notifications/initialized":
             self._conversation.listen(listening=True)
 
@@ -307,12 +307,12 @@ class DualEraRouter(DualEraConnection):
             words = "Invalid request: the id is in use"
             self._sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words))
             return
-        underway = self._proxy.modern.received(message, envelope, self._sink, self._caller)
-        if not underway.done:
-            self._modern[key] = underway
+        in_flight = self._proxy.modern.received(message, envelope, self._sink, self._caller)
+        if not in_flight.done:
+            self._modern[key] = in_flight
             if message.method != "subscriptions/listen":
-                self._owe(underway)
+                self._owe(in_flight)
 
-    def _owe(self, underway: InFlightRequest) -> None:
+    def _owe(self, in_flight: InFlightRequest) -> None:
         self._owed = [one for one in self._owed if not one.done]
-        self._owed.append(underway)
+        self._owed.append(in_flight)

@@ -112,18 +112,18 @@ class Subscription(SubscriptionOwner):
         enveloped: Callable[[Raw | bytes], bytes],
         on_message: Callable[[Message], None],
         *,
-        patience: float = 10.0,
+        timeout_seconds: float = 10.0,
         delay: float = 1.0,
     ) -> None:
         """`enveloped` puts the client's envelope on params; `on_message` gets what there is to tell the client.
 
-        An upstream may take `patience` seconds to acknowledge a listen. One that ends it is asked again after `delay`
-        seconds, and after longer and longer ones if that does not last.
+        An upstream may take `timeout_seconds` seconds to acknowledge a listen. One that ends it is asked again after
+        `delay` seconds, and after longer and longer ones if that does not last.
         """
         self._link = link
         self._enveloped = enveloped
         self._on_message = on_message
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._delay = delay
         self._loop = asyncio.get_running_loop()
         self._count = itertools.count(1)
@@ -258,12 +258,14 @@ class Subscription(SubscriptionOwner):
         message = jsonrpc.request(b'"riglm-listen-%d"' % next(self._count), "subscriptions/listen", params)
         changes, self._changes = self._changes, []
         self._next = listen = SubscriptionRequest(self, message, wanted, changes, self._loop.time())
-        self._wait(self._loop.call_later(self._patience, self._expired, listen))
+        self._wait(self._loop.call_later(self._timeout_seconds, self._expired, listen))
         self._link.request(message, listen)
 
     def _expired(self, listen: SubscriptionRequest) -> None:
         self._link.cancel(listen, None)
-        words = f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {self._patience:g} s"
+        words = (
+            f"upstream {self._link.spec.name!r} did not acknowledge a subscription within {self._timeout_seconds:g} s"
+        )
         self.ended(listen, lambda change: change.reply.failed(ErrorKind.TIMEOUT, words), again=True)
 
     def _tell_all(self) -> None:

@@ -290,7 +290,7 @@ class LiveConfiguration(LiveConfigurationPort):
         settings = self._settings
 
         def write() -> StagedFile | None:
-            return self._documents.write_aside(settings, document, lambda path: _refusal(path, settings) is None)
+            return self._documents.write_temporary(settings, document, lambda path: _refusal(path, settings) is None)
 
         try:
             written = await self._aside.do(write, _FILE_SECONDS, on_late=_discarded)

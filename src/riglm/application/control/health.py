@@ -79,7 +79,7 @@ class HealthService:
             upstreams=seen.upstreams,
             store=StoreHealth(
                 kind=self._identity.store_kind,
-                state="away" if is_away else "ok",
+                state="unavailable" if is_away else "ok",
                 queued=seen.records.queued,
                 spooled=seen.records.spooled,
             ),
@@ -95,7 +95,7 @@ class HealthService:
         return await self._proxy.look(self._looks.embedder)
 
     async def _seen(self) -> _Seen:
-        return await self._proxy.look(self._look, patience=_TIMEOUT_SECONDS)
+        return await self._proxy.look(self._look, timeout_seconds=_TIMEOUT_SECONDS)
 
     def _look(self) -> _Seen:
         looks = self._looks

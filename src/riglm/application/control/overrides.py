@@ -50,7 +50,7 @@ class OverrideService:
         self._live_tools = live_tools
         self._clock = clock
 
-    async def put(self, wish: OverrideRequest) -> Override:
+    async def put(self, override_request: OverrideRequest) -> Override:
         """Make an override; the next list and the next call go by it.
 
         Raises:
@@ -59,33 +59,33 @@ class OverrideService:
             NotFoundError: it is for an unknown session.
         """
         now = self._clock()
-        faults = tuple(_faults(wish))
+        faults = tuple(_faults(override_request))
         if faults:
             raise InvalidInputError(*faults)
-        expires_at = _end(wish, now)
+        expires_at = _end(override_request, now)
         if expires_at is not None and expires_at <= now:
-            raise ConflictError(_over_already(wish, now))
-        key = wish.key
-        if key and wish.scope is OverrideScope.ALL:
+            raise ConflictError(_over_already(override_request, now))
+        key = override_request.key
+        if key and override_request.scope is OverrideScope.ALL:
             raise ConflictError(
                 "an override with the scope `all` has no key — fix: leave it out, or choose another scope"
             )
-        if wish.tool in NAMES and wish.tool not in await self._proxy.look(self._live_tools):
+        if override_request.tool in NAMES and override_request.tool not in await self._proxy.look(self._live_tools):
             raise ConflictError(
-                f"{wish.tool} is one of riglm's own tools, which no override changes — fix: filtering.meta_tools."
-                f"{wish.tool} says whether riglm offers it"
+                f"{override_request.tool} is a meta-tool, and overrides do not apply to meta-tools — fix: "
+                f"set filtering.meta_tools.{override_request.tool} to offer or remove it"
             )
-        if wish.scope is OverrideScope.SESSION:
-            key = str(await self._known_session(wish.key))
+        if override_request.scope is OverrideScope.SESSION:
+            key = str(await self._known_session(override_request.key))
         made = Override(
             id=uuid7(),
-            kind=wish.kind,
-            tool=wish.tool,
+            kind=override_request.kind,
+            tool=override_request.tool,
             created_at=now,
-            scope=wish.scope,
+            scope=override_request.scope,
             key=key,
             expires_at=expires_at,
-            reason=wish.reason,
+            reason=override_request.reason,
         )
         await self._store.ask(
             lambda store: store.put_override(made), undo=lambda store, _: store.delete_override(made.id)
@@ -119,10 +119,10 @@ class OverrideService:
             NotFoundError: there is none with this id.
         """
         before = await self.one(override_id)
-        is_gone = await self._store.ask(
+        is_missing = await self._store.ask(
             lambda store: store.delete_override(override_id), undo=lambda store, _: store.put_override(before)
         )
-        if not is_gone:
+        if not is_missing:
             raise _unknown(override_id)
         await self._proxy.ask(self._overrides.refresh)
 
@@ -143,32 +143,36 @@ class OverrideService:
         return session_id
 
 
-def _faults(wish: OverrideRequest) -> Iterator[FieldError]:
+def _faults(override_request: OverrideRequest) -> Iterator[FieldError]:
     """All that makes a wish unusable."""
-    if not wish.tool or len(wish.tool) > MAX_TOOL_LENGTH or _CONTROL.search(wish.tool):
+    if (
+        not override_request.tool
+        or len(override_request.tool) > MAX_TOOL_LENGTH
+        or _CONTROL.search(override_request.tool)
+    ):
         yield FieldError(
             path="tool", detail=f"a tool's name has 1 to {MAX_TOOL_LENGTH} characters, none of them for control"
         )
-    if len(wish.key) > MAX_KEY_LENGTH:
+    if len(override_request.key) > MAX_KEY_LENGTH:
         yield FieldError(path="key", detail=f"it has more than {MAX_KEY_LENGTH} characters")
-    if len(wish.reason) > MAX_REASON_LENGTH:
+    if len(override_request.reason) > MAX_REASON_LENGTH:
         yield FieldError(path="reason", detail=f"it has more than {MAX_REASON_LENGTH} characters")
-    for path, number in (("expires_at", wish.expires_at), ("expires_in", wish.expires_in)):
+    for path, number in (("expires_at", override_request.expires_at), ("expires_in", override_request.expires_in)):
         if number is not None and not (math.isfinite(number) and 0 <= number <= _LATEST):
             yield FieldError(path=path, detail="this is no time that riglm can go by")
 
 
-def _end(wish: OverrideRequest, now: float) -> float | None:
+def _end(override_request: OverrideRequest, now: float) -> float | None:
     """When an override ends: at the earlier of the times that were asked for."""
-    ends = [] if wish.expires_at is None else [wish.expires_at]
-    if wish.expires_in is not None:
-        ends.append(min(now + wish.expires_in, _LATEST))
+    ends = [] if override_request.expires_at is None else [override_request.expires_at]
+    if override_request.expires_in is not None:
+        ends.append(min(now + override_request.expires_in, _LATEST))
     return min(ends, default=None)
 
 
-def _over_already(wish: OverrideRequest, now: float) -> str:
+def _over_already(override_request: OverrideRequest, now: float) -> str:
     """What is wrong with an end that is not later than now, by the member that gave it."""
-    if wish.expires_at is not None and wish.expires_at <= now:
+    if override_request.expires_at is not None and override_request.expires_at <= now:
         return "expires_at lies in the past — fix: a later time, or `expires_in` seconds"
     return "expires_in is too short — fix: more seconds"
 

@@ -82,7 +82,7 @@ class ControlService(ControlPort):
     ) -> ConfigurationUpdate:
         return await self._proxy.ask(
             lambda: self._desks.configuration.put(document, expected_version=expected_version, persist=persist),
-            patience=CHANGING_SECONDS,
+            timeout_seconds=CHANGING_SECONDS,
         )
 
     async def sessions(
@@ -104,8 +104,8 @@ class ControlService(ControlPort):
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         return await self._desks.tools.detail(name, since=since)
 
-    async def put_override(self, wish: OverrideRequest) -> Override:
-        return await self._desks.steering.put(wish)
+    async def put_override(self, override_request: OverrideRequest) -> Override:
+        return await self._desks.steering.put(override_request)
 
     async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
         return await self._desks.steering.entries(limit=limit, cursor=cursor)
@@ -148,7 +148,7 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
     """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
-    aside = StoreThread(open_store, "riglm-control-counting", patience=COUNTING_SECONDS)
+    aside = StoreThread(open_store, "riglm-control-counting", timeout_seconds=COUNTING_SECONDS)
     stores = (at_hand, aside)
     counting = CachedQueries(aside)
     history = UsageHistory(counting)
@@ -181,12 +181,12 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
 def _live_tools(services: RequestServices) -> Mapping[str, str]:
     """The tools that are listed now by the names that clients use, each with its server."""
     only = services.owners.only
-    return dict.fromkeys(services.catalogues.of(only).names, only) if only else services.owners.servers()
+    return dict.fromkeys(services.catalogs.of(only).names, only) if only else services.owners.servers()
 
 
 def _tool_counts(services: RequestServices) -> Mapping[str, int]:
     """How many tools each server listed last."""
     if services.owners.only:
-        return services.catalogues.counts()
+        return services.catalogs.counts()
     servers = list(services.owners.servers().values())
     return {server: servers.count(server) for server in set(servers)}

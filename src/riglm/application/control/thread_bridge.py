@@ -27,12 +27,12 @@ ResultT = TypeVar("ResultT")
 class ProxyLoop:
     """The proxy's event loop, asked from another thread, or from itself."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, patience: float = TIMEOUT_SECONDS) -> None:
-        """`patience` is how many seconds an answer may take."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """`timeout_seconds` is how many seconds an answer may take."""
         self._loop = loop
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
 
-    async def look(self, question: Callable[[], ResultT], *, patience: float | None = None) -> ResultT:
+    async def look(self, question: Callable[[], ResultT], *, timeout_seconds: float | None = None) -> ResultT:
         """Have something answered there that takes no time.
 
         Raises:
@@ -42,9 +42,11 @@ class ProxyLoop:
         async def answered() -> ResultT:
             return question()
 
-        return await self.ask(answered, patience=patience)
+        return await self.ask(answered, timeout_seconds=timeout_seconds)
 
-    async def ask(self, work: Callable[[], Coroutine[Any, Any, ResultT]], *, patience: float | None = None) -> ResultT:
+    async def ask(
+        self, work: Callable[[], Coroutine[Any, Any, ResultT]], *, timeout_seconds: float | None = None
+    ) -> ResultT:
         """Have something done there, and give what comes of it.
 
         Raises:
@@ -57,7 +59,7 @@ class ProxyLoop:
             doing.close()
             raise ControlUnavailableError("riglm is ending") from error
         try:
-            async with asyncio.timeout(patience or self._patience):
+            async with asyncio.timeout(timeout_seconds or self._timeout_seconds):
                 return await asyncio.wrap_future(asked)
         except TimeoutError as error:
             raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
@@ -70,11 +72,11 @@ class StoreThread:
     """
 
     def __init__(
-        self, open_store: Callable[[], AnalyticsPort], name: str, *, patience: float = TIMEOUT_SECONDS
+        self, open_store: Callable[[], AnalyticsPort], name: str, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        """`patience` is how many seconds an answer may take; the thread is called `name`."""
+        """`timeout_seconds` is how many seconds an answer may take; the thread is called `name`."""
         self._open_store = open_store
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._worker = Worker(name)
         self._lock = threading.Lock()
         self._is_begun = self._is_ended = False
@@ -92,7 +94,7 @@ class StoreThread:
         question: Callable[[AnalyticsPort], ResultT],
         *,
         undo: Callable[[AnalyticsPort, ResultT], object] | None = None,
-        patience: float | None = None,
+        timeout_seconds: float | None = None,
     ) -> ResultT:
         """Return the store's answer; with `undo`, an action that finished too late for its caller is undone.
 
@@ -104,7 +106,7 @@ class StoreThread:
         inquiry = _Inquiry(question, undo)
         doing = self._submit(partial(self._run, inquiry))
         asked = asyncio.wrap_future(doing)
-        done, _ = await asyncio.wait({asked}, timeout=patience or self._patience)
+        done, _ = await asyncio.wait({asked}, timeout=timeout_seconds or self._timeout_seconds)
         if not done and inquiry.give_up():
             doing.cancel()
             asked.cancel()
@@ -124,7 +126,7 @@ class StoreThread:
             self._is_ended, begun = True, self._is_begun
         if begun:
             with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailableError):
-                self._worker.submit(self._let_go).result(_CLOSING_SECONDS)
+                self._worker.submit(self._detach).result(_CLOSING_SECONDS)
             self._worker.close(timeout=0.0)
 
     def _submit(self, job: Callable[[], ResultT]) -> "Future[ResultT]":
@@ -138,7 +140,7 @@ class StoreThread:
 
     def _is_stuck(self) -> bool:
         since = self._busy_since
-        return since is not None and time.monotonic() - since > self._patience
+        return since is not None and time.monotonic() - since > self._timeout_seconds
 
     def _run(self, inquiry: "_Inquiry[ResultT]") -> ResultT:
         self._busy_since = time.monotonic()
@@ -148,7 +150,7 @@ class StoreThread:
             answer = inquiry.run(self._store)
         except AnalyticsUnavailableError:
             self._failed = True
-            self._let_go()
+            self._detach()
             raise
         else:
             self._failed = False
@@ -156,7 +158,7 @@ class StoreThread:
         finally:
             self._busy_since = None
 
-    def _let_go(self) -> None:
+    def _detach(self) -> None:
         store, self._store = self._store, None
         if store is not None:
             store.__exit__(None, None, None)
@@ -218,19 +220,19 @@ class AnswerCache:
     """Asks a question once for all who ask it at the same time or soon after; used on one event loop.
 
     The more work the questions of the last minute are, the longer all their answers are kept, so that looking on costs
-    no more than `SHARE`. An answer that takes longer than `patience` seconds is waited for no longer: an older one is
-    used, if there is one. The late answer is used for later queries.
+    no more than `SHARE`. An answer that takes longer than `timeout_seconds` seconds is waited for no longer: an older
+    one is used, if there is one. The late answer is used for later queries.
     """
 
     def __init__(
         self,
         *,
         kept: float = TTL_SECONDS,
-        patience: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = kept
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._monotonic = monotonic
         self._kept: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
 
@@ -251,7 +253,7 @@ class AnswerCache:
             kept.asking = asyncio.get_running_loop().create_task(self._asked(kept, question))
             kept.asking.add_done_callback(_noticed)
         asking = kept.asking
-        await asyncio.wait({asking}, timeout=self._patience)
+        await asyncio.wait({asking}, timeout=self._timeout_seconds)
         if asking.done():
             return cast("_Answer", asking.result())
         if kept.is_there:

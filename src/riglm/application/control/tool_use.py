@@ -131,7 +131,7 @@ class ToolQueries:
         self._counting = counting
         self._history = history
         self._live_tools = live_tools
-        self._company = CooccurrenceRefresher(clock)
+        self._cooccurrences = CooccurrenceRefresher(clock)
 
     async def known(self, since: float) -> Sequence[ToolEntry]:
         """Every tool that ran or was listed since then, or is listed now, most used first, then by name.
@@ -187,7 +187,7 @@ class ToolQueries:
         self, key: tuple[object, ...], question: Callable[[AnalyticsPort], Sequence[ToolCooccurrence]]
     ) -> Sequence[ToolCooccurrence]:
         def counted(store: AnalyticsPort) -> Sequence[ToolCooccurrence]:
-            self._company.refresh(store)
+            self._cooccurrences.refresh(store)
             return question(store)
 
         return await self._counting.counted(key, counted)

@@ -50,11 +50,11 @@ class ClientsSeenCheck(Check):
         known = support_of(client.name)
         rules = self._by_client.get(known.key, self._filtering) if known else self._filtering
         surface = _surface(client, rules)
-        relisting = known.relisting.value if known else "is not known to riglm"
+        list_changed_support = known.list_changed_support.value if known else "is not known to riglm"
         version = client.version or "no version"
         what = (
             f"{version}, {client.era} era over {client.transport}, {client.sessions:,} sessions; "
-            f"surface: {surface}; when the list changes it {relisting}"
+            f"surface: {surface}; when the list changes it {list_changed_support}"
         )
         if surface is Surface.DYNAMIC and known is not None and not known.follows_changes:
             return _finding(Severity.WARNING, name, what, f"set `filtering.clients: {{{_pattern(known)}: stable}}`")

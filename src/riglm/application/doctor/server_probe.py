@@ -17,7 +17,7 @@ from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message
 from riglm.domain.redaction import mask_command
 from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import ToolCatalog, read_catalogue
+from riglm.domain.tool import ToolCatalog, read_catalog
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.doctor import ServerOutput
 from riglm.ports.upstream import EventPosition, ServerMessageHandler, UpstreamLink, UpstreamPort
@@ -41,7 +41,7 @@ class ServerProbe:
     is_modern: bool | None = None
     seconds: float = 0.0
     has_tools: bool = True
-    catalogue: ToolCatalog = field(default_factory=ToolCatalog)
+    catalog: ToolCatalog = field(default_factory=ToolCatalog)
 
 
 async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
@@ -77,12 +77,12 @@ async def _visit(upstream: UpstreamPort) -> ServerProbe:
     greeting = jsonrpc.members(answer.result)
     link.send(jsonrpc.notification("notifications/initialized"))
     has_tools = "tools" in jsonrpc.members(greeting.get("capabilities", b"{}"))
-    catalogue = ToolCatalog()
+    catalog = ToolCatalog()
     if has_tools:
         entries, last = await asking.pages(link, "tools/list", "tools", b"{}")
         if not last.result:
             return ServerProbe(spec=upstream.spec, failure=f"has no list of tools: {_words(last)}")
-        catalogue = read_catalogue(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
+        catalog = read_catalog(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
     took = time.monotonic() - started
     await link.close()
     is_bridged = isinstance(link, BridgeLink)
@@ -93,7 +93,7 @@ async def _visit(upstream: UpstreamPort) -> ServerProbe:
         is_modern=True if is_bridged else None,
         seconds=took,
         has_tools=has_tools,
-        catalogue=catalogue,
+        catalog=catalog,
     )
 
 
@@ -254,7 +254,7 @@ class FailureDiagnosis(NamedTuple):
 
 def diagnosis(server: ConfiguredServer, reason: str, heard: ServerOutput) -> FailureDiagnosis:
     """What is known of a failure: by what the server said itself, or else by the reason that riglm has for it."""
-    lines = tuple(line for line in dict.fromkeys(heard.complaints) if line.strip())
+    lines = tuple(line for line in dict.fromkeys(heard.rate_limited_log) if line.strip())
     last = lines[-_MAX_SAID:]
     for sign in _IN_COMPLAINTS:
         telling = next((line for line in lines if sign.pattern.search(line)), None)

@@ -139,7 +139,7 @@ class ServersCheck(Check):
 def _greeting(found: ServerProbe) -> str:
     eras = [f"handshake ({found.revision})"] if found.revision else []
     eras += ["modern"] if found.is_modern else []
-    count = len(found.catalogue.tools)
+    count = len(found.catalog.tools)
     tools = f"{count} tool{'' if count == 1 else 's'}" if found.has_tools else "no tools, only other things"
     who = f"{found.server}: " if found.server else ""
     return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"

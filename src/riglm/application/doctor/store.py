@@ -51,7 +51,7 @@ class StoreCheck(Check):
         except AnalyticsUnavailableError as error:
             words, _, fix = str(error).partition(" — fix: ")
             return [_finding(Severity.ERROR, "database", words, fix or _reach())]
-        return [_opened(facts), *_schema(facts), *_room(facts), *_newest(facts), *_company(facts)]
+        return [_opened(facts), *_schema(facts), *_room(facts), *_newest(facts), *_cooccurrences(facts)]
 
     def _of_files(self) -> list[Finding]:
         found = []
@@ -123,7 +123,7 @@ def _newest(facts: StoreStatus) -> list[Finding]:
     return [_finding(Severity.NOTE, "records", f"the newest is {since} old", fix)]
 
 
-def _company(facts: StoreStatus) -> list[Finding]:
+def _cooccurrences(facts: StoreStatus) -> list[Finding]:
     found = []
     if facts.keeper:
         found.append(_finding(Severity.OK, "lease", f"{facts.keeper} looks after the store just now"))

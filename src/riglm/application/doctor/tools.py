@@ -94,17 +94,17 @@ class ToolsFindings:
         return denied and self._filtering.is_on
 
     def _listed(self, visits: Sequence[ServerProbe]) -> tuple[list[Listed], list[Finding]]:
-        by_server = {found.spec.name: found.catalogue for found in visits}
+        by_server = {found.spec.name: found.catalog for found in visits}
         told = []
-        for server, catalogue in by_server.items():
-            twice = sorted(name for name, count in Counter(catalogue.names).items() if count > 1)
+        for server, catalog in by_server.items():
+            twice = sorted(name for name, count in Counter(catalog.names).items() if count > 1)
             if twice:
                 what = f"{server} lists {_some(twice)} more than once; the first one counts"
                 told.append(_finding(Severity.WARNING, "names", what, "ask the server's authors to mend it"))
         if self._is_alone:
-            public = {name: (server, name) for server, catalogue in by_server.items() for name in catalogue.names}
+            public = {name: (server, name) for server, catalog in by_server.items() for name in catalog.names}
             return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
-        owned = {server: tuple(dict.fromkeys(catalogue.names)) for server, catalogue in by_server.items()}
+        owned = {server: tuple(dict.fromkeys(catalog.names)) for server, catalog in by_server.items()}
         public, collisions = public_names(self._naming, owned)
         for name, holder, other in collisions:
             what = f"{name!r} is a tool of {holder!r} and of {other!r}, and riglm does not start so"

@@ -42,7 +42,7 @@ class CostSet:
     """The tools of a data set with their servers, and the calls of its sessions in the order of their hashes."""
 
     name: str
-    catalogue: ToolCatalog
+    catalog: ToolCatalog
     servers: Mapping[str, str]
     sessions: tuple[tuple[str, ...], ...]
 
@@ -76,8 +76,8 @@ def read_cost_set(directory: Path, *, side: str, max_tools: int | None = None) -
     if not sessions:
         raise DatasetError(f"{directory}: no session has {_MIN_CALLS} calls of these tools — fix: a larger --tools")
     raw = (_definition(row) for row, _ in rows(directory / CATALOGUE, key="name") if row["name"] in servers)
-    catalogue = ToolCatalog(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
-    return CostSet(name=directory.name, catalogue=catalogue, servers=servers, sessions=sessions)
+    catalog = ToolCatalog(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
+    return CostSet(name=directory.name, catalog=catalog, servers=servers, sessions=sessions)
 
 
 async def evaluate_cost(
@@ -97,7 +97,7 @@ async def evaluate_cost(
         if place >= learn:
             judged.append(priced)
         on_session(1)
-    return _figures(judged, len(found.catalogue.tools))
+    return _figures(judged, len(found.catalog.tools))
 
 
 def recorded_figures(record: Observations) -> CostMetrics:
@@ -170,7 +170,7 @@ class _CostReplay:
             client=ClientInfo(name=_CLIENT),
         )
         await filtering.prepare(session)
-        first = filtering.compose(session, self._found.catalogue)
+        first = filtering.compose(session, self._found.catalog)
         price.shown(first.to_exposure(session.id, self._now))
         state, listed = filtering.state(session), 0
         for tool in calls:

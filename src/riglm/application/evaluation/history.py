@@ -141,7 +141,7 @@ def walk_history(
         columns = {tool: column for column, tool in enumerate(candidates)}
         before: tuple[str, ...] = ()
         for call in session.calls:
-            situation = PredictionInput(
+            prediction_input = PredictionInput(
                 candidates=candidates,
                 calls=before,
                 servers=servers,
@@ -151,7 +151,7 @@ def walk_history(
             )
             if session.tools_available:
                 started = time.perf_counter()
-                prediction = predictor.predict(situation)
+                prediction = predictor.predict(prediction_input)
                 taken_ms = (time.perf_counter() - started) * 1e3
                 step = ReplayedCall(
                     session=session.id,
@@ -169,7 +169,7 @@ def walk_history(
                 if call.success:
                     calibrator.observe(prediction, columns[call.tool])
             if call.success:
-                predictor.learn(situation, call.tool, SIGNALS[call.found])
+                predictor.learn(prediction_input, call.tool, SIGNALS[call.found])
                 before = (*before, call.tool)[-MAX_CALLS:]
         on_session(1)
     return steps

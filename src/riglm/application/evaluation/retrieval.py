@@ -177,9 +177,9 @@ class PredictedRanking:
 
     def __call__(self, context: Context) -> Scores:
         """The predictor's scores."""
-        return self._predictor.predict(self.situation(context)).scores
+        return self._predictor.predict(self.prediction_input(context)).scores
 
-    def situation(self, context: Context) -> PredictionInput:
+    def prediction_input(self, context: Context) -> PredictionInput:
         """A session that has its context, and no call yet."""
         return PredictionInput(
             candidates=self._names,
@@ -231,15 +231,15 @@ class AbstentionMetrics:
 
 
 def evaluate_abstention(
-    catalogue: EmbeddedDataset, others: Sequence[EmbeddedDataset], *, most: int = 200
+    catalog: EmbeddedDataset, others: Sequence[EmbeddedDataset], *, most: int = 200
 ) -> AbstentionMetrics:
     """Search a catalogue for at most so many requests of its own, and as many of the others' together."""
-    retriever = catalogue.retriever()
+    retriever = catalog.retriever()
 
     def abstentions(contexts: Sequence[Context]) -> int:
         return sum(retriever.search(context, 1).abstained for context in contexts)
 
-    own = catalogue.contexts[:most]
+    own = catalog.contexts[:most]
     share = -(-most // max(1, len(others)))
     strange = [context for other in others for context in islice(other.contexts, share)]
     return AbstentionMetrics(
@@ -262,7 +262,7 @@ def halves(queries: Sequence[Query]) -> tuple[list[int], list[int]] | None:
     return (history, rest) if min(len(history), len(rest)) >= MIN else None
 
 
-def taught(prepared: EmbeddedDataset, predictor: PredictorPort, history: Sequence[int]) -> Ranker:
+def example(prepared: EmbeddedDataset, predictor: PredictorPort, history: Sequence[int]) -> Ranker:
     """A ranking that has seen the tools of these requests used, each once, in their order."""
     pairs = LearnedPairs()
     ranking = PredictedRanking(predictor, prepared.retriever(pairs), prepared)
@@ -270,10 +270,10 @@ def taught(prepared: EmbeddedDataset, predictor: PredictorPort, history: Sequenc
     signal = SIGNALS[DiscoveryMethod.LISTED]
     for at, place in enumerate(history):
         context = prepared.contexts[place]
-        situation = ranking.situation(context)  # as it was before any of the request's tools was called
+        prediction_input = ranking.prediction_input(context)  # as it was before any of the request's tools was called
         for group in prepared.dataset.queries[place].gold:
             tool = tools[group[0]]
-            predictor.learn(situation, tool.name, signal)
+            predictor.learn(prediction_input, tool.name, signal)
             pairs.learn(context, tool.name, signal, scope="", at=float(at), description_hash=tool.fingerprint)
     return ranking
 

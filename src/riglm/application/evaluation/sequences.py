@@ -127,9 +127,9 @@ class _SequenceReplay:
         """Predict every call after the first."""
         context, relevance = self._relevance(session)
         for done in range(1, len(session.calls)):
-            situation = self._situation(session, done, context, relevance)
+            prediction_input = self._prediction_input(session, done, context, relevance)
             started = time.perf_counter()
-            prediction = self._predictor.predict(situation)
+            prediction = self._predictor.predict(prediction_input)
             tally.taken_ms.append((time.perf_counter() - started) * 1e3)
             target = self._columns[session.calls[done]]
             tally.ranks.append(rank(prediction.scores, target))
@@ -145,7 +145,7 @@ class _SequenceReplay:
         """Learn every call, and then what the session's context was good for."""
         context, relevance = self._relevance(session)
         for done, tool in enumerate(session.calls):
-            self._predictor.learn(self._situation(session, done, context, relevance), tool)
+            self._predictor.learn(self._prediction_input(session, done, context, relevance), tool)
         self._learned += 1
         if context is None:
             return
@@ -157,7 +157,7 @@ class _SequenceReplay:
         context = self._contexts.get(session.id)
         return context, self._retriever.relevance(context, self._names) if context is not None else None
 
-    def _situation(
+    def _prediction_input(
         self, session: CalledSession, done: int, context: Context | None, relevance: Relevance | None
     ) -> PredictionInput:
         return PredictionInput(

@@ -46,7 +46,7 @@ class FilteringConnection(HandshakeConnection):
 
     __slots__ = (
         "_caller",
-        "_catalogue",
+        "_catalog",
         "_changes",
         "_channel",
         "_client",
@@ -77,7 +77,7 @@ class FilteringConnection(HandshakeConnection):
         self._meta_calls: MetaToolCalls | None = None
         self._own: dict[bytes, PagedListRequest | MetaToolCall] = {}
         self._changes = 0  # how often the upstream's tools changed
-        self._catalogue: ToolCatalog | None = None
+        self._catalog: ToolCatalog | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
         if showing is not None:
@@ -97,7 +97,7 @@ class FilteringConnection(HandshakeConnection):
         """Process a message that the filter accepted."""
 
     @abstractmethod
-    def spellings(self, tool: str) -> tuple[str, ...]:
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
         """Return all names under which the client may know the tool that `tool` reaches."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class FilteringConnection(HandshakeConnection):
         """Request the rest of a stream from the upstream server."""
 
     @abstractmethod
-    def adopt_upstream(self, carried: ConnectionHandoff) -> bool:
+    def adopt_upstream(self, handoff: ConnectionHandoff) -> bool:
         """Continue the upstream links of another process; False if servers must be sent all of it again."""
 
     @abstractmethod
@@ -171,18 +171,18 @@ class FilteringConnection(HandshakeConnection):
             stream = TransformingStream(stream, lambda answer: self._showing.without_denied(session, answer))
         self.resume_upstream(last_event_id, stream)
 
-    def adopt(self, carried: ConnectionHandoff) -> bool:
-        self._client, _ = request_params.client_of(carried.handshake)
+    def adopt(self, handoff: ConnectionHandoff) -> bool:
+        self._client, _ = request_params.client_of(handoff.handshake)
         if self._session is None:
-            self._session = carried.session
-            self._services.sessions.hold(carried.session)
-        return self.adopt_upstream(carried)
+            self._session = handoff.session
+            self._services.sessions.hold(handoff.session)
+        return self.adopt_upstream(handoff)
 
-    def moved_on(self) -> None:
+    def on_remote_activity(self) -> None:
         if self._filters:
             self._news.listed()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         if self._session is not None:
             self._services.sessions.left(self._session)
             self._session = None
@@ -214,7 +214,7 @@ class FilteringConnection(HandshakeConnection):
         walk = self._walk(
             message,
             sink,
-            lambda walk: self._showing.listed(session, walk, lambda catalogue: self._list_sent(catalogue, changes)),
+            lambda walk: self._showing.listed(session, walk, lambda catalog: self._list_sent(catalog, changes)),
         )
         self._own[jsonrpc.id_key(message.id or b"null")] = walk
         walk.start()
@@ -260,9 +260,9 @@ class FilteringConnection(HandshakeConnection):
             over=lambda walk: self._own_ended(walk.asked),
         )
 
-    def _list_sent(self, catalogue: ToolCatalog, changes: int) -> None:
+    def _list_sent(self, catalog: ToolCatalog, changes: int) -> None:
         """The client gets a list that was asked for after so many changes; one that is torn counts no further."""
-        self._catalogue = catalogue if changes == self._changes else None
+        self._catalog = catalog if changes == self._changes else None
         self._news.listed()
 
     def _filter_call(
@@ -273,7 +273,7 @@ class FilteringConnection(HandshakeConnection):
         session = self._latest = self._session_of(self.session, given.meta)
         if name and self._showing.meta_tools.owns(session, name):
             return self._call_own(message, sink, session, given)
-        refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
+        refused = self._showing.refusal(session, message, self.name_patterns(name) if name else (), given)
         if refused is not None:
             sink.replied(refused)
             return None
@@ -289,7 +289,7 @@ class FilteringConnection(HandshakeConnection):
             await self._know(session)
 
         if self._meta_calls is None:
-            self._meta_calls = MetaToolCalls(self._showing, self.spellings)
+            self._meta_calls = MetaToolCalls(self._showing, self.name_patterns)
         self._meta_calls.start(
             call,
             session,
@@ -303,9 +303,9 @@ class FilteringConnection(HandshakeConnection):
 
     async def _know(self, session: Session) -> None:
         """See to it that the list is known that one of riglm's own tools is about."""
-        catalogue = self._catalogue or await self._learned()
-        if catalogue is not None:
-            self._showing.filtering.know(session, catalogue)
+        catalog = self._catalog or await self._learned()
+        if catalog is not None:
+            self._showing.filtering.know(session, catalog)
 
     async def _learned(self) -> ToolCatalog | None:
         """The whole list, asked for on riglm's own account; None when it cannot be had in time."""
@@ -318,13 +318,13 @@ class FilteringConnection(HandshakeConnection):
             withdraw=self._withdraw,
         )
         if found and changes == self._changes:
-            self._catalogue = found[0]
+            self._catalog = found[0]
         return found[0] if found else None
 
     def _forget(self) -> None:
         """The upstream's tools changed."""
         self._changes += 1
-        self._catalogue = None
+        self._catalog = None
 
     def _greeting(self, answer: Message) -> Message:
         if self._showing.adds:

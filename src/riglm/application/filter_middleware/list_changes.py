@@ -69,7 +69,7 @@ class ToolListSubscription(ClientResponseSink):
     def __init__(self, session: Session, asked: Message, sink: ClientResponseSink) -> None:
         """A listen that is about to be passed on."""
         self.session = session
-        self.underway: InFlightRequest | None = None
+        self.in_flight: InFlightRequest | None = None
         self._asked = asked
         self._sink = sink
         wanted = jsonrpc.members(jsonrpc.members(asked.params).get(_WANTED[0], b"{}"))
@@ -79,7 +79,7 @@ class ToolListSubscription(ClientResponseSink):
     @property
     def over(self) -> bool:
         """Whether nothing more can be told."""
-        return self.underway is not None and self.underway.done
+        return self.in_flight is not None and self.in_flight.done
 
     def tell(self) -> None:
         """Tell that the list of tools is another one now."""

@@ -34,10 +34,10 @@ class MetaToolCall(ProxiedRequest):
 class MetaToolCalls:
     """Runs riglm's own tools, each in a task of its own, or sends what they stand for on its way."""
 
-    def __init__(self, showing: FilterMiddleware, spellings: Callable[[str], tuple[str, ...]]) -> None:
-        """`spellings` gives all names under which clients may know a tool."""
+    def __init__(self, showing: FilterMiddleware, name_patterns: Callable[[str], tuple[str, ...]]) -> None:
+        """`name_patterns` gives all names under which clients may know a tool."""
         self._showing = showing
-        self._spellings = spellings
+        self._name_patterns = name_patterns
         self._workers = Workers()
 
     def start(
@@ -99,7 +99,7 @@ class MetaToolCalls:
         """Send a call on its way, unless its tool is denied."""
         given = request_params.read(asked)
         name = tool_name(given)
-        refused = self._showing.refusal(session, asked, self._spellings(name) if name else (), given)
+        refused = self._showing.refusal(session, asked, self._name_patterns(name) if name else (), given)
         if refused is not None:
             call.replied(refused)
         else:

@@ -32,13 +32,13 @@ _log: Final = logging.getLogger("riglm.filtering")
 class AlwaysListed:
     """Adds the tool's entry behind all others, and leaves out an upstream's entry of the same name."""
 
-    def __init__(self, name: str, entry: bytes, when_listed: Callable[[], None] = lambda: None) -> None:
-        """`entry` is its definition as raw JSON; `when_listed` is called whenever a client is about to hear of it."""
+    def __init__(self, name: str, entry: bytes, on_listed: Callable[[], None] = lambda: None) -> None:
+        """`entry` is its definition as raw JSON; `on_listed` is called whenever a client is about to hear of it."""
         self.tokens: Final = estimated_tokens(len(entry))
         """About what the entry takes of a client's context."""
         self.name: Final = name
         self._entry = entry
-        self._when_listed = when_listed
+        self._when_listed = on_listed
         self._is_told = False
         self._kept: OrderedDict[tuple[bytes, bool], bytes] = OrderedDict()
 
@@ -103,7 +103,7 @@ class FilterMiddleware:
         always: AlwaysListed | None = None,
     ) -> None:
         """Sessions that end are forgotten by the filter from now on; `always` is in all lists."""
-        services.tracking.when_closed(filtering.forget)
+        services.tracking.on_closed(filtering.forget)
         filtering.when_foreshadowed(lambda session, would_be: self.expose(session, self._with_always(would_be)))
         self.services = services
         self.filtering = filtering
@@ -166,13 +166,13 @@ class FilterMiddleware:
 
     def listed(self, session: Session, walk: PagedListRequest, done: Callable[[ToolCatalog], None]) -> None:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
-        catalogue = ToolCatalog()
+        catalog = ToolCatalog()
         with self._guarded:
-            catalogue = self.read(walk)
+            catalog = self.read(walk)
             if self.filtering.needs_usage(session):
-                self._start(self._listed_later(session, walk, catalogue, done))
+                self._start(self._listed_later(session, walk, catalog, done))
                 return
-        self._answer(session, walk, catalogue, done)
+        self._answer(session, walk, catalog, done)
 
     def read(self, walk: PagedListRequest) -> ToolCatalog:
         """The whole catalogue of a list whose pages are all there."""
@@ -287,20 +287,20 @@ class FilterMiddleware:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _answer(
-        self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog, done: Callable[[ToolCatalog], None]
+        self, session: Session, walk: PagedListRequest, catalog: ToolCatalog, done: Callable[[ToolCatalog], None]
     ) -> None:
-        done(catalogue)
-        answer = self._composed(session, walk, catalogue) or self.without_denied(session, walk.pages[0])
+        done(catalog)
+        answer = self._composed(session, walk, catalog) or self.without_denied(session, walk.pages[0])
         walk.answer(answer)
 
-    def _composed(self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog) -> Message | None:
+    def _composed(self, session: Session, walk: PagedListRequest, catalog: ToolCatalog) -> Message | None:
         """The list as the session sees it; None when the filter failed."""
         with self._guarded:
-            selection = self.filtering.compose(session, catalogue)
+            selection = self.filtering.compose(session, catalog)
             answer = walk.pages[0]
             if not selection.is_passthrough or self.filtering.guards:  # what riglm could not read must not pass unseen
                 answer = answer.replace(result=self._result(session, walk, selection.raw))
-            if not catalogue.missing:
+            if not catalog.missing:
                 self.expose(session, self._with_always(selection))
             return answer
         return None
@@ -333,12 +333,12 @@ class FilterMiddleware:
         task.add_done_callback(self._tasks.discard)
 
     async def _listed_later(
-        self, session: Session, walk: PagedListRequest, catalogue: ToolCatalog, done: Callable[[ToolCatalog], None]
+        self, session: Session, walk: PagedListRequest, catalog: ToolCatalog, done: Callable[[ToolCatalog], None]
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):
                 await self.filtering.prepare(session)
-        self._answer(session, walk, catalogue, done)
+        self._answer(session, walk, catalog, done)
 
 
 def _private(fields: dict[str, Raw], ttl_ms: int) -> bytes:

@@ -43,12 +43,12 @@ class FilteringModernHandler(ModernRequestHandler):
         self.listeners = ToolListSubscriptions()
         self._filters = showing is not None
         self._services = services if showing is None else showing.observed()
-        self._catalogue: ToolCatalog | None = None
+        self._catalog: ToolCatalog | None = None
         self._known_until = 0.0
         self._changes = 0
         if showing is not None:
             self._showing = showing
-            self._meta_calls = MetaToolCalls(showing, self.spellings)
+            self._meta_calls = MetaToolCalls(showing, self.name_patterns)
             showing.follow(self.listeners.follow)
 
     @abstractmethod
@@ -63,7 +63,7 @@ class FilteringModernHandler(ModernRequestHandler):
         """Process a request that the filter accepted."""
 
     @abstractmethod
-    def spellings(self, tool: str) -> tuple[str, ...]:
+    def name_patterns(self, tool: str) -> tuple[str, ...]:
         """Return all names under which clients may know the tool that `tool` reaches."""
 
     @abstractmethod
@@ -114,23 +114,23 @@ class FilteringModernHandler(ModernRequestHandler):
         if not self._filters or self._showing.misreading(message) is None:
             self.notify_upstream(message)
 
-    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
-        if isinstance(underway, PagedListRequest):
-            if not underway.done and isinstance(underway.underway, ProxiedRequest):
-                self.cancel(underway.underway, notice)
-            underway.give_up()
-        elif isinstance(underway, MetaToolCall):
-            if underway.forwarded is None:
-                self._meta_calls.cancel(underway)
+    def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
+        if isinstance(in_flight, PagedListRequest):
+            if not in_flight.done and isinstance(in_flight.in_flight, ProxiedRequest):
+                self.cancel(in_flight.in_flight, notice)
+            in_flight.give_up()
+        elif isinstance(in_flight, MetaToolCall):
+            if in_flight.forwarded is None:
+                self._meta_calls.cancel(in_flight)
             else:
-                self.cancel(underway.forwarded, notice)
-                underway.cancelled()
-        elif isinstance(underway, ProxiedRequest) and not underway.done:
-            self.cancel_upstream(underway, notice)
-            underway.cancelled()
+                self.cancel(in_flight.forwarded, notice)
+                in_flight.cancelled()
+        elif isinstance(in_flight, ProxiedRequest) and not in_flight.done:
+            self.cancel_upstream(in_flight, notice)
+            in_flight.cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
-        if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.spellings(tool)):
+        if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.name_patterns(tool)):
             return None
         return self.listed_schema(tool)
 
@@ -191,22 +191,22 @@ class FilteringModernHandler(ModernRequestHandler):
                 changed=lambda _: self.listeners.changed(session),
             )
             return call
-        refused = self._showing.refusal(session, message, self.spellings(name) if name else (), given)
+        refused = self._showing.refusal(session, message, self.name_patterns(name) if name else (), given)
         return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
 
     def _filter_listen(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
         if not self._announces(asked):
             return asked.forward(asked.message, ListChangedSink(sink, self._forget))
         listener = self.listeners.add(self._session_of(asked), asked.message, sink)
-        listener.underway = asked.forward(asked.message, ListChangedSink(listener, self._forget))
-        return listener.underway
+        listener.in_flight = asked.forward(asked.message, ListChangedSink(listener, self._forget))
+        return listener.in_flight
 
     async def _know(self, asked: "_Asked", session: Session) -> None:
         """See to it that the list is known that one of riglm's own tools is about."""
         if time.monotonic() > self._known_until:
             await self._learn(asked)
-        if self._catalogue is not None:
-            self._showing.filtering.know(session, self._catalogue)
+        if self._catalog is not None:
+            self._showing.filtering.know(session, self._catalog)
 
     async def _learn(self, asked: "_Asked") -> None:
         """Ask for the whole list, in the client's envelope; what cannot be had in time is not waited for."""
@@ -224,8 +224,8 @@ class FilteringModernHandler(ModernRequestHandler):
         """Takes a list that is asked for now; what changes until it is there lets it count once and no longer."""
         changes = self._changes
 
-        def take(catalogue: ToolCatalog) -> None:
-            self._catalogue = catalogue
+        def take(catalog: ToolCatalog) -> None:
+            self._catalog = catalog
             self._known_until = time.monotonic() + KNOWN_SECONDS if changes == self._changes else 0.0
 
         return take

@@ -10,7 +10,7 @@ from typing import Final
 from riglm.application.forwarding.riglm_requests import MAX_BYTES, MAX_PAGES, MAX_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.tool import Tool, ToolCatalog, read_catalogue
+from riglm.domain.tool import Tool, ToolCatalog, read_catalog
 from riglm.ports.downstream import ClientResponseSink, InFlightRequest
 from riglm.ports.upstream import EventPosition
 
@@ -43,7 +43,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
         self.done = False
         self.current = asked
         """The request that is under way."""
-        self.underway: InFlightRequest | None = None
+        self.in_flight: InFlightRequest | None = None
         self._ask = ask
         self._new_id = new_id
         self._whole = whole
@@ -54,7 +54,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
 
     def start(self) -> None:
         """Ask for the first page."""
-        self.underway = self._ask(self.current, self)
+        self.in_flight = self._ask(self.current, self)
 
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         if not self.done:
@@ -84,7 +84,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
         self._seen.add(cursor)
         params = jsonrpc.with_member(self.asked.params or b"{}", ("cursor",), cursor)
         self.current = jsonrpc.request(self._new_id(), self.asked.method or "", params)
-        self.underway = self._ask(self.current, self)
+        self.in_flight = self._ask(self.current, self)
 
     def answer(self, message: Message, status: int = 200) -> None:
         """Answer the client."""
@@ -150,21 +150,21 @@ class ReadLists:
         With `plainly`, what has other names for other readers is left out.
         """
         results = [bytes(page.result) for page in pages]
-        for *kept, catalogue in self._kept:
+        for *kept, catalog in self._kept:
             if kept == [plainly, results]:
-                return catalogue
-        parts = [read_plainly(result) if plainly else read_catalogue(result) for result in results]
+                return catalog
+        parts = [read_plainly(result) if plainly else read_catalog(result) for result in results]
         read = parts[0] if len(parts) == 1 else _joined(parts, b"\n".join(results))
-        catalogue = self._steady(read, plainly=plainly)
-        self._kept.appendleft((plainly, results, catalogue))
-        return catalogue
+        catalog = self._steady(read, plainly=plainly)
+        self._kept.appendleft((plainly, results, catalog))
+        return catalog
 
     def _steady(self, read: ToolCatalog, *, plainly: bool) -> ToolCatalog:
         """A list in the order in which its tools were first seen, if its upstream changes the order of what stays."""
-        known = [catalogue for kept_plainly, _, catalogue in self._kept if kept_plainly == plainly]
-        for catalogue in known:
-            if _have_the_same(catalogue, read):
-                return catalogue
+        known = [catalog for kept_plainly, _, catalog in self._kept if kept_plainly == plainly]
+        for catalog in known:
+            if _have_the_same(catalog, read):
+                return catalog
         akin = (each for each in known if 2 * len(each.name_set & read.name_set) > len(read.name_set))
         last = next(akin, None)
         return read if last is None else _in_order_of(last, read)
@@ -172,7 +172,7 @@ class ReadLists:
 
 def read_plainly(result: bytes) -> ToolCatalog:
     """The tools in the raw result of a `tools/list`, less what has other names for other readers, or none for riglm."""
-    read = read_catalogue(result)
+    read = read_catalog(result)
     return ToolCatalog(tuple(tool for tool in read.tools if has_one_name(tool)), result, missing=read.missing)
 
 

@@ -50,18 +50,18 @@ class ToolPermissions:
         self._kept: OrderedDict[tuple[int, tuple[Override, ...]], PermittedTools] = OrderedDict()
         self._by_policy: dict[tuple[str, str, str], ToolVisibility] = {}
 
-    def of(self, session: Session, catalogue: ToolCatalog) -> PermittedTools:
+    def of(self, session: Session, catalog: ToolCatalog) -> PermittedTools:
         """Return the tools of a catalog that a session may use."""
         overrides = self.concerning(session)
-        key = (id(catalogue), overrides)
+        key = (id(catalog), overrides)
         view = self._kept.get(key)
-        if view is None or view.catalogue is not catalogue:
-            view = self._kept[key] = self._made(catalogue, overrides)
+        if view is None or view.catalog is not catalog:
+            view = self._kept[key] = self._made(catalog, overrides)
             if len(self._kept) > MAX_VIEWS:
                 self._kept.popitem(last=False)
         return view
 
-    def standing(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> ToolVisibility:
+    def visibility(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> ToolVisibility:
         """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
         overrides = self.concerning(session)
         return self._decided(name, by_tool(overrides) if overrides else None, owner)
@@ -86,24 +86,24 @@ class ToolPermissions:
         key = (name, server, own)
         if overrides is None and key in self._by_policy:
             return self._by_policy[key]
-        standing = self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
+        visibility = self._policy.decide(name, overrides, (own, f"{server}{SEPARATOR}{own}") if server else ())
         if overrides is None and len(self._by_policy) < MAX_NAMES:
-            self._by_policy[key] = standing
-        return standing
+            self._by_policy[key] = visibility
+        return visibility
 
-    def _made(self, catalogue: ToolCatalog, overrides: tuple[Override, ...]) -> PermittedTools:
+    def _made(self, catalog: ToolCatalog, overrides: tuple[Override, ...]) -> PermittedTools:
         mine = by_tool(overrides)
-        standings = {name: self._decided(name, mine) for name in catalogue.names}
-        shown = (ToolVisibility.OPEN, ToolVisibility.KEPT)
-        if all(standing in shown for standing in standings.values()):
-            candidates = catalogue.names
+        visibilities = {name: self._decided(name, mine) for name in catalog.names}
+        shown = (ToolVisibility.AUTO, ToolVisibility.ALWAYS)
+        if all(visibility in shown for visibility in visibilities.values()):
+            candidates = catalog.names
         else:
-            candidates = tuple(name for name in catalogue.names if standings[name] in shown)
+            candidates = tuple(name for name in catalog.names if visibilities[name] in shown)
         return PermittedTools(
-            catalogue=catalogue,
+            catalog=catalog,
             candidates=candidates,
-            kept=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.KEPT),
-            away=frozenset(name for name, standing in standings.items() if standing is ToolVisibility.AWAY),
+            kept=frozenset(name for name, visibility in visibilities.items() if visibility is ToolVisibility.ALWAYS),
+            away=frozenset(name for name, visibility in visibilities.items() if visibility is ToolVisibility.NEVER),
         )
 
 
@@ -250,10 +250,10 @@ class Overrides:
             self._listener()
         self._looked.set()
 
-    async def ready(self, patience: float) -> None:
-        """Wait at most `patience` seconds for the first look at the store."""
+    async def ready(self, timeout_seconds: float) -> None:
+        """Wait at most `timeout_seconds` seconds for the first look at the store."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout_seconds):
                 await self._looked.wait()
 
     async def follow(self) -> None:

@@ -35,14 +35,14 @@ class VisibilityReasons:
     used: frozenset[str]
     probabilities: Mapping[str, float]
 
-    def why(self, tool: str, standing: ToolVisibility, rank: int | None, *, shown: bool) -> str:
+    def why(self, tool: str, visibility: ToolVisibility, rank: int | None, *, shown: bool) -> str:
         """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
-        match standing:
+        match visibility:
             case ToolVisibility.DENIED:
                 return self._denied()
-            case ToolVisibility.AWAY:
+            case ToolVisibility.NEVER:
                 return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
-            case ToolVisibility.KEPT if shown:
+            case ToolVisibility.ALWAYS if shown:
                 pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
                 return pinned or "filtering.pinned names it"
         return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
@@ -116,18 +116,18 @@ class Explanation:
         decisions: ActiveRules,
         session: Session,
         state: SessionState,
-        catalogue: ToolCatalog,
+        catalog: ToolCatalog,
         owner: OwnerOf,
         *,
         at: float,
         live: bool,
     ) -> None:
-        """`state` is how far the session has come, `catalogue` what it may be shown; `at` is the time, in seconds."""
-        view = decisions.views.of(session, catalogue)
+        """`state` is how far the session has come, `catalog` what it may be shown; `at` is the time, in seconds."""
+        view = decisions.views.of(session, catalog)
         self._decisions = decisions
         self._session = session
         self._state = state
-        self._catalogue = catalogue
+        self._catalog = catalog
         self._owner = owner
         self._at = at
         self._is_live = live
@@ -176,28 +176,28 @@ class Explanation:
         parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
         for rank, name in enumerate(order, start=1):
-            place, standing, shown = places[name], _standing(view, name), name in self._shown
+            place, visibility, shown = places[name], _visibility(view, name), name in self._shown
             yield PredictedTool(
                 tool=name,
                 upstream=owner(name)[0],
                 rank=rank,
                 score=None if scores is None else scores[place],
                 shown=shown,
-                standing=standing.value,
-                why=grounds.why(name, standing, None if scores is None else rank, shown=shown),
+                visibility=visibility.value,
+                why=grounds.why(name, visibility, None if scores is None else rank, shown=shown),
                 contributions={signal: part[place] for signal, part in parts.items()},
             )
-        for name in self._catalogue.names:
+        for name in self._catalog.names:
             if name not in places:
-                standing = _standing(view, name)
+                visibility = _visibility(view, name)
                 yield PredictedTool(
                     tool=name,
                     upstream=owner(name)[0],
                     rank=None,
                     score=None,
                     shown=False,
-                    standing=standing.value,
-                    why=grounds.why(name, standing, None, shown=False),
+                    visibility=visibility.value,
+                    why=grounds.why(name, visibility, None, shown=False),
                 )
 
     def _list_without(self, part: Scores) -> ListWithout:
@@ -239,9 +239,9 @@ def _parts(prediction: Prediction) -> Parts:
     return parts
 
 
-def _standing(view: PermittedTools, name: str) -> ToolVisibility:
+def _visibility(view: PermittedTools, name: str) -> ToolVisibility:
     if name in view.kept:
-        return ToolVisibility.KEPT
+        return ToolVisibility.ALWAYS
     if name in view.candidate_set:
-        return ToolVisibility.OPEN
-    return ToolVisibility.AWAY if name in view.away else ToolVisibility.DENIED
+        return ToolVisibility.AUTO
+    return ToolVisibility.NEVER if name in view.away else ToolVisibility.DENIED

@@ -125,7 +125,7 @@ class MetaTools:
     def _has_server_tool(self, session: Session, name: str) -> bool:
         """Whether a server has a tool of this name, as far as is known."""
         view = self._filtering.view(session)
-        return view is not None and name in view.catalogue.name_set
+        return view is not None and name in view.catalog.name_set
 
     def _own(self, session: Session) -> tuple[str, ...]:
         """The names of riglm's own tools in the list of a session."""
@@ -158,7 +158,7 @@ class MetaTools:
             named = [name for name in view.candidates if name in listed][:MAX_NAMED]
         if named:
             fields["listed"] = jsonrpc.encode(named)
-        fields["tools"] = array(bytes(view.catalogue.by_name[name].raw) for name in sent)
+        fields["tools"] = array(bytes(view.catalog.by_name[name].raw) for name in sent)
         return MetaToolResult(
             result=text_result(fields), list_changed=changed, selection=self._shown(view, sent, CONTEXT_SURFACE)
         )
@@ -211,14 +211,14 @@ class MetaTools:
                 search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how)
             ),
             "tools": array(
-                jsonrpc.with_member(view.catalogue.by_name[name].raw, ("why",), jsonrpc.encode(why[name]))
+                jsonrpc.with_member(view.catalog.by_name[name].raw, ("why",), jsonrpc.encode(why[name]))
                 for name in found
             ),
         }
         if named:
             fields["already_available"] = jsonrpc.encode(named)
         if often_next:
-            fields["often_used_next"] = array(bytes(view.catalogue.by_name[name].raw) for name in often_next)
+            fields["often_used_next"] = array(bytes(view.catalog.by_name[name].raw) for name in often_next)
         other = [hit.name for hit in hits if hit.name not in known and hit.name not in found]
         near = [*other, *near][:_MAX_NEAR]
         if near and not (hits and hits[0].probability >= SURE):

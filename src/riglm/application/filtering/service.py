@@ -70,7 +70,7 @@ class FilteringService:
         self._is_steered = is_steered
         self._states = SessionStates(most_sessions)
         self._clock = clock
-        self._last_catalogue: ToolCatalog | None = None
+        self._last_catalog: ToolCatalog | None = None
         self._foreshadowed: Callable[[Session, ListSelection], None] = lambda _, __: None
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
@@ -147,22 +147,22 @@ class FilteringService:
         if state is None or state.view is None or (state.shown is None and state.has is None):
             return False
         with self._guarded:
-            return self._list_of(session, state, self._now.views.of(session, state.view.catalogue)) != state.has
+            return self._list_of(session, state, self._now.views.of(session, state.view.catalog)) != state.has
         return True
 
-    def passed(self, session: Session, catalogue: ToolCatalog, *, is_whole: bool) -> None:
+    def passed(self, session: Session, catalog: ToolCatalog, *, is_whole: bool) -> None:
         """A client got a list as the upstream gave it; the first tools of one that is not whole are not all it has."""
         state = self._states.of(session)
-        state.view = self._now.views.of(session, catalogue)
-        state.has = ClientToolList(catalogue.names if is_whole else ())
-        self._last_catalogue = catalogue
+        state.view = self._now.views.of(session, catalog)
+        state.has = ClientToolList(catalog.names if is_whole else ())
+        self._last_catalog = catalog
 
     def overridden(self, session: Session) -> bool:
         """People decided anew about tools; whether the session's list is another one now than its client has."""
         state = self._states.known(session)
         if state is None or state.view is None:
             return False
-        before, view = state.view, self._now.views.of(session, state.view.catalogue)
+        before, view = state.view, self._now.views.of(session, state.view.catalog)
         if (view.candidates, view.kept) == (before.candidates, before.kept):
             return False
         if self._now.is_shadow:
@@ -182,15 +182,15 @@ class FilteringService:
     def view(self, session: Session) -> PermittedTools | None:
         """What a session may see of the tools that were last listed to it, else to anybody; None before any list."""
         known = self._states.of(session).view
-        catalogue = known.catalogue if known is not None else self._last_catalogue
-        return None if catalogue is None else self._now.views.of(session, catalogue)
+        catalog = known.catalog if known is not None else self._last_catalog
+        return None if catalog is None else self._now.views.of(session, catalog)
 
     def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
         """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may.
 
         `owner` is its server and the server's own name for it, where they are known for sure.
         """
-        if self._now.views.standing(session, name, owner) is ToolVisibility.DENIED:
+        if self._now.views.visibility(session, name, owner) is ToolVisibility.DENIED:
             return f"Unknown tool: {name}"
         return None
 
@@ -222,12 +222,12 @@ class FilteringService:
         """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
         return session_state.turn_key(meta, self.rules.turn_keys)
 
-    def know(self, session: Session, catalogue: ToolCatalog) -> None:
+    def know(self, session: Session, catalog: ToolCatalog) -> None:
         """Note the tools of a session, whether it gets a list of them now or not."""
-        self._states.of(session).view = self._now.views.of(session, catalogue)
-        self._last_catalogue = catalogue
+        self._states.of(session).view = self._now.views.of(session, catalog)
+        self._last_catalog = catalog
         with self._guarded:
-            self.predicting.know(catalogue)
+            self.predicting.know(catalog)
 
     def hides(self, session: Session) -> bool:
         """Return True if the session's next list hides tools, or marks some."""
@@ -253,10 +253,10 @@ class FilteringService:
             with self._guarded:
                 await self._now.usage.refresh(session, self.rules.profile)
 
-    def compose(self, session: Session, catalogue: ToolCatalog) -> ListSelection:
+    def compose(self, session: Session, catalog: ToolCatalog) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
-        self.know(session, catalogue)
-        state, view = self._states.of(session), self._now.views.of(session, catalogue)
+        self.know(session, catalog)
+        state, view = self._states.of(session), self._now.views.of(session, catalog)
         selection = None
         with self._guarded:
             selection = self._now.planner.compose(session, state, view)
@@ -395,16 +395,16 @@ class FilteringService:
         from riglm.application.filtering.explanations import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 
         state = past or self._states.known(session) or SessionState()
-        catalogue = state.view.catalogue if state.view is not None else self._last_catalogue or ToolCatalog()
+        catalog = state.view.catalog if state.view is not None else self._last_catalog or ToolCatalog()
         if past is not None:
-            catalogue = named(tools, catalogue)
+            catalog = named(tools, catalog)
         owner, now = self._surroundings.owner, self._clock()
-        return Explanation(self._now, session, state, catalogue, owner, at=now, live=past is None)
+        return Explanation(self._now, session, state, catalog, owner, at=now, live=past is None)
 
     def _list_of(self, session: Session, state: SessionState, view: PermittedTools) -> ClientToolList:
         """The list that a session would be given now; nothing changes by asking."""
         if not self.is_on:
-            return ClientToolList(view.catalogue.names)
+            return ClientToolList(view.catalog.names)
         if self._now.is_shadow:
             return self._client_list(session, view.candidates)
         return self._client_list(session, self._now.planner.names(session, state, view))

@@ -12,7 +12,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalogue
+from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalog
 from riglm.domain.upstream import UpstreamSpec
 
 MAX_PAGES: Final = 1000
@@ -40,7 +40,7 @@ class CatalogCache:
         last = pages.get(cursor)
         if last is not None and last.raw == result:
             return last
-        page = read_catalogue(result)
+        page = read_catalog(result)
         if not cursor:
             pages.clear()
         if len(pages) < MAX_PAGES or cursor in pages:

@@ -41,7 +41,7 @@ class RequestServices:
 
     tracking: CallRecordingService
     sessions: SessionRegistry
-    catalogues: CatalogCache
+    catalogs: CatalogCache
     known_catalogs: KnownCatalogs = field(default_factory=KnownCatalogs)
     owners: ToolOwners = field(default_factory=ToolOwners)
     grace: float = 0.8
@@ -103,17 +103,17 @@ class RequestServices:
         """An upstream's answer to `tools/list`; what it shows is noted, in `seen` as well."""
         if message.result:
             with self.guarded:
-                page = self.catalogues.read(upstream, exchange.message, bytes(message.result))
+                page = self.catalogs.read(upstream, exchange.message, bytes(message.result))
                 if seen is not None:
                     seen.note(exchange.message, page)
                 self.expose(session, page)
         return message
 
-    def expose(self, session: Session, catalogue: ToolCatalog) -> None:
+    def expose(self, session: Session, catalog: ToolCatalog) -> None:
         """Record that a session got all tools, unless the filter records its lists or the list is incomplete."""
-        if not catalogue.missing and not self.filters_lists():
+        if not catalog.missing and not self.filters_lists():
             with self.guarded:
-                self.tracking.exposed(session, ListSelection(catalogue.names, reason=WHOLE))
+                self.tracking.exposed(session, ListSelection(catalog.names, reason=WHOLE))
 
 
 def tool_name(given: RequestParams) -> str | None:

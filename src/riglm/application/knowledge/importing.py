@@ -187,7 +187,7 @@ class KnowledgeImporter:
         if described or relations:
             ends = (end for each in relations for end in (each.source, each.target))
             names = [*dict.fromkeys((*ends, *(each.name for each in described.values())))]
-            changed.entities += self._store.tell_anew(self._owner, names)
+            changed.entities += self._store.refresh_entity_texts(self._owner, names)
         if observations:
             new.observations += self._store.add_observations(observations).new
 

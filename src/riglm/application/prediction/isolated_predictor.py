@@ -21,15 +21,15 @@ _MAX_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
 class IsolatedPredictor(PredictorPort):
     """Runs a predictor on a separate thread, and a fallback in its place while it is late or wrong.
 
-    `patience` is in seconds. A predictor that was late is not asked again before it has come back. It is asked before
-    it learns what is still waiting to be learned.
+    `timeout_seconds` is in seconds. A predictor that was late is not asked again before it has come back. It is asked
+    before it learns what is still waiting to be learned.
     """
 
-    def __init__(self, guarded: PredictorPort, instead: PredictorPort, *, patience: float = 0.05) -> None:
+    def __init__(self, guarded: PredictorPort, instead: PredictorPort, *, timeout_seconds: float = 0.05) -> None:
         """`instead` answers on the caller's thread."""
         self._guarded = guarded
         self._instead = instead
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._worker = Worker("riglm-predictor")
         self._worker.start()
         weakref.finalize(self, self._worker.stop)  # there is one for each scope, and scopes come and go
@@ -37,32 +37,34 @@ class IsolatedPredictor(PredictorPort):
         self._late: Future[Prediction] | None = None
         self._told: set[str] = set()
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._instead.learn(situation, tool, weight)
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        self._instead.learn(prediction_input, tool, weight)
         if not self._room.acquire(blocking=False):
             self._tell("it cannot keep up with what it is to learn")
             return
-        self._worker.submit(lambda: self._guarded.learn(situation, tool, weight)).add_done_callback(self._learned)
+        self._worker.submit(lambda: self._guarded.learn(prediction_input, tool, weight)).add_done_callback(
+            self._learned
+        )
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         if self._late is not None and not self._late.done():
-            return self._instead.predict(situation, explain=explain)
-        asked = self._worker.submit(lambda: self._guarded.predict(situation, explain=explain), Urgency.AWAITED)
+            return self._instead.predict(prediction_input, explain=explain)
+        asked = self._worker.submit(lambda: self._guarded.predict(prediction_input, explain=explain), Urgency.AWAITED)
         try:
-            error = asked.exception(self._patience)
+            error = asked.exception(self._timeout_seconds)
         except Late:
             self._late = asked
-            self._tell(f"it did not answer within {self._patience * 1000:.0f} ms")
-            return self._instead.predict(situation, explain=explain)
+            self._tell(f"it did not answer within {self._timeout_seconds * 1000:.0f} ms")
+            return self._instead.predict(prediction_input, explain=explain)
         except CancelledError:
-            return self._instead.predict(situation, explain=explain)
+            return self._instead.predict(prediction_input, explain=explain)
         if error is not None:
             self._tell("it raised", error)
-        elif _is_sound(asked.result(), len(situation.candidates)):
+        elif _is_sound(asked.result(), len(prediction_input.candidates)):
             return asked.result()
         else:
             self._tell("its answer is not one finite score for each candidate, or its probabilities are none")
-        return self._instead.predict(situation, explain=explain)
+        return self._instead.predict(prediction_input, explain=explain)
 
     def close(self) -> None:
         """Stop asking; a call that never returns dies with the process."""

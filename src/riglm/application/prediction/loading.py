@@ -51,7 +51,7 @@ class Loading:
         self._made: PredictionState | None = None
         self._recollection: PredictionStateLoader | None = None
         self._plan: PredictionSettings | None = None
-        self._on_anew: Callable[[], None] = lambda: None
+        self._on_reload: Callable[[], None] = lambda: None
         self._until: float | None = None
         self._is_loaded = False
         self._recalled = asyncio.Event()
@@ -68,12 +68,12 @@ class Loading:
         """True from the first time that prediction is needed."""
         return self._until is not None
 
-    def know(self, catalogue: ToolCatalog) -> None:
+    def know(self, catalog: ToolCatalog) -> None:
         """Note a list. It is indexed once prediction is loaded."""
         if self.knowledge is not None:
-            self.knowledge.index.know(catalogue)
-        elif not self._is_loaded and all(catalogue is not other for other in self._waiting):
-            self._waiting = [*self._waiting, catalogue][-_MAX_WAITING:]
+            self.knowledge.index.know(catalog)
+        elif not self._is_loaded and all(catalog is not other for other in self._waiting):
+            self._waiting = [*self._waiting, catalog][-_MAX_WAITING:]
 
     def begin(self) -> None:
         """Load, once."""
@@ -100,10 +100,10 @@ class Loading:
                 await self._recalled.wait()
                 if self.knowledge is not None:
                     await self.knowledge.index.embedded()
-                    await self.knowledge.experiences.ready(scope, seconds)
+                    await self.knowledge.scope_models.ready(scope, seconds)
         except TimeoutError:
             return False
-        return self.knowledge is None or self.knowledge.experiences.held(scope) is not None
+        return self.knowledge is None or self.knowledge.scope_models.held(scope) is not None
 
     def relearn(self) -> None:
         """Learn again, on the worker, from what the store holds now; what is loading is learned again afterwards."""
@@ -117,11 +117,11 @@ class Loading:
         if self._recollection is not None:
             self._recollection.follow(plan)
         if self.knowledge is not None:
-            self.knowledge.follow(plan, self._on_anew if anew else None, forget=forget)
+            self.knowledge.follow(plan, self._on_reload if anew else None, forget=forget)
 
-    def when_anew(self, listener: Callable[[], None]) -> None:
+    def on_reload(self, listener: Callable[[], None]) -> None:
         """Register a callback, on the event loop, for the end of relearning by a new plan."""
-        self._on_anew = listener
+        self._on_reload = listener
 
     async def close(self) -> None:
         """Start nothing more, release callers that wait, and close the model."""
@@ -176,10 +176,10 @@ class Loading:
         waiting, self._waiting = self._waiting, []
         if knowledge is not None:
             if self._plan is not None and knowledge.plan is not self._plan:  # it changed while this was made
-                knowledge.follow(self._plan, self._on_anew)
-            for catalogue in waiting:
-                knowledge.index.know(catalogue)
-            knowledge.experiences.held("")  # replayed in the background, like the others once they are needed
+                knowledge.follow(self._plan, self._on_reload)
+            for catalog in waiting:
+                knowledge.index.know(catalog)
+            knowledge.scope_models.held("")  # replayed in the background, like the others once they are needed
         self._is_loaded = True
 
     def _complete(self, pairs: "LearnedPairs | None") -> None:

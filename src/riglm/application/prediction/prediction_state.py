@@ -77,7 +77,7 @@ _log: Final = logging.getLogger("riglm.prediction")
 class PredictionState:
     """What was learned, and what learns. Read and changed on the event loop once it is loaded."""
 
-    experiences: ScopeModels
+    scope_models: ScopeModels
     pairs: LearnedPairs
     learner: Learner
     index: ToolIndex
@@ -139,27 +139,27 @@ class PredictionState:
 
     def relearned(self, pairs: LearnedPairs) -> None:
         """Continue with these pairs, and learn everything else again."""
-        self.experiences.reread()
+        self.scope_models.reread()
         self.recalled(pairs)
 
-    def follow(self, plan: PredictionSettings, on_anew: Callable[[], None] | None, *, forget: bool = False) -> None:
-        """Follow a new plan; with `on_anew` all scope models are rebuilt by it, and it is called when they are.
+    def follow(self, plan: PredictionSettings, on_reload: Callable[[], None] | None, *, forget: bool = False) -> None:
+        """Follow a new plan; with `on_reload` all scope models are rebuilt by it, and it is called when they are.
 
         With `forget`, the shared model is not used meanwhile.
         """
         self.plan = plan
         self.learner.most_pairs = plan.most_pairs
-        self.experiences.aim(plan.coverage, plan.least, plan.most)
-        if on_anew is not None:
-            self.experiences.anew(on_anew, forget=forget)
+        self.scope_models.aim(plan.coverage, plan.least, plan.most)
+        if on_reload is not None:
+            self.scope_models.anew(on_reload, forget=forget)
 
-    def with_relevance(self, situation: PredictionInput, scope: str) -> PredictionInput:
+    def with_relevance(self, prediction_input: PredictionInput, scope: str) -> PredictionInput:
         """The situation with how well each candidate fits its context, if it has one."""
         retriever = self.index.retriever
-        if situation.context is None or retriever is None:
-            return situation
-        relevance = retriever.relevance(situation.context, situation.candidates, scope=scope)
-        return replace(situation, relevance=relevance)
+        if prediction_input.context is None or retriever is None:
+            return prediction_input
+        relevance = retriever.relevance(prediction_input.context, prediction_input.candidates, scope=scope)
+        return replace(prediction_input, relevance=relevance)
 
 
 class PredictionStateLoader:
@@ -212,19 +212,19 @@ class PredictionStateLoader:
         """Return what learns; no model is loaded, and neither past sessions nor pairs are known yet."""
         plan = self._plan
         embedder, pairs = self._make_embedder(), LearnedPairs(self._key)
-        experiences = ScopeModels(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
+        scope_models = ScopeModels(self._cold, self._recorded, lambda tool: owners.of(tool)[0], worker, on_loop, clock)
         learner = Learner(pairs, self._put, most_pairs=self._most_pairs, names=self._names)
 
         def described_anew(fingerprints: Mapping[str, str]) -> None:
             def forget() -> None:
                 learner.described_anew(fingerprints)
                 for tool in fingerprints:
-                    experiences.forget(tool)
+                    scope_models.forget(tool)
 
             on_loop(forget)
 
         return PredictionState(
-            experiences=experiences,
+            scope_models=scope_models,
             pairs=pairs,
             learner=learner,
             index=ToolIndex(worker, embedder, pairs, owners, described_anew),

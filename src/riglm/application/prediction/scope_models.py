@@ -28,9 +28,9 @@ MAX_CANDIDATES: Final = 500_000
 
 
 class SequenceExample(NamedTuple):
-    """A call of `tool` in `situation`; `has_catalog` is True if the candidates are all tools that the session had."""
+    """A call of `tool`; `has_catalog` is True if the candidates are all tools that the session had."""
 
-    situation: PredictionInput
+    prediction_input: PredictionInput
     tool: str
     signal: float
     has_catalog: bool
@@ -69,7 +69,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 servers[tool] = owner(tool) or _prefix(tool)
         before: deque[str] = deque(maxlen=MAX_CALLS)
         for call in session.successes:
-            situation = PredictionInput(
+            prediction_input = PredictionInput(
                 candidates=session.tools_available or called,
                 calls=tuple(before),
                 servers=servers,
@@ -77,7 +77,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 client=session.client,
                 time=call.timestamp,
             )
-            yield SequenceExample(situation, call.tool, SIGNALS[call.found], bool(session.tools_available))
+            yield SequenceExample(prediction_input, call.tool, SIGNALS[call.found], bool(session.tools_available))
             before.append(call.tool)
 
 
@@ -110,21 +110,21 @@ class ScopeModel:
     used: set[str] = field(default_factory=set)
     replayed_until: float = -math.inf
 
-    def learn(self, situation: PredictionInput, tool: str, signal: float) -> None:
-        """A call of `tool` was made in `situation`, with the weight of `signal`."""
-        if tool in situation.candidates:
-            expected = self.predictor.predict(situation)
-            self.coverage.observe(expected, situation.candidates.index(tool))
-        self.learn_along(situation, tool, signal)
+    def learn(self, prediction_input: PredictionInput, tool: str, signal: float) -> None:
+        """A call of `tool` was made in `prediction_input`, with the weight of `signal`."""
+        if tool in prediction_input.candidates:
+            expected = self.predictor.predict(prediction_input)
+            self.coverage.observe(expected, prediction_input.candidates.index(tool))
+        self.learn_along(prediction_input, tool, signal)
 
     def replay(self, example: SequenceExample) -> None:
         """Learn a recorded call; list sizes are learned from those whose catalog is known."""
         learn = self.learn if example.has_catalog else self.learn_along
-        learn(example.situation, example.tool, example.signal)
+        learn(example.prediction_input, example.tool, example.signal)
 
-    def learn_along(self, situation: PredictionInput, tool: str, signal: float) -> None:
+    def learn_along(self, prediction_input: PredictionInput, tool: str, signal: float) -> None:
         """The client's list came from elsewhere: its size is not learned."""
-        self.predictor.learn(situation, tool, signal)
+        self.predictor.learn(prediction_input, tool, signal)
         self.used.add(tool)
 
 
@@ -159,7 +159,7 @@ class ScopeModels:
         self._meanwhile: dict[str, list[tuple[float, Callable[[ScopeModel], None]]]] = {}
         self._outdated: set[str] = set()
         self._changed: dict[str, float] = {}
-        self._on_anew: Callable[[], None] | None = None
+        self._on_reload: Callable[[], None] | None = None
 
     def of(self, scope: str) -> ScopeModel:
         """What was learned in a scope; that of a cold start, which is not to be taught, while it is replayed."""
@@ -174,13 +174,13 @@ class ScopeModels:
             self._held.move_to_end(scope)
         return found
 
-    def teach(self, scope: str, at: float, lesson: Callable[[ScopeModel], None]) -> None:
+    def teach(self, scope: str, at: float, training_update: Callable[[ScopeModel], None]) -> None:
         """Have a call at a time learned, also by experience that is being replayed from a record without it."""
         held = self.held(scope)
         if held is not None and at >= held.replayed_until:
-            lesson(held)
+            training_update(held)
         if scope in self._loading:
-            self._meanwhile.setdefault(scope, []).append((at, lesson))
+            self._meanwhile.setdefault(scope, []).append((at, training_update))
 
     def known(self, scope: str) -> ScopeModel | None:
         """Return the model of a scope that is in memory, None for another scope."""
@@ -200,9 +200,9 @@ class ScopeModels:
         if len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
         self._outdated.update(self._loading)
-        for scope, experience in self._held.items():
-            if tool in experience.used:
-                experience.used.discard(tool)
+        for scope, scope_model in self._held.items():
+            if tool in scope_model.used:
+                scope_model.used.discard(tool)
                 self._load(scope)
 
     def reread(self) -> None:
@@ -213,8 +213,8 @@ class ScopeModels:
 
     def aim(self, goal: float, least: int, most: int) -> None:
         """Let lists hold another share of the next calls, within other bounds."""
-        for experience in (self._cold, *self._held.values()):
-            experience.coverage.aim(goal, least, most)
+        for scope_model in (self._cold, *self._held.values()):
+            scope_model.coverage.aim(goal, least, most)
 
     def anew(self, done: Callable[[], None], *, forget: bool) -> None:
         """Rebuild all scope models because `make` creates a different one now; the current ones are used until then.
@@ -223,7 +223,7 @@ class ScopeModels:
         """
         if forget:
             self._held.clear()
-        self._on_anew = done
+        self._on_reload = done
         self._worker.submit(self._start_cold, Urgency.LATER)
         self.reread()
 
@@ -245,8 +245,8 @@ class ScopeModels:
         self._tell_anew()
 
     def _tell_anew(self) -> None:
-        if self._on_anew is not None and not self._loading:
-            done, self._on_anew = self._on_anew, None
+        if self._on_reload is not None and not self._loading:
+            done, self._on_reload = self._on_reload, None
             done()
 
     def _start(self, scope: str, changed: Mapping[str, float]) -> None:
@@ -276,13 +276,13 @@ class ScopeModels:
     def _fail(self, scope: str) -> None:
         _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
         blank = self._make()
-        self._on_loop(lambda: self._take(scope, blank if self._on_anew else self._held.get(scope, blank)))
+        self._on_loop(lambda: self._take(scope, blank if self._on_reload else self._held.get(scope, blank)))
 
     def _take(self, scope: str, made: ScopeModel) -> None:
         is_new = made is not self._held.get(scope)
-        for at, lesson in self._meanwhile.pop(scope, ()):
+        for at, training_update in self._meanwhile.pop(scope, ()):
             if is_new and at >= made.replayed_until:
-                lesson(made)
+                training_update(made)
         self._held[scope] = made
         while len(self._held) > MAX_SCOPES:
             self._held.popitem(last=False)

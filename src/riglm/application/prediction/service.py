@@ -67,31 +67,31 @@ class PredictionService(NullPrediction):
         configured: EmbedderStatus,
         *,
         scope: LearningScope = "principal",
-        patience: float = TIMEOUT,
+        timeout_seconds: float = TIMEOUT,
         meter: MeterPort | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`make_recollection` runs on the worker, when prediction is first needed.
 
         `configured` is the status of the embedder until it is loaded. A client
-        waits at most `patience` seconds for its words to be embedded.
+        waits at most `timeout_seconds` seconds for its words to be embedded.
         """
         self._worker = worker
         self._owners = owners
         self._configured = configured
         self._by_principal = scope == "principal"
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._meter = meter
-        self._lessons = TrainingQueue()
-        self._loading = Loading(worker, make_recollection, owners, clock=clock, on_recalled=self._lessons.begin)
+        self._training_queue = TrainingQueue()
+        self._loading = Loading(worker, make_recollection, owners, clock=clock, on_recalled=self._training_queue.begin)
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-        self._teaching = Trainer(self._lessons, lambda: self._loading.knowledge)
+        self._teaching = Trainer(self._training_queue, lambda: self._loading.knowledge)
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
 
-    def know(self, catalogue: ToolCatalog) -> None:
-        self._loading.know(catalogue)
+    def know(self, catalog: ToolCatalog) -> None:
+        self._loading.know(catalog)
 
     def begin(self) -> None:
         """Load now what the first search or context would wait for."""
@@ -103,14 +103,14 @@ class PredictionService(NullPrediction):
         knowledge = self._loading.knowledge
         if knowledge is None or not names:
             return None
-        experience = knowledge.experiences.of(self._scope_of(session))
-        if not (experience.used or state.calls or state.context):
+        scope_model = knowledge.scope_models.of(self._scope_of(session))
+        if not (scope_model.used or state.calls or state.context):
             return None
         started = time.perf_counter()
         with self._guarded:
-            situation = replace(self._situation(session, state, names), lasting=True)
-            situation = knowledge.with_relevance(situation, self._scope_of(session))
-            prediction = experience.predictor.predict(situation, explain=explain)
+            prediction_input = replace(self._prediction_input(session, state, names), lasting=True)
+            prediction_input = knowledge.with_relevance(prediction_input, self._scope_of(session))
+            prediction = scope_model.predictor.predict(prediction_input, explain=explain)
             if self._meter is not None:
                 self._meter.predicted(time.perf_counter() - started)
             return prediction
@@ -120,7 +120,7 @@ class PredictionService(NullPrediction):
         knowledge = self._loading.knowledge
         if knowledge is not None:
             with self._guarded:
-                await knowledge.experiences.ready(self._scope_of(session), self._patience)
+                await knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
         """Wait for the model and for all queued updates; return True if `seconds` were enough.
@@ -133,7 +133,7 @@ class PredictionService(NullPrediction):
 
     def catch_up(self) -> None:
         """Learn what calls taught until now, if what was learned before them is loaded: no call is in the way."""
-        self._lessons.catch_up()
+        self._training_queue.catch_up()
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
         knowledge = self._loading.knowledge
@@ -147,7 +147,7 @@ class PredictionService(NullPrediction):
         knowledge = self._loading.knowledge
         if knowledge is None:
             return len(prediction.scores)
-        return knowledge.experiences.of(self._scope_of(session)).coverage.size(prediction)
+        return knowledge.scope_models.of(self._scope_of(session)).coverage.size(prediction)
 
     def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
         """Return the probability of tools in the rest of a session, by its context; empty if too little is known.
@@ -176,10 +176,10 @@ class PredictionService(NullPrediction):
             if state.context is said:
                 state.context = embedded
 
-        until = asyncio.get_running_loop().time() + self._patience
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
         knowledge = await self._loading.recalled()
         if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
-            replayed = knowledge.experiences.ready(self._scope_of(session), self._patience)
+            replayed = knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
             embedded, _ = await asyncio.gather(self._embedded(knowledge, said, take, until), replayed)
             take(embedded)
 
@@ -190,7 +190,7 @@ class PredictionService(NullPrediction):
 
         Only without a model may the search find nothing: it cannot see that other words mean the same.
         """
-        until = asyncio.get_running_loop().time() + self._patience
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
         knowledge = await self._loading.recalled()
         if knowledge is not None:
             context = await self._embedded(knowledge, Context(text=query[:MAX_CONTEXT_LENGTH]), self._remember, until)
@@ -213,15 +213,15 @@ class PredictionService(NullPrediction):
         """
         if not self._loading.has_begun:
             return  # recorded, and replayed when prediction is loaded
-        taught = TrainingExample(
-            situation=self._situation(session, state, names),
+        example = TrainingExample(
+            prediction_input=self._prediction_input(session, state, names),
             tool=tool,
             found=found,
             scope=self._scope_of(session),
             session=session,
             query=self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None,
         )
-        self._teaching.called(taught)
+        self._teaching.called(example)
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         if state.context is None:
@@ -261,31 +261,33 @@ class PredictionService(NullPrediction):
         self._by_principal = plan.by_principal
         self._loading.follow(plan, anew=anew or parts, forget=parts)
 
-    def when_anew(self, listener: Callable[[], None]) -> None:
+    def on_reload(self, listener: Callable[[], None]) -> None:
         """Register a callback for a change of the predictor."""
-        self._loading.when_anew(listener)
+        self._loading.on_reload(listener)
 
     @property
     def knowledge(self) -> "PredictionState | None":
         """What was learned, once it is loaded."""
         return self._loading.knowledge
 
-    def when_learned(self, listener: TrainingCallback) -> None:
+    def on_learned(self, listener: TrainingCallback) -> None:
         """Register a callback for the training example of each call."""
-        self._teaching.when_learned(listener)
+        self._teaching.on_learned(listener)
 
-    def learn_along(self, situation: PredictionInput, tool: str, found: DiscoveryMethod) -> None:
+    def learn_along(self, prediction_input: PredictionInput, tool: str, found: DiscoveryMethod) -> None:
         """A call was made in another process, which keeps what it taught of contexts; candidates are filled in here."""
 
         def here() -> PredictionInput:
             names, servers = self._candidates
-            return replace(situation, candidates=names or tuple({*situation.calls, tool}), servers=servers)
+            return replace(
+                prediction_input, candidates=names or tuple({*prediction_input.calls, tool}), servers=servers
+            )
 
-        self._teaching.called_elsewhere(here, tool, found, self._scope(situation.principal))
+        self._teaching.called_elsewhere(here, tool, found, self._scope(prediction_input.principal))
 
     async def close(self) -> None:
         """Learn what is left while there is time, and close the model."""
-        self._lessons.finish(_CLOSING_SECONDS)
+        self._training_queue.finish(_CLOSING_SECONDS)
         with self._guarded:
             await self._loading.close()
 
@@ -329,7 +331,7 @@ class PredictionService(NullPrediction):
         if len(self._asked) > _MAX_ASKED:
             self._asked.popitem(last=False)
 
-    def _situation(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:
+    def _prediction_input(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:
         """What is known of the session now, but for how well tools fit its context."""
         if self._candidates[0] is not names:
             self._candidates = (names, {name: self._owners.of(name)[0] for name in names})

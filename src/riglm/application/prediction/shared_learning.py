@@ -59,40 +59,40 @@ class SharedLearning:
         self._delay = delay
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_catching_up = False
-        prediction.when_learned(self._learned)
+        prediction.on_learned(self._learned)
         news.on(LESSONS, self._heard)
 
-    def _learned(self, situation: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
-        if situation is None:
-            lesson = _TrainingMessage(tool, found, paired=True)
+    def _learned(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
+        if prediction_input is None:
+            training_update = _TrainingMessage(tool, found, paired=True)
         else:
-            lesson = _TrainingMessage(
+            training_update = _TrainingMessage(
                 tool,
                 found,
-                situation.calls,
-                situation.principal,
-                situation.client,
-                situation.time,
-                paired=situation.context is not None,
+                prediction_input.calls,
+                prediction_input.principal,
+                prediction_input.client,
+                prediction_input.time,
+                paired=prediction_input.context is not None,
             )
-        self._start(self._news.tell(LESSONS, "", msgspec.json.encode(lesson).decode()))
+        self._start(self._news.tell(LESSONS, "", msgspec.json.encode(training_update).decode()))
 
     def _heard(self, _: str, what: str) -> None:
         try:
-            lesson = msgspec.json.decode(what, type=_TrainingMessage)
+            training_update = msgspec.json.decode(what, type=_TrainingMessage)
         except msgspec.MsgspecError:
             _log.warning("ignored an invalid training example of another process")
             return
-        if lesson.calls is not None:
-            situation = PredictionInput(
+        if training_update.calls is not None:
+            prediction_input = PredictionInput(
                 candidates=(),
-                calls=lesson.calls[-MAX_CALLS:],
-                principal=lesson.principal,
-                client=lesson.client,
-                time=lesson.time,
+                calls=training_update.calls[-MAX_CALLS:],
+                principal=training_update.principal,
+                client=training_update.client,
+                time=training_update.time,
             )
-            self._prediction.learn_along(situation, lesson.tool, lesson.found)
-        if lesson.paired and not self._is_catching_up:
+            self._prediction.learn_along(prediction_input, training_update.tool, training_update.found)
+        if training_update.paired and not self._is_catching_up:
             self._is_catching_up = True
             self._start(self._catch_up())
 

@@ -83,15 +83,15 @@ class ToolIndex:
         self._uncounted = 0
         self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
 
-    def know(self, catalogue: ToolCatalog) -> None:
+    def know(self, catalog: ToolCatalog) -> None:
         """Take note of a list; it costs next to nothing when no tool says other than when it was read."""
-        if catalogue is self._last:
+        if catalog is self._last:
             return
-        self._last = catalogue
+        self._last = catalog
         at_rest = self._reading is None or self._reading.done()
-        if at_rest and self._lists.get(catalogue.digest) == self._described_anew:
+        if at_rest and self._lists.get(catalog.digest) == self._described_anew:
             return
-        self._unread.append(catalogue)
+        self._unread.append(catalog)
         self._reading = self._do(self._read_all)
 
     async def read(self) -> None:
@@ -179,13 +179,13 @@ class ToolIndex:
             else:
                 self._count_vectors()
 
-    def _read(self, catalogue: ToolCatalog, described: dict[str, str]) -> bool:
+    def _read(self, catalog: ToolCatalog, described: dict[str, str]) -> bool:
         """Whether there are tools that were not known or, added to `described`, say other than they did."""
-        if self._lists.get(catalogue.digest) == self._described_anew:
+        if self._lists.get(catalog.digest) == self._described_anew:
             return False
         new: list[str] = []
         anew: dict[str, str] = {}
-        for tool in islice(catalogue.tools, MAX_TOOLS):
+        for tool in islice(catalog.tools, MAX_TOOLS):
             server, bare_name = self._owners.of(tool.name)
             said = profile(tool, server=server, bare_name=bare_name)
             known = self._profiles.pop(tool.name, None)
@@ -195,8 +195,8 @@ class ToolIndex:
             elif known.fingerprint != said.fingerprint:
                 anew[tool.name] = said.fingerprint
         self._described_anew += len(anew)
-        self._lists.pop(catalogue.digest, None)
-        self._lists[catalogue.digest] = self._described_anew
+        self._lists.pop(catalog.digest, None)
+        self._lists[catalog.digest] = self._described_anew
         if len(self._lists) > _MAX_LISTS:
             del self._lists[next(iter(self._lists))]
         described |= anew

@@ -24,9 +24,9 @@ TrainingCallback = Callable[[PredictionInput | None, str, DiscoveryMethod], None
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingExample:
-    """A call of `tool` in `situation`, whose session learns for `scope`; `query` is the search that found the tool."""
+    """A call of `tool` by a session that learns for `scope`; `query` is the search that found the tool."""
 
-    situation: PredictionInput
+    prediction_input: PredictionInput
     tool: str
     found: DiscoveryMethod
     scope: str
@@ -36,7 +36,7 @@ class TrainingExample:
     @property
     def contexts(self) -> list[Context]:
         """The different contexts that the tool was used in."""
-        said = self.situation.context
+        said = self.prediction_input.context
         contexts = [] if said is None else [said]
         if self.query is not None and (said is None or said.text != self.query.text):
             contexts.append(self.query)
@@ -49,21 +49,21 @@ class Trainer:
     A call is learned whole before its pair is, or its pair would foretell it.
     """
 
-    def __init__(self, lessons: TrainingQueue, knowledge: "Callable[[], PredictionState | None]") -> None:
+    def __init__(self, training_queue: TrainingQueue, knowledge: "Callable[[], PredictionState | None]") -> None:
         """`knowledge` returns what is known, None before it is loaded and after it was closed."""
-        self._lessons = lessons
+        self._training_queue = training_queue
         self._knowledge = knowledge
         self._on_learned: TrainingCallback = lambda *_: None
         self._guarded = FailingOpen(_log, "a training example failed and is left out;")
 
-    def when_learned(self, listener: TrainingCallback) -> None:
+    def on_learned(self, listener: TrainingCallback) -> None:
         """Register a callback for each training example."""
         self._on_learned = listener
 
-    def called(self, taught: TrainingExample) -> None:
+    def called(self, example: TrainingExample) -> None:
         """Have a call learned once it is out of the way."""
-        gist = (lambda: self._learn_gist(taught)) if taught.contexts else None
-        self._lessons.add(lambda: self._learn(taught), gist)
+        pair_update = (lambda: self._learn_gist(example)) if example.contexts else None
+        self._training_queue.add(lambda: self._learn(example), pair_update)
 
     def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session: Session) -> None:
         """Have it learned for sure that a tool belongs to a context, or does not."""
@@ -72,44 +72,44 @@ class Trainer:
             self._pair(context, tool, signal, scope, at, session)
             self._tell(None, tool, DiscoveryMethod.SEARCHED)
 
-        self._lessons.add_gist(learn)
+        self._training_queue.add_gist(learn)
 
     def called_elsewhere(
-        self, situation: Callable[[], PredictionInput], tool: str, found: DiscoveryMethod, scope: str
+        self, prediction_input: Callable[[], PredictionInput], tool: str, found: DiscoveryMethod, scope: str
     ) -> None:
         """Learn from a call that another process served; a scope that is not in memory is read later."""
 
         def learn() -> None:
             knowledge = self._knowledge()
-            experience = None if knowledge is None else knowledge.experiences.known(scope)
-            if experience is not None:
+            scope_model = None if knowledge is None else knowledge.scope_models.known(scope)
+            if scope_model is not None:
                 with self._guarded:
-                    experience.learn_along(situation(), tool, SIGNALS[found])
+                    scope_model.learn_along(prediction_input(), tool, SIGNALS[found])
 
-        self._lessons.add(learn)
+        self._training_queue.add(learn)
 
-    def _learn(self, taught: TrainingExample) -> None:
+    def _learn(self, example: TrainingExample) -> None:
         knowledge = self._knowledge()
         if knowledge is None:
             return
         with self._guarded:
-            situation = knowledge.with_relevance(taught.situation, taught.scope)
+            prediction_input = knowledge.with_relevance(example.prediction_input, example.scope)
 
-            def learn(experience: "ScopeModel") -> None:
-                experience.learn(situation, taught.tool, SIGNALS[taught.found])
+            def learn(scope_model: "ScopeModel") -> None:
+                scope_model.learn(prediction_input, example.tool, SIGNALS[example.found])
 
-            knowledge.experiences.teach(taught.scope, situation.time, learn)
-        self._pair_all(taught)
-        self._tell(taught.situation, taught.tool, taught.found)
+            knowledge.scope_models.teach(example.scope, prediction_input.time, learn)
+        self._pair_all(example)
+        self._tell(example.prediction_input, example.tool, example.found)
 
-    def _learn_gist(self, taught: TrainingExample) -> None:
-        self._pair_all(taught)
-        self._tell(None, taught.tool, taught.found)
+    def _learn_gist(self, example: TrainingExample) -> None:
+        self._pair_all(example)
+        self._tell(None, example.tool, example.found)
 
-    def _pair_all(self, taught: TrainingExample) -> None:
-        signal, at = SIGNALS[taught.found], taught.situation.time
-        for context in taught.contexts:
-            self._pair(context, taught.tool, signal, taught.scope, at, taught.session)
+    def _pair_all(self, example: TrainingExample) -> None:
+        signal, at = SIGNALS[example.found], example.prediction_input.time
+        for context in example.contexts:
+            self._pair(context, example.tool, signal, example.scope, at, example.session)
 
     def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session: Session) -> None:
         knowledge = self._knowledge()
@@ -121,6 +121,6 @@ class Trainer:
                 context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session
             )
 
-    def _tell(self, situation: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
+    def _tell(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
         with self._guarded:
-            self._on_learned(situation, tool, found)
+            self._on_learned(prediction_input, tool, found)

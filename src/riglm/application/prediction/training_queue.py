@@ -36,7 +36,7 @@ class TrainingQueue:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` measures the duration of an update, in seconds."""
         self._clock = clock
-        self._gists: deque[Update] = deque()
+        self._pair_updates: deque[Update] = deque()
         self._waiting: deque[tuple[Update, Update | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
@@ -47,25 +47,25 @@ class TrainingQueue:
         self._last_told = -math.inf
 
     def __len__(self) -> int:
-        return len(self._gists) + len(self._waiting)
+        return len(self._pair_updates) + len(self._waiting)
 
-    def add(self, whole: Update, gist: Update | None = None) -> None:
+    def add(self, whole: Update, pair_update: Update | None = None) -> None:
         """Queue an update, or at least its pair update, which is a part of it; neither may raise."""
         if len(self._waiting) < MAX_UPDATES:
-            self._waiting.append((whole, gist))
+            self._waiting.append((whole, pair_update))
             self._wait()
             return
         self._skip(1)
-        if gist is not None:
-            self.add_gist(gist)
+        if pair_update is not None:
+            self.add_gist(pair_update)
 
-    def add_gist(self, gist: Update) -> None:
+    def add_gist(self, pair_update: Update) -> None:
         """Have something learned for sure; it must not raise."""
-        if len(self._gists) < MAX_PAIR_UPDATES:
-            self._gists.append(gist)
+        if len(self._pair_updates) < MAX_PAIR_UPDATES:
+            self._pair_updates.append(pair_update)
             self._wait()
         elif self._begun:
-            gist()
+            pair_update()
         else:
             self._skip(1)
 
@@ -76,23 +76,23 @@ class TrainingQueue:
 
     def catch_up(self) -> None:
         """Learn all that waits now, if learning has begun: no call is delayed by it."""
-        while self._begun and self._gists:
-            self._gists.popleft()()
+        while self._begun and self._pair_updates:
+            self._pair_updates.popleft()()
         while self._begun and self._waiting:
             self._waiting.popleft()[0]()
 
     def finish(self, seconds: float) -> None:
         """Learn the remaining pair updates, and full updates while there is time, if learning has begun."""
         until = self._clock() + seconds
-        while self._begun and self._gists:
-            self._gists.popleft()()
+        while self._begun and self._pair_updates:
+            self._pair_updates.popleft()()
         while self._begun and self._waiting and self._clock() < until:
             self._waiting.popleft()[0]()
         self._skip(len(self))
-        for _, gist in self._waiting if self._begun else ():
-            if gist is not None:
-                gist()
-        self._gists.clear()
+        for _, pair_update in self._waiting if self._begun else ():
+            if pair_update is not None:
+                pair_update()
+        self._pair_updates.clear()
         self._waiting.clear()
         self._begun = False
         self._tell()
@@ -113,8 +113,8 @@ class TrainingQueue:
         self._timer = None
         began = self._clock()
         if len(self) and not self._is_in_the_way(began):
-            lesson = self._gists.popleft() if self._gists else self._waiting.popleft()[0]
-            lesson()
+            training_update = self._pair_updates.popleft() if self._pair_updates else self._waiting.popleft()[0]
+            training_update()
             self._last_end = self._clock()
             self._last_seconds = self._last_end - began
         self._set_timer()

@@ -104,11 +104,11 @@ class CallRecordingService:
         self._hides_arguments = choice == "none"
         self._keeps_arguments = choice == "raw"
 
-    def when_closed(self, listener: Callable[[Session], None]) -> None:
+    def on_closed(self, listener: Callable[[Session], None]) -> None:
         """Register a callback for the end of every session."""
         self._listeners.append(listener)
 
-    def when_listed(self, listener: Callable[[], None]) -> None:
+    def on_listed(self, listener: Callable[[], None]) -> None:
         """Register a callback for the first list that a client gets; it is called once."""
         self._first_list = listener
 

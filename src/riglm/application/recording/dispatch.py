@@ -38,7 +38,7 @@ class Backoff:
 class Dispatcher:
     """Does one thing after the other, and never waits for the store: `run` comes back when all is done at the end.
 
-    A batch stays with a store that is slow, or still opens, for `patience` seconds where there is a spool.
+    A batch stays with a store that is slow, or still opens, for `timeout_seconds` seconds where there is a spool.
 
     At any time one batch may be with the writer (`given`), the next one prepared (`ready`), and some pending
     (`held`) that nothing else may pass: they go to the spool, or to the store when their turn has come.
@@ -49,16 +49,16 @@ class Dispatcher:
         queue: RecordQueue,
         writer: RecordWriter,
         overflow: SpoolBuffer | None,
-        complaints: RateLimitedLogger,
+        rate_limited_log: RateLimitedLogger,
         backoff: Backoff,
-        patience: float,
+        timeout_seconds: float,
     ) -> None:
         self._queue = queue
         self._writer = writer
         self._overflow = overflow
-        self._complaints = complaints
+        self._rate_limited_log = rate_limited_log
         self._backoff = backoff
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._given: Batch | None = None
         self._ready: Batch | None = None
         self._held: deque[Batch] = deque()
@@ -86,7 +86,7 @@ class Dispatcher:
             try:
                 self._do_next()
             except Exception:  # noqa: BLE001  # records still arrive, and must be handled
-                self._complaints.complain("handing out records failed; it is tried again", traceback=True)
+                self._rate_limited_log.warn("handing out records failed; it is tried again", traceback=True)
                 with self._queue.changed:
                     self._queue.changed.wait_for(lambda: self._queue.is_abandoned, _PAUSE_AFTER_A_FAULT)
         self._finish()
@@ -103,7 +103,7 @@ class Dispatcher:
         if self._held or self._ready or not (self._queue.is_closed and self._queue.is_empty()):
             return False
         is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and not self._failures
-        return (self._given is None or self._given.taken_away) and not is_soon_done
+        return (self._given is None or self._given.is_revoked) and not is_soon_done
 
     def _is_well(self) -> bool:
         """Whether the store takes what comes: it took the last batch in time, or there is nothing to try it with."""
@@ -134,17 +134,17 @@ class Dispatcher:
         self._given = None
         failure = self._writer.failure
         if failure is not None:
-            if not given.from_spool and not given.taken_away:
+            if not given.from_spool and not given.is_revoked:
                 self._hold(given)
             self._failures += 1
             delay = self._backoff.delay(self._failures)
             self._retry_at = time.monotonic() + (min(delay, _PAUSE_AT_THE_END) if self._is_ending else delay)
-            self._complaints.complain("records wait because the store is unavailable: %s", failure)
+            self._rate_limited_log.warn("records wait because the store is unavailable: %s", failure)
             return True
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
             self._failures = 0
-        self._is_slow = given.taken_away or self._writer.seconds > self._patience
+        self._is_slow = given.is_revoked or self._writer.seconds > self._timeout_seconds
         if given.from_spool and self._overflow is not None:
             self._overflow.settled(given)
             self._replay_at = time.monotonic() + rest_after(self._writer.seconds)
@@ -153,7 +153,7 @@ class Dispatcher:
     def _is_storing(self) -> bool:
         """Whether the writer has records that are nowhere else."""
         given = self._given
-        return given is not None and not given.from_spool and not given.taken_away
+        return given is not None and not given.from_spool and not given.is_revoked
 
     def _relieve(self) -> bool:
         """Expect nothing more from a store that has a batch for too long, or blocks the way of others: it is spooled.
@@ -162,9 +162,9 @@ class Dispatcher:
         it after all, it will be given the same again, which changes nothing.
         """
         given = self._given
-        if given is None or self._overflow is None or given.taken_away:
+        if given is None or self._overflow is None or given.is_revoked:
             return False
-        is_late = self._writer.seconds > self._patience
+        is_late = self._writer.seconds > self._timeout_seconds
         if not self._is_storing():
             news, self._is_slow = is_late and not self._is_slow, self._is_slow or is_late
             return news
@@ -172,9 +172,9 @@ class Dispatcher:
         if not is_late and not is_in_the_way:
             return False
         if self._writer.is_open:
-            self._complaints.complain("records go to the spool, the store is slow or hangs")
+            self._rate_limited_log.warn("records go to the spool, the store is slow or hangs")
         self._is_slow = True
-        self._hold(self._queue.take_away(given))
+        self._hold(self._queue.revoke(given))
         return True
 
     def _hold(self, given: Batch) -> None:
@@ -209,7 +209,7 @@ class Dispatcher:
             self._held.append(batch)
             return True
         if self._has_more():
-            self._hold_back(self._queue.put_aside(batch, _depends_on_order))
+            self._hold_back(self._queue.split(batch, _depends_on_order))
         if batch.left:
             self._since_replay += 1
             self._give(batch)
@@ -217,7 +217,7 @@ class Dispatcher:
 
     def _spill(self, batch: Batch) -> None:
         """Spool of a batch what may pass the one that is being stored; the rest waits for that."""
-        rest = self._queue.put_aside(batch, _depends_on_order)
+        rest = self._queue.split(batch, _depends_on_order)
         if batch.left and not (self._overflow is not None and self._overflow.keep(batch)):
             self._held.append(batch)
         self._hold_back(rest)
@@ -265,7 +265,7 @@ class Dispatcher:
                 batch.records.append(item if isinstance(item, Record) else item.record())
             except Exception:  # noqa: BLE001  # one bad record must not stop the others
                 self._queue.not_made(batch)
-                self._complaints.complain("a record could not be made; it is dropped", traceback=True)
+                self._rate_limited_log.warn("a record could not be made; it is dropped", traceback=True)
         return batch
 
     def _can_replay(self) -> bool:
@@ -314,8 +314,8 @@ class Dispatcher:
         if self._given is None:
             if self._held or self._has_more() or self._failures:
                 times.append(max(self._retry_at, self._replay_at) - now)
-        elif self._overflow is not None and (self._is_storing() or not (self._is_slow or self._given.taken_away)):
-            times.append(self._patience - self._writer.seconds)
+        elif self._overflow is not None and (self._is_storing() or not (self._is_slow or self._given.is_revoked)):
+            times.append(self._timeout_seconds - self._writer.seconds)
         known = [max(_MIN_WAIT_SECONDS, each) for each in times if each is not None]
         return min(known, default=None)
 
@@ -325,7 +325,7 @@ class Dispatcher:
             self._await_replayed()
             self._overflow.try_again()
             if self._given is not None and self._is_storing():
-                self._hold(self._queue.take_away(self._given))
+                self._hold(self._queue.revoke(self._given))
         elif self._given is not None:
             self._await_writer()
         for batch in [*self._held, *([self._ready] if self._ready else [])]:
@@ -343,7 +343,7 @@ class Dispatcher:
         if given is None or not given.from_spool:
             return
         if not self._await_writer():
-            self._queue.take_away(given)  # it stays in the spool, and counts as there
+            self._queue.revoke(given)  # it stays in the spool, and counts as there
 
     def _await_writer(self) -> bool:
         """Wait a moment for the batch that the writer has; return True if it is settled or held."""
@@ -357,7 +357,7 @@ class Dispatcher:
 
     def _tell_losses(self) -> None:
         lost = self._queue.counts().reasons["full"]
-        if lost > self._lost and self._complaints.complain("the queue is full; %d records were dropped so far", lost):
+        if lost > self._lost and self._rate_limited_log.warn("the queue is full; %d records were dropped so far", lost):
             self._lost = lost
 
 

@@ -54,7 +54,7 @@ class Maintenance:
         *,
         expiry: Callable[[float], Expiry] = lambda now: Expiry(now=now),
         on_forgotten: Callable[[], None] | None = None,
-        rhythm: MaintenanceSchedule | None = None,
+        schedule: MaintenanceSchedule | None = None,
         most_pairs: int = MAX_LEARNED_PAIRS,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
@@ -63,7 +63,7 @@ class Maintenance:
         self._stored = stored
         self._expiry = expiry
         self._on_forgotten = on_forgotten
-        self._rhythm = rhythm or MaintenanceSchedule()
+        self._schedule = schedule or MaintenanceSchedule()
         self._most_pairs = most_pairs
         self._idle_gap = idle_gap
         self._clock = clock
@@ -73,7 +73,7 @@ class Maintenance:
         self._purged_at = float("-inf")
         self._since = clock() - _CLOCKS_APART
         self._heard = 0.0
-        self._let_go: list[Callable[[Sequence[ErasureRequest]], None]] = []
+        self._detach: list[Callable[[Sequence[ErasureRequest]], None]] = []
 
     def keep(self, expiry: Callable[[float], Expiry]) -> None:
         """From the next purge on, remove what is too old by another measure; on any thread."""
@@ -84,12 +84,12 @@ class Maintenance:
         """From the next round on, take a session for ended after another silence; on any thread."""
         self._idle_gap = seconds
 
-    def when_forgotten(self, let_go: Callable[[Sequence[ErasureRequest]], None]) -> None:
+    def when_forgotten(self, detach: Callable[[Sequence[ErasureRequest]], None]) -> None:
         """Register a callback for erased sessions, on this thread and before `on_forgotten`.
 
         It is called again when there are more.
         """
-        self._let_go.append(let_go)
+        self._detach.append(detach)
 
     def start(self) -> None:
         """Begin."""
@@ -110,10 +110,10 @@ class Maintenance:
     ) -> None:
         self.close()
 
-    def look_after(self) -> bool:
+    def run_once(self) -> bool:
         """Do what is due now; False when another process is at it. Failures are logged; the next round tries again."""
         stored, now = self._stored(), self._clock()
-        has_news, is_purge_due = stored != self._seen, now - self._purged_at >= self._rhythm.purge
+        has_news, is_purge_due = stored != self._seen, now - self._purged_at >= self._schedule.purge
         if not has_news and not is_purge_due:
             return True
         try:
@@ -132,7 +132,7 @@ class Maintenance:
 
     def watch(self) -> None:
         """Call the callbacks if something was erased since the last time."""
-        if self._on_forgotten is None and not self._let_go:
+        if self._on_forgotten is None and not self._detach:
             return
         try:
             with self._open_store() as store:
@@ -143,8 +143,8 @@ class Maintenance:
             return
         if heard != self._heard:
             self._heard = heard
-            for let_go in self._let_go:
-                let_go(sessions)
+            for detach in self._detach:
+                detach(sessions)
             if self._on_forgotten is not None:
                 self._on_forgotten()
 
@@ -152,7 +152,7 @@ class Maintenance:
         self._prune(store)
         now = self._clock()
         ended = store.end_idle_sessions(now - self._idle_gap)
-        if -_CLOCKS_APART <= now - store.latest_refresh() < self._rhythm.interval:
+        if -_CLOCKS_APART <= now - store.latest_refresh() < self._schedule.interval:
             return  # another process did it
         pairs = store.refresh_cooccurrences(now)
         _log.debug("co-occurrence refreshed: %d pairs; sessions left open and now ended: %d", pairs, ended)
@@ -181,15 +181,15 @@ class Maintenance:
         return sum(at_a_pace(steps, self._ending.wait), RemovedCounts())
 
     def _run(self) -> None:
-        pause = self._rhythm.delay
+        pause = self._schedule.delay
         while not self._paused(pause):
-            pause = self._rhythm.interval if self.look_after() else self._rhythm.retry
+            pause = self._schedule.interval if self.run_once() else self._schedule.retry
 
     def _paused(self, seconds: float) -> bool:
         """Wait, checking for erasures from time to time; return True at the end."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if self._ending.wait(min(left, self._rhythm.watch)):
+            if self._ending.wait(min(left, self._schedule.watch)):
                 return True
             self.watch()
         return self._ending.is_set()

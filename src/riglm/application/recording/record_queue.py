@@ -64,7 +64,7 @@ class Batch:
 
     `left` is the number of those of which it is not settled what became of them; `done` counts the settled ones at the
     beginning of `records`. At most `at_once` are stored in one transaction: less than all while the store refuses one
-    of them. A batch that was `taken_away` from the thread that stores it is settled elsewhere; one that
+    of them. A batch that was `is_revoked` from the thread that stores it is settled elsewhere; one that
     `is_held_back` holds nothing but what must not pass the spool.
     """
 
@@ -75,7 +75,7 @@ class Batch:
     at_once: int = sys.maxsize
     size_bytes: int = 0
     from_spool: bool = False
-    taken_away: bool = False
+    is_revoked: bool = False
     is_held_back: bool = False
 
     @property
@@ -137,7 +137,7 @@ class RecordQueue:
             items = [item for item, _ in taken]
             return Batch(items=items, left=count, size_bytes=sum(size for _, size in taken))
 
-    def put_aside(self, batch: Batch, aside: Callable[[Record], bool]) -> Batch:
+    def split(self, batch: Batch, aside: Callable[[Record], bool]) -> Batch:
         """Move the records for which `aside` is True out of an unused batch, into a separate one."""
         with self._lock:
             rest = batch.rest
@@ -149,12 +149,12 @@ class RecordQueue:
     def settle(self, batch: Batch, *, stored: int = 0, refused: int = 0) -> bool:
         """Count the next records of a batch as stored or refused; False if it was taken from this thread."""
         with self._lock:
-            if not batch.taken_away:
+            if not batch.is_revoked:
                 self._stored += stored
                 self._dropped["refused"] += refused
                 self._leave(batch, stored + refused)
                 batch.done += stored + refused
-            return not batch.taken_away
+            return not batch.is_revoked
 
     def not_made(self, batch: Batch) -> None:
         """Count an item of a batch that could not be made a record."""
@@ -162,10 +162,10 @@ class RecordQueue:
             self._dropped["refused"] += 1
             self._leave(batch, 1)
 
-    def take_away(self, batch: Batch) -> Batch:
+    def revoke(self, batch: Batch) -> Batch:
         """Take the unsettled records from the thread that stores a batch; its result there does not count any more."""
         with self._lock:
-            batch.taken_away = True
+            batch.is_revoked = True
             return Batch(records=batch.rest, left=batch.left, size_bytes=batch.size_bytes)
 
     def spooled(self, batch: Batch, *, refused: int = 0) -> None:

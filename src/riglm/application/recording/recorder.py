@@ -31,7 +31,7 @@ class Recorder:
     order (sessions, their ends, what was learned) queue up in it. Without a spool records wait in the queue. What
     finds the queue full is dropped and counted.
 
-    After `patience` seconds with one batch the store counts as slow.
+    After `timeout_seconds` seconds with one batch the store counts as slow.
 
     For `head_start` seconds, or until `begin`, nothing is done: what is imported to open the store would slow the first
     answers. At the end a working store gets `close_timeout` seconds, one that is unavailable or makes no progress much
@@ -45,20 +45,20 @@ class Recorder:
         open_spool: Callable[[], SpoolPort] | None = None,
         limits: QueueLimits | None = None,
         backoff: Backoff | None = None,
-        patience: float = 1.0,
+        timeout_seconds: float = 1.0,
         head_start: float = 0.5,
         close_timeout: float = 5.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         limits = limits or QueueLimits()
-        complaints = RateLimitedLogger(_log, monotonic)
+        rate_limited_log = RateLimitedLogger(_log, monotonic)
         self._queue = RecordQueue(limits)
-        self._writer = RecordWriter(open_store, self._queue, complaints)
+        self._writer = RecordWriter(open_store, self._queue, rate_limited_log)
         self._overflow = (
-            None if open_spool is None else SpoolBuffer(open_spool, self._queue, limits.batch_records, complaints)
+            None if open_spool is None else SpoolBuffer(open_spool, self._queue, limits.batch_records, rate_limited_log)
         )
         self._dispatcher = Dispatcher(
-            self._queue, self._writer, self._overflow, complaints, backoff or Backoff(), patience
+            self._queue, self._writer, self._overflow, rate_limited_log, backoff or Backoff(), timeout_seconds
         )
         self._head_start = head_start
         self._close_timeout = close_timeout

@@ -26,13 +26,13 @@ class SpoolBuffer:
     """
 
     def __init__(
-        self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, complaints: RateLimitedLogger
+        self, open_spool: Callable[[], SpoolPort], queue: RecordQueue, most: int, rate_limited_log: RateLimitedLogger
     ) -> None:
         """`most` is the maximum number of records that are stored at once."""
         self._open_spool = open_spool
         self._most = most
         self._queue = queue
-        self._complaints = complaints
+        self._rate_limited_log = rate_limited_log
         self._spool: SpoolPort | None = None
         self._own = 0
         self._has_adopted = False
@@ -72,7 +72,7 @@ class SpoolBuffer:
             return False
         self._failed_at = None
         if refused:
-            self._complaints.complain("records that cannot be written down are dropped")
+            self._rate_limited_log.warn("records that cannot be written down are dropped")
         self._own += batch.left - refused
         self._queue.spooled(batch, refused=refused)
         if self._dirty_since is None:
@@ -101,7 +101,7 @@ class SpoolBuffer:
         try:
             self._opened().remove()
         except Exception as error:  # noqa: BLE001  # see the class
-            self._complaints.complain("records that were stored stay in the spool: %s", error, traceback=True)
+            self._rate_limited_log.warn("records that were stored stay in the spool: %s", error, traceback=True)
         self._fetch()
 
     def sync_in(self) -> float | None:
@@ -117,7 +117,7 @@ class SpoolBuffer:
             self._opened().sync()
         except Exception as error:  # noqa: BLE001  # see the class
             words = "%s; what was not synced is safe from a crash of riglm only"
-            self._complaints.complain(words, error, traceback=_is_unforeseen(error))
+            self._rate_limited_log.warn(words, error, traceback=_is_unforeseen(error))
 
     def try_again(self) -> None:
         """Take no account of a failure that was just now."""
@@ -129,7 +129,7 @@ class SpoolBuffer:
             try:
                 self._spool.__exit__(None, None, None)
             except Exception as error:  # noqa: BLE001  # see the class
-                self._complaints.complain("the spool could not be closed: %s", error, traceback=True)
+                self._rate_limited_log.warn("the spool could not be closed: %s", error, traceback=True)
 
     def _opened(self) -> SpoolPort:
         if self._spool is None:
@@ -143,7 +143,7 @@ class SpoolBuffer:
     def _fail(self, error: Exception) -> None:
         self._failed_at = time.monotonic()
         words = "records wait in memory, and may be lost: %s"
-        self._complaints.complain(words, error, traceback=_is_unforeseen(error))
+        self._rate_limited_log.warn(words, error, traceback=_is_unforeseen(error))
 
     def _fetch(self) -> None:
         self._batch = None
@@ -151,7 +151,7 @@ class SpoolBuffer:
             self._look_for_more()
         except Exception as error:  # noqa: BLE001  # see the class
             words = "records wait in the spool, which cannot be read now: %s"
-            self._complaints.complain(words, error, traceback=_is_unforeseen(error))
+            self._rate_limited_log.warn(words, error, traceback=_is_unforeseen(error))
 
     def _look_for_more(self) -> None:
         spool = self._opened()
@@ -175,7 +175,7 @@ class SpoolBuffer:
             self._queue.recover(len(found.records) + found.damaged)
         if found.damaged:
             self._queue.damaged(found.damaged)
-            self._complaints.complain("%d records in the spool are damaged, and lost", found.damaged)
+            self._rate_limited_log.warn("%d records in the spool are damaged, and lost", found.damaged)
 
 
 def _is_unforeseen(error: Exception) -> bool:
@@ -193,11 +193,11 @@ class RecordWriter:
     """
 
     def __init__(
-        self, open_store: Callable[[], AnalyticsPort], queue: RecordQueue, complaints: RateLimitedLogger
+        self, open_store: Callable[[], AnalyticsPort], queue: RecordQueue, rate_limited_log: RateLimitedLogger
     ) -> None:
         self._open_store = open_store
         self._queue = queue
-        self._complaints = complaints
+        self._rate_limited_log = rate_limited_log
         self._orders: SimpleQueue[Batch | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="riglm-store", daemon=True)
         self._store: AnalyticsPort | None = None
@@ -257,16 +257,16 @@ class RecordWriter:
                 self._took = time.monotonic() - self._since
                 self._batch = None
                 self._queue.changed.notify_all()
-        self._let_go()
+        self._detach()
 
     def _stored(self, batch: Batch) -> AnalyticsUnavailableError | None:
         """Store the rest of a batch, isolating refused records; return why the store is unavailable, or None."""
         try:
             store = self._opened()
-            while batch.left and not batch.taken_away:
+            while batch.left and not batch.is_revoked:
                 self._store_part(store, batch)
         except AnalyticsUnavailableError as error:
-            self._let_go()
+            self._detach()
             return error
         finally:
             self._tried.set()
@@ -281,7 +281,7 @@ class RecordWriter:
         except Exception:  # noqa: BLE001  # a store may raise anything, and the rest must still be stored
             batch.at_once = max(1, len(part) // 2)
             if len(part) == 1 and self._queue.settle(batch, refused=1):
-                self._complaints.complain("the store refuses a record; it is dropped", traceback=True)
+                self._rate_limited_log.warn("the store refuses a record; it is dropped", traceback=True)
         else:
             batch.at_once *= 2
             self._queue.settle(batch, stored=len(part))
@@ -296,7 +296,7 @@ class RecordWriter:
                 raise AnalyticsUnavailableError(f"the analytics store cannot be opened: {error}") from error
         return self._store
 
-    def _let_go(self) -> None:
+    def _detach(self) -> None:
         store, self._store = self._store, None
         if store is not None:
             try:

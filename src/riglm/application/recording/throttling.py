@@ -53,7 +53,7 @@ class RateLimitedLogger:
         self._lock = threading.Lock()
         self._quiet_until: dict[str, float] = {}
 
-    def complain(self, message: str, *details: object, traceback: bool = False) -> bool:
+    def warn(self, message: str, *details: object, traceback: bool = False) -> bool:
         """Log a warning unless the same one was logged within the last minute; whether it was logged."""
         with self._lock:
             now = self._monotonic()

@@ -155,7 +155,7 @@ class OfferedTools(Generic[T]):
     """Tools in their order: the agent's own objects by name, and the catalogue that riglm makes of them."""
 
     objects: Mapping[str, T]
-    catalogue: ToolCatalog
+    catalog: ToolCatalog
 
     @property
     def owners(self) -> dict[str, tuple[str, str]]:
@@ -197,11 +197,11 @@ class ToolReader(Generic[T]):
             objects[tool.name] = given
             read[id(given)] = (given, tool)
         self._read = read
-        catalogue = ToolCatalog(tuple(tool for _, tool in read.values()))
-        if catalogue.names != self._last.catalogue.names or catalogue.digest != self._last.catalogue.digest:
-            self._last = OfferedTools(objects, catalogue)
+        catalog = ToolCatalog(tuple(tool for _, tool in read.values()))
+        if catalog.names != self._last.catalog.names or catalog.digest != self._last.catalog.digest:
+            self._last = OfferedTools(objects, catalog)
         elif any(self._last.objects[name] is not given for name, given in objects.items()):
-            self._last = OfferedTools(objects, self._last.catalogue)
+            self._last = OfferedTools(objects, self._last.catalog)
         return self._last
 
     def _tool(self, given: T) -> Tool:

@@ -127,18 +127,23 @@ class SelectingService:
     """
 
     def __init__(
-        self, filtering: FilteringService, prediction: PredictionService, services: RequestServices, *, patience: float
+        self,
+        filtering: FilteringService,
+        prediction: PredictionService,
+        services: RequestServices,
+        *,
+        timeout_seconds: float,
     ) -> None:
-        """It waits at most `patience` seconds, and not for long again after that was too little.
+        """It waits at most `timeout_seconds` seconds, and not for long again after that was too little.
 
         Sessions that end are forgotten by the filter from now on.
         """
-        services.tracking.when_closed(filtering.forget)
+        services.tracking.on_closed(filtering.forget)
         self._filtering = filtering
         self._prediction = prediction
         self._services = services
-        self._patience = patience
-        self._seconds = patience
+        self._timeout_seconds = timeout_seconds
+        self._seconds = timeout_seconds
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
 
     def begin(self, client: ClientInfo, key: str, user: str) -> Session:
@@ -146,10 +151,10 @@ class SelectingService:
         caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
         return self._services.sessions.of_connection(caller, client, "")
 
-    def expect(self, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]) -> None:
+    def expect(self, catalog: ToolCatalog, owners: Mapping[str, tuple[str, str]]) -> None:
         """Begin to load what a choice among these tools needs, if there is a choice."""
         self._services.owners.note(owners)
-        self._filtering.know(_NOBODY, catalogue)
+        self._filtering.know(_NOBODY, catalog)
         self._filtering.forget(_NOBODY)
         self._prediction.begin()
 
@@ -159,12 +164,12 @@ class SelectingService:
 
     async def select(self, session: Session, offer: OfferedTools[T], context: str) -> Selection[T]:
         """Return the tools for a session now; an empty context leaves the last one in force."""
-        is_choice, is_at_hand = await self._take(session, offer.catalogue, offer.owners)
+        is_choice, is_at_hand = await self._take(session, offer.catalog, offer.owners)
         if is_choice and context:
             await self._filtering.set_context(session, context)
         elif is_choice:
             self._filtering.follow_calls(session)
-        shown = self._filtering.compose(session, offer.catalogue)
+        shown = self._filtering.compose(session, offer.catalog)
         self._services.tracking.exposed(session, shown)
         told = None
         with self._explaining:
@@ -172,7 +177,7 @@ class SelectingService:
         names, hidden = shown.shown, shown.hidden
         if shown.mode == "shadow":
             names, hidden = (*names, *hidden), ()
-            names = tuple(name for name in offer.catalogue.names if name in frozenset(names))
+            names = tuple(name for name in offer.catalog.names if name in frozenset(names))
         return Selection(
             objects={name: offer.objects[name] for name in names},
             hidden=hidden,
@@ -185,7 +190,7 @@ class SelectingService:
 
     async def search(self, session: Session, offer: OfferedTools[T], query: str, limit: int) -> SearchResult[T]:
         """Return the tools that fit a query, best first, and the names of those that come close."""
-        await self._take(session, offer.catalogue, offer.owners)
+        await self._take(session, offer.catalog, offer.owners)
         view = self._filtering.view(session)
         if view is None:
             return SearchResult(found=(), near=())
@@ -234,16 +239,16 @@ class SelectingService:
         return self._filtering.predicting.status()
 
     async def _take(
-        self, session: Session, catalogue: ToolCatalog, owners: Mapping[str, tuple[str, str]]
+        self, session: Session, catalog: ToolCatalog, owners: Mapping[str, tuple[str, str]]
     ) -> tuple[bool, bool]:
         """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
         self._services.owners.note(owners)
-        self._filtering.know(session, catalogue)
+        self._filtering.know(session, catalog)
         await self._filtering.prepare(session)
         if not self._filtering.hides(session):
             return False, True
         is_at_hand = await self._prediction.caught_up(session, self._seconds)
-        self._seconds = self._patience if is_at_hand else min(self._patience, _IMPATIENT_SECONDS)
+        self._seconds = self._timeout_seconds if is_at_hand else min(self._timeout_seconds, _IMPATIENT_SECONDS)
         return True, is_at_hand
 
     def _but(self, session: Session, *, is_at_hand: bool) -> str:

@@ -97,14 +97,14 @@ class SessionSharingService(SessionSharing):
     async def resume(
         self,
         session_id: bytes,
-        carried: ConnectionHandoff,
+        handoff: ConnectionHandoff,
         conversation: HandshakeConnection,
         *,
         introduce: bool = True,
     ) -> bool:
         self._here[self._links.name(session_id)] = session_id
         with self._guarded:
-            return await self._links.resume(session_id, carried, conversation, introduce=introduce)
+            return await self._links.resume(session_id, handoff, conversation, introduce=introduce)
         return False
 
     async def arrives(
@@ -112,15 +112,15 @@ class SessionSharingService(SessionSharing):
     ) -> BeforeResponse | None:
         place, to_call = self._place(message, caller), message.method == _CALL
         ended, known, numbered = False, False, _Numbered()
-        patience = TimeBudget()
-        with self._guarded, patience:
+        timeout_seconds = TimeBudget()
+        with self._guarded, timeout_seconds:
             refreshing = self._links.refresh(session_id, conversation)
             if message.method in _OF_SESSIONS:
                 numbering = self._number(conversation.session if to_call and place is None else None)
                 arriving = self._sessions.arrive(conversation.session)
-                ended, moved_on, numbered = await asyncio.gather(refreshing, arriving, numbering)
-                if moved_on:
-                    conversation.moved_on()
+                ended, on_remote_activity, numbered = await asyncio.gather(refreshing, arriving, numbering)
+                if on_remote_activity:
+                    conversation.on_remote_activity()
             else:
                 ended = await refreshing
             if place is not None and not ended:
@@ -131,8 +131,8 @@ class SessionSharingService(SessionSharing):
             return None
 
         async def part(answer: Message) -> None:
-            with self._guarded, patience:
-                numbered.give_back()
+            with self._guarded, timeout_seconds:
+                numbered.release()
                 if message.method in _OF_SESSIONS:
                     await self._sessions.leave(conversation.session)
                 if place is not None:
@@ -148,13 +148,13 @@ class SessionSharingService(SessionSharing):
             return None
         place = self._registry.place_of_request(caller, envelope.client, envelope.meta)
         known, numbered = False, _Numbered()
-        patience = TimeBudget()
-        with self._guarded, patience:
+        timeout_seconds = TimeBudget()
+        with self._guarded, timeout_seconds:
             known, numbered = await self._arrive_at(place, None, to_call=message.method == _CALL)
 
         async def part(_: Message) -> None:
-            with self._guarded, patience:
-                numbered.give_back()
+            with self._guarded, timeout_seconds:
+                numbered.release()
                 await self._sessions.leave_at(place, is_new=not known)
 
         return part
@@ -219,7 +219,7 @@ class SessionSharingService(SessionSharing):
         known, numbered = await asyncio.gather(self._sessions.arrive_at(place), self._number(here if to_call else None))
         there = self._registry.at(place) or base
         if to_call and there is not here:
-            numbered.give_back()
+            numbered.release()
             numbered = await self._number(there)
         return known, numbered
 
@@ -250,10 +250,10 @@ class _Numbered(NamedTuple):
     session: Session | None = None
     number: int | None = None
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """The request is through: if it made no call, the number is nobody's."""
         if self.session is not None and self.number is not None:
-            self.session.give_back(self.number)
+            self.session.release(self.number)
 
 
 class SessionStateSource(Protocol):
@@ -292,7 +292,7 @@ def build_sharing(
             await filtering.predicting.set_context(session, progress, text)  # whatever predicts by then
 
         sessions = SharedSessions(state, sealer, registry, filtering.state, read, session_seconds)
-    tracking.when_closed(sessions.forget)
+    tracking.on_closed(sessions.forget)
     return SessionSharingService(
         SharedConnections(state, sealer, sessions, link_seconds), sessions, registry, Broadcast(state, sealer)
     )

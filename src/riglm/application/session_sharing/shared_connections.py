@@ -136,15 +136,15 @@ class SharedConnections:
             return None
 
     async def resume(
-        self, session_id: bytes, carried: ConnectionHandoff, conversation: HandshakeConnection, *, introduce: bool
+        self, session_id: bytes, handoff: ConnectionHandoff, conversation: HandshakeConnection, *, introduce: bool
     ) -> bool:
         """Bring a new conversation to where the connection stands; False when a server refuses that."""
-        if not conversation.adopt(carried) and introduce:
-            greeted = await _asked(conversation, carried.handshake)
+        if not conversation.adopt(handoff) and introduce:
+            greeted = await _asked(conversation, handoff.handshake)
             if greeted is None or not greeted.result:
                 return False
             conversation.received(jsonrpc.notification("notifications/initialized"), _Heard())
-            for message in carried.told:
+            for message in handoff.told:
                 await _asked(conversation, message)
         await self.note_tickets(session_id, conversation)
         return True

@@ -175,7 +175,7 @@ class SessionRegistry:
     def left(self, session: Session) -> None:
         """A connection ended here, and other processes go on with its session."""
         if self._kept.release(session, self._monotonic()):
-            self._let_go(session)
+            self._detach(session)
 
     def silent(self) -> list[Session]:
         """The sessions that nobody holds here, and that have been silent here for longer than the idle gap."""
@@ -227,7 +227,7 @@ class SessionRegistry:
         """End every session: riglm stops. Those that others may go on with are left to them."""
         for session in self._kept.all():
             if self._shared:
-                self._let_go(session)
+                self._detach(session)
             else:
                 self._end(session, self._clock())
 
@@ -289,7 +289,7 @@ class SessionRegistry:
         if found is None or self._kept.free() < self._evidence.most_kept:
             return
         if self._shared:
-            self._let_go(found[0])
+            self._detach(found[0])
         else:
             self._end(found[0], self._clock())
 
@@ -324,7 +324,7 @@ class SessionRegistry:
         self._tracking.session_opened(session)
         return session
 
-    def _let_go(self, session: Session) -> None:
+    def _detach(self, session: Session) -> None:
         """Leave a session to other processes."""
         self._kept.remove(session)
         self._tracking.session_left(session)
@@ -350,10 +350,10 @@ def _place(caller: Caller, client: ClientInfo, found: Sequence[tuple[str, str]])
 class SessionReset:
     """Has sessions of this process begin anew: whoever is at work keeps the connection, and nothing else."""
 
-    def __init__(self, sessions: SessionRegistry, let_go: Sequence[Callable[[Session], object]]) -> None:
-        """`let_go` are told of each session, in this order, by those who remember something of it."""
+    def __init__(self, sessions: SessionRegistry, detach: Sequence[Callable[[Session], object]]) -> None:
+        """`detach` are told of each session, in this order, by those who remember something of it."""
         self._sessions = sessions
-        self._let_go = let_go
+        self._detach = detach
 
     def heard(self, forgotten: Iterable[ErasureRequest]) -> None:
         """These sessions were to be forgotten; those that are not known here are somebody else's, or over."""
@@ -362,5 +362,5 @@ class SessionReset:
             session = None if id_ is None else self._sessions.known(id_)
             if session is not None and session.forgotten_at < each.at:
                 session.forgotten_at = each.at
-                for let_go in self._let_go:
-                    let_go(session)
+                for detach in self._detach:
+                    detach(session)

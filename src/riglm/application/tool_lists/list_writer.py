@@ -73,13 +73,13 @@ class ListWriter:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], tuple[ToolCatalog, bytes]] = OrderedDict()
 
-    def whole(self, catalogue: ToolCatalog) -> bytes:
+    def whole(self, catalog: ToolCatalog) -> bytes:
         """All entries."""
-        return self._written(catalogue, ("whole",), lambda: (bytes(tool.raw) for tool in catalogue.tools))
+        return self._written(catalog, ("whole",), lambda: (bytes(tool.raw) for tool in catalog.tools))
 
     def some(
         self,
-        catalogue: ToolCatalog,
+        catalog: ToolCatalog,
         names: frozenset[str],
         meta_tools: Mapping[str, bytes],
         *,
@@ -94,31 +94,29 @@ class ListWriter:
         def entries() -> Iterable[bytes]:
             if first is not None:
                 yield first
-            yield from (bytes(tool.raw) for tool in catalogue.tools if tool.name in names)
+            yield from (bytes(tool.raw) for tool in catalog.tools if tool.name in names)
             yield from (raw for raw in meta_tools.values() if raw is not first)
 
-        return self._written(catalogue, ("some", names, *meta_tools.values(), search_first), entries)
+        return self._written(catalog, ("some", names, *meta_tools.values(), search_first), entries)
 
-    def marked(self, catalogue: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:
+    def marked(self, catalog: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:
         """The entries of some tools and those without a name; of each warm name the first one has a mark."""
 
         def entries() -> Iterable[bytes]:
-            for raw, tool in catalogue.entries():
+            for raw, tool in catalog.entries():
                 if tool is None:
                     yield bytes(raw)
                 elif tool.name in names:
-                    marks = tool.name in warm and tool is catalogue.by_name[tool.name]
+                    marks = tool.name in warm and tool is catalog.by_name[tool.name]
                     yield jsonrpc.with_member(raw, ALWAYS_LOAD, b"true") if marks else bytes(raw)
 
-        return self._written(catalogue, ("marked", names, warm), entries)
+        return self._written(catalog, ("marked", names, warm), entries)
 
-    def _written(
-        self, catalogue: ToolCatalog, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]
-    ) -> bytes:
-        key = (id(catalogue), *what)
+    def _written(self, catalog: ToolCatalog, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]) -> bytes:
+        key = (id(catalog), *what)
         kept = self._kept.get(key)
-        if kept is None or kept[0] is not catalogue:
-            kept = self._kept[key] = (catalogue, b"[%b]" % b",".join(entries()))
+        if kept is None or kept[0] is not catalog:
+            kept = self._kept[key] = (catalog, b"[%b]" % b",".join(entries()))
             if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         return kept[1]

@@ -111,7 +111,7 @@ class ListPlanner:
             plan = self.base_plan(session, view)
         elif plan.candidates is not view.candidates and plan.candidates != view.candidates:
             plan = self._carried_over(plan, session, view)
-        if not view.catalogue.missing:
+        if not view.catalog.missing:
             state.plan = plan
         return plan
 
@@ -225,7 +225,7 @@ class ListPlanner:
         shown = self._shown(session, view, plan, own)
         if surface is Surface.HINTS and self._rules.mode != "shadow":
             marked = plan.listed if plan.tools is not None else frozenset()
-            raw = self._writer.marked(view.catalogue, view.candidate_set, marked)
+            raw = self._writer.marked(view.catalog, view.candidate_set, marked)
             return self._selection(session, view, plan, shown, raw=raw)
         if self._rules.mode == "shadow" and surface in (Surface.DYNAMIC, Surface.STABLE):
             own = self._offered(plan, view)
@@ -235,7 +235,7 @@ class ListPlanner:
         tokens_own = estimated_tokens(sum(map(len, entries.values())))
         if self._rules.mode == "shadow" or (plan.tools is None and not own):
             return self._unchanged(session, view, plan, shown, tokens_own)
-        raw = self._writer.some(view.catalogue, listed, entries, search_first=plan.search_first)
+        raw = self._writer.some(view.catalog, listed, entries, search_first=plan.search_first)
         return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
 
     def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
@@ -246,9 +246,9 @@ class ListPlanner:
         self, session: Session, view: PermittedTools, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
     ) -> ListSelection:
         if view.is_whole:
-            raw = self._writer.whole(view.catalogue)
+            raw = self._writer.whole(view.catalog)
         else:
-            raw = self._writer.some(view.catalogue, view.candidate_set, {})
+            raw = self._writer.some(view.catalog, view.candidate_set, {})
         may_change = (
             session.era is ProtocolEra.MODERN
             and self.surface(session) is Surface.STABLE
@@ -262,7 +262,7 @@ class ListPlanner:
     def _listed(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         rules, costs = self._rules, self.costs(view)
         everyday = everyday_weights(
-            [(name, profile(view.catalogue.by_name[name]).description) for name in view.candidates]
+            [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
         )
         order = self._cold_order(view, everyday)
         estimate, most, reason = usage, rules.max_tools, _LEARNED
@@ -371,7 +371,7 @@ class ListPlanner:
     def _offered(self, plan: ListPlan, view: PermittedTools) -> tuple[str, ...]:
         if plan.tools is not None and plan.tools != view.candidate_set:
             return self._meta_tools
-        missing = (SEARCH,) if view.catalogue.missing and SEARCH in self._meta_tools else ()
+        missing = (SEARCH,) if view.catalog.missing and SEARCH in self._meta_tools else ()
         return tuple(name for name in NAMES if name in self._pinned or name in missing)
 
     def _shown(self, session: Session, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
@@ -420,7 +420,7 @@ class ListPlanner:
             raw=raw,
             is_passthrough=is_passthrough,
             shown=shown,
-            hidden=tuple(name for name in view.catalogue.names if name not in listed and view.allows(name)),
+            hidden=tuple(name for name in view.catalog.names if name not in listed and view.allows(name)),
             predictor=plan.predictor,
             reason=plan.reason,
             mode=self._rules.mode,

@@ -41,7 +41,7 @@ class NullPrediction:
     No method raises because of a model, a predictor or a store.
     """
 
-    def know(self, catalogue: ToolCatalog) -> None:
+    def know(self, catalog: ToolCatalog) -> None:
         """Take note of the tools that a client can get."""
 
     def predict(

@@ -57,7 +57,7 @@ def end(span: Span, asked: Message, answer: Message) -> None:
 class TracedRequest(ClientResponseSink):
     """Passes on what comes back for a request, and ends its span."""
 
-    __slots__ = ("_on_end", "_sink", "asked", "is_over", "span", "underway")
+    __slots__ = ("_on_end", "_sink", "asked", "in_flight", "is_over", "span")
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class TracedRequest(ClientResponseSink):
             attributes["mcp.protocol.version"] = version[:_MAX_NAME_LENGTH]
         self.asked = asked
         self.span = tracer.served(attributes["mcp.method.name"], attributes, trace_context.read(asked))
-        self.underway: InFlightRequest | None = None
+        self.in_flight: InFlightRequest | None = None
         self.is_over = False
         self._sink = sink
         self._on_end = on_end
@@ -147,10 +147,10 @@ class TracedConversation(HandshakeConnection):
         self._open.add(request)
         before = current.set(request)
         try:
-            request.underway = receive(message, request)
+            request.in_flight = receive(message, request)
         finally:
             current.reset(before)
-        return request.underway
+        return request.in_flight
 
     def listen(self, *, listening: bool) -> None:
         self._conversation.listen(listening=listening)
@@ -158,17 +158,17 @@ class TracedConversation(HandshakeConnection):
     def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         self._conversation.resume(last_event_id, stream)
 
-    def adopt(self, carried: ConnectionHandoff) -> bool:
-        return self._conversation.adopt(carried)
+    def adopt(self, handoff: ConnectionHandoff) -> bool:
+        return self._conversation.adopt(handoff)
 
     def heard(self, notice: Message) -> None:
         self._conversation.heard(notice)
 
-    def moved_on(self) -> None:
-        self._conversation.moved_on()
+    def on_remote_activity(self) -> None:
+        self._conversation.on_remote_activity()
 
-    def let_go(self) -> None:
-        self._conversation.let_go()
+    def detach(self) -> None:
+        self._conversation.detach()
 
     async def close(self) -> None:
         try:
@@ -179,7 +179,7 @@ class TracedConversation(HandshakeConnection):
     def _end(self, *, given_up: bool) -> None:
         """End the spans of requests that get no answer: those that the client gave up, or all."""
         for request in list(self._open):
-            if not given_up or (request.underway is not None and request.underway.done):
+            if not given_up or (request.in_flight is not None and request.in_flight.done):
                 request.given_up()
 
 
@@ -202,20 +202,20 @@ class TracedModern(ModernRequestHandler):
         request = TracedRequest(self._tracer, message, sink, caller.transport, self._ended, envelope.version)
         before = current.set(request)
         try:
-            underway = self._service.received(message, envelope, request, caller, headers)
+            in_flight = self._service.received(message, envelope, request, caller, headers)
         finally:
             current.reset(before)
         if not request.is_over:
-            request.underway = underway
-            self._open[id(underway)] = request
-        return underway
+            request.in_flight = in_flight
+            self._open[id(in_flight)] = request
+        return in_flight
 
     def told(self, message: Message) -> None:
         self._service.told(message)
 
-    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
-        self._service.cancel(underway, notice)
-        request = self._open.get(id(underway))
+    def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
+        self._service.cancel(in_flight, notice)
+        request = self._open.get(id(in_flight))
         if request is not None:
             request.given_up()
 
@@ -223,4 +223,4 @@ class TracedModern(ModernRequestHandler):
         return self._service.input_schema(tool)
 
     def _ended(self, request: TracedRequest) -> None:
-        self._open.pop(id(request.underway), None)
+        self._open.pop(id(request.in_flight), None)

@@ -42,13 +42,13 @@ class TracedUpstream(UpstreamPort):
         self._tracer = tracer
         self._stateless: UpstreamLink | None = None
 
-    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
-        overheard = _Outlet(outlet)
+    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
+        overheard = _Outlet(message_handler)
         return overheard.belongs_to(TracedLink(self._upstream.connect(overheard), self._tracer))
 
-    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
-            overheard = _Outlet(outlet)
+            overheard = _Outlet(message_handler)
             link = TracedLink(self._upstream.stateless(overheard), self._tracer)
             self._stateless = overheard.belongs_to(link)
         return self._stateless
@@ -113,8 +113,8 @@ class TracedLink(UpstreamLink):
     def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
         return self._link.adopt(ticket, handshake, told)
 
-    def let_go(self) -> None:
-        self._link.let_go()
+    def detach(self) -> None:
+        self._link.detach()
 
     async def close(self) -> None:
         await self._link.close()
@@ -173,8 +173,8 @@ class _Leg(OutboundRequest):
 class _Outlet(ServerMessageHandler):
     """Passes on what a server says of its own accord, as said over the link that the inside knows."""
 
-    def __init__(self, outlet: ServerMessageHandler) -> None:
-        self._outlet = outlet
+    def __init__(self, message_handler: ServerMessageHandler) -> None:
+        self._message_handler = message_handler
         self._link: UpstreamLink | None = None
 
     def belongs_to(self, link: UpstreamLink) -> UpstreamLink:
@@ -182,7 +182,7 @@ class _Outlet(ServerMessageHandler):
         return link
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        self._outlet.unsolicited(self._link or link, message, event)
+        self._message_handler.unsolicited(self._link or link, message, event)
 
 
 class Traces:

@@ -212,7 +212,7 @@ class _Reader:
             account.expired += 1
         elif call.started < background.since:
             account.too_old += 1
-        elif background.live.take(_spellings(call, tool, self._source.separator), call.started, call.ended):
+        elif background.live.take(_name_patterns(call, tool, self._source.separator), call.started, call.ended):
             account.live += 1
         else:
             return True
@@ -235,7 +235,7 @@ class _Reader:
         )
 
 
-def _spellings(call: TranscriptCall, tool: ResolvedTool, separator: str) -> Sequence[str]:
+def _name_patterns(call: TranscriptCall, tool: ResolvedTool, separator: str) -> Sequence[str]:
     """What a riglm may have called the tool: one that stands in for one server alone has its bare name."""
     bare = call.name if call.server is not None else call.name.partition(separator)[2]
     return [tool.tool, bare] if bare else [tool.tool]

@@ -27,17 +27,17 @@ class ImportRecorder:
         self,
         store: AnalyticsPort,
         hasher: KeyedHasher,
-        lessons: PairTraining | None,
+        pair_training: PairTraining | None,
         *,
         principal: str,
         profile: str,
         most_pairs: int,
         open_since: float,
     ) -> None:
-        """`lessons` teach contexts, None for none. A conversation that went on after `open_since` may not be over."""
+        """Without `pair_training` no pairs are learned. A conversation active after `open_since` may be unfinished."""
         self._store = store
         self._hasher = hasher
-        self._lessons = lessons
+        self._training_queue = pair_training
         self._principal = principal
         self._profile = profile
         self._most_pairs = most_pairs
@@ -72,10 +72,10 @@ class ImportRecorder:
             conversation.forgotten = sum(step.id not in there for step in conversation.steps)
 
     def _records(self, conversations: Sequence[TranscriptSession]) -> Iterator[tuple[TranscriptSession, list[Record]]]:
-        taught = latest_that_fit(conversations, self._most_pairs)
+        example = latest_that_fit(conversations, self._most_pairs)
         for place, conversation in enumerate(conversations):
             session = self._session(conversation)
-            learned = self._learned(conversation, session) if place in taught else []
+            learned = self._learned(conversation, session) if place in example else []
             yield conversation, [session, *self._invocations(conversation), *learned]
 
     def _session(self, conversation: TranscriptSession) -> Session:
@@ -112,10 +112,10 @@ class ImportRecorder:
         ]
 
     def _learned(self, conversation: TranscriptSession, session: Session) -> list[Record]:
-        if self._lessons is None or self.contexts_failed:
+        if self._training_queue is None or self.contexts_failed:
             return []
         try:
-            return [*self._lessons.of(conversation, session)]
+            return [*self._training_queue.of(conversation, session)]
         except EmbedderUnavailableError as error:
             self.contexts_failed = str(error)
             _log.warning("contexts are not learned: %s", error)

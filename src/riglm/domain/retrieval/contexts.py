@@ -155,7 +155,7 @@ class LearnedContexts:
         self._found = self._found.chosen(is_left)
         self._term = GrowingRows.of(at[self._term.rows])
 
-    def likeness(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> ContextSimilarity:
+    def similarity(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> ContextSimilarity:
         """How similar each context is that was learned in the scope."""
         shared = self._shared_words(terms)
         overall, meaning = shared.copy(), shared.copy()

@@ -77,8 +77,8 @@ class LearnedPairs:
         self._key = key
         self._contexts = LearnedContexts()
         self._numbers: dict[tuple[str, str, bytes], int] = {}
-        self._lessons: list[dict[str, LearnedPair]] = []
-        self._taught: defaultdict[str, set[int]] = defaultdict(set)  # the contexts of each tool, by number
+        self._training_queue: list[dict[str, LearnedPair]] = []
+        self._example: defaultdict[str, set[int]] = defaultdict(set)  # the contexts of each tool, by number
         self._size = 0
         self._reliability = PairReliability()
 
@@ -107,7 +107,7 @@ class LearnedPairs:
             terms=terms,
         )
         number = self._numbers.get(_key(fresh))
-        known = self._lessons[number].get(tool) if number is not None else None
+        known = self._training_queue[number].get(tool) if number is not None else None
         if signal <= 0:
             pair = None if known is None else _rejected(known)
         elif known is None or known.description_hash != description_hash:
@@ -124,9 +124,9 @@ class LearnedPairs:
         """Take back what was learned before, and see on a sample how reliable it is."""
         for pair in pairs:
             self._put(pair)
-        numbers = range(len(self._lessons))
+        numbers = range(len(self._training_queue))
         for number in numbers[:: max(1, len(numbers) // _CHECKED)]:
-            for pair in self._lessons[number].values():
+            for pair in self._training_queue[number].values():
                 self._check(pair, number)
 
     def catch_up(self, pairs: Iterable[LearnedPair]) -> int:
@@ -134,7 +134,7 @@ class LearnedPairs:
         count = 0
         for pair in pairs:
             number = self._numbers.get(_key(pair))
-            known = self._lessons[number].get(pair.tool) if number is not None else None
+            known = self._training_queue[number].get(pair.tool) if number is not None else None
             if known is None or known.updated_at < pair.updated_at:
                 self._put(pair)
                 count += 1
@@ -144,7 +144,7 @@ class LearnedPairs:
         """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
         if self._size <= bound:
             return []
-        pairs = [pair for lessons in self._lessons for pair in lessons.values()]
+        pairs = [pair for training_queue in self._training_queue for pair in training_queue.values()]
         confidence = np.array([pair.confidence for pair in pairs])
         age = np.array([pair.updated_at for pair in pairs])
         order = np.argsort(-confidence * 0.5 ** ((age.max() - age) / _HALF_LIFE), kind="stable")
@@ -156,40 +156,40 @@ class LearnedPairs:
 
         It costs what these tools were taught, not what all were.
         """
-        taught = (self._lessons[number][tool] for tool in described for number in self._taught.get(tool, ()))
-        return self._forget([pair for pair in taught if pair.description_hash != described[pair.tool]])
+        example = (self._training_queue[number][tool] for tool in described for number in self._example.get(tool, ()))
+        return self._forget([pair for pair in example if pair.description_hash != described[pair.tool]])
 
     def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
         """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten.
 
         As for votes, lessons count of tools that still describe themselves as they did then.
         """
-        return self.votes(context, scope, fingerprints).confidence
+        return self.pair_scores(context, scope, fingerprints).confidence
 
-    def votes(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
+    def pair_scores(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
-        if not self._lessons:
+        if not self._training_queue:
             return _NO_VOTES
-        likeness = self._contexts.likeness(scope, context.model, _vector(context), self._terms(context.text))
-        best = _best(likeness.overall)
+        similarity = self._contexts.similarity(scope, context.model, _vector(context), self._terms(context.text))
+        best = _best(similarity.overall)
         if not len(best):
             return _NO_VOTES
-        similar = likeness.overall[best]
+        similar = similarity.overall[best]
         shares = np.exp((similar - similar[0]) / _NARROWNESS)
-        votes: dict[str, float] = defaultdict(float)
+        pair_scores: dict[str, float] = defaultdict(float)
         for number, share in zip(best, shares / shares.sum(), strict=True):
-            lessons = self._lessons[number]
-            most = max(1, *(pair.uses for pair in lessons.values()))
-            for tool, pair in lessons.items():
+            training_queue = self._training_queue[number]
+            most = max(1, *(pair.uses for pair in training_queue.values()))
+            for tool, pair in training_queue.items():
                 if _still_counts(pair, fingerprints):
-                    votes[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
-        nearest = float(likeness.meaning[best].max())
+                    pair_scores[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
+        nearest = float(similarity.meaning[best].max())
         relation = (nearest - _UNRELATED) / (_RELATED - _UNRELATED)
         sameness = (nearest - _SAME) / (1 - _SAME)
         return PairScores(
-            by_tool={tool: min(1.0, vote) for tool, vote in votes.items()},
+            by_tool={tool: min(1.0, vote) for tool, vote in pair_scores.items()},
             trust=max(self._reliability.trust * min(1.0, max(0.0, relation)), min(1.0, sameness)),
-            confidence=self._confidence(likeness.meaning, fingerprints),
+            confidence=self._confidence(similarity.meaning, fingerprints),
         )
 
     def _terms(self, text: str) -> tuple[int, ...]:
@@ -202,8 +202,10 @@ class LearnedPairs:
     def _confidence(self, meaning: Scores, fingerprints: Mapping[str, str]) -> float:
         left, total = MAX_SIMILAR, 0.0
         for number in _best(meaning):
-            lessons = self._lessons[number].values()
-            counted = (pair.uses for pair in lessons if pair.confidence > 0 and _still_counts(pair, fingerprints))
+            training_queue = self._training_queue[number].values()
+            counted = (
+                pair.uses for pair in training_queue if pair.confidence > 0 and _still_counts(pair, fingerprints)
+            )
             uses = min(left, sum(counted))
             total += float(meaning[number]) * uses
             left -= uses
@@ -211,31 +213,31 @@ class LearnedPairs:
 
     def _check(self, pair: LearnedPair, number: int | None) -> None:
         """Note whether the contexts most like that of a pair, but itself, would have named its tool."""
-        if not self._lessons:
+        if not self._training_queue:
             return
-        overall = self._contexts.likeness(pair.scope, pair.model, pair.vector, pair.terms).overall
+        overall = self._contexts.similarity(pair.scope, pair.model, pair.vector, pair.terms).overall
         if number is not None:
             overall[number] = -1.0
-        self._reliability.note(any(pair.tool in self._lessons[like] for like in _best(overall)))
+        self._reliability.note(any(pair.tool in self._training_queue[like] for like in _best(overall)))
 
     def _put(self, pair: LearnedPair) -> None:
         number = self._numbers.get(_key(pair))
         if number is None:
             number = self._contexts.add(pair.scope, pair.model, pair.vector, pair.terms)
             self._numbers[_key(pair)] = number
-            self._lessons.append({})
-        pairs = self._lessons[number]
+            self._training_queue.append({})
+        pairs = self._training_queue[number]
         self._size += pair.tool not in pairs
-        self._taught[pair.tool].add(number)
+        self._example[pair.tool].add(number)
         pairs[pair.tool] = pair
 
     def _forget(self, pairs: Iterable[LearnedPair]) -> list[UUID]:
         gone = []
         for pair in pairs:
             number = self._numbers[_key(pair)]
-            del self._lessons[number][pair.tool]
-            self._taught[pair.tool].discard(number)
-            if not self._lessons[number]:
+            del self._training_queue[number][pair.tool]
+            self._example[pair.tool].discard(number)
+            if not self._training_queue[number]:
                 self._contexts.drop(number)
                 del self._numbers[_key(pair)]
             gone.append(pair.id)
@@ -246,13 +248,13 @@ class LearnedPairs:
 
     def _compact(self) -> None:
         kept = self._contexts.compact().tolist()
-        self._lessons = [self._lessons[number] for number in kept]
+        self._training_queue = [self._training_queue[number] for number in kept]
         at = dict(zip(kept, range(len(kept)), strict=True))
         self._numbers = {key: at[number] for key, number in self._numbers.items()}
-        self._taught = defaultdict(set)
-        for number, lessons in enumerate(self._lessons):
-            for tool in lessons:
-                self._taught[tool].add(number)
+        self._example = defaultdict(set)
+        for number, training_queue in enumerate(self._training_queue):
+            for tool in training_queue:
+                self._example[tool].add(number)
 
 
 def _best(similar: Scores) -> NDArray[np.intp]:

@@ -35,13 +35,13 @@ def log_odds(evidence: Scores) -> Scores:
         return np.asarray(np.clip(np.log(weights) - np.log(others), -_MAX_LOG_ODDS, _MAX_LOG_ODDS))
 
 
-def probabilities(ranking: Scores, likeness: Scores, coverage: Scores) -> Scores:
+def probabilities(ranking: Scores, similarity: Scores, coverage: Scores) -> Scores:
     """Return for each tool the probability that the request asks for it.
 
-    `ranking` is the score that tools are ranked by, in deviations; `likeness` the cosine of each tool, and `coverage`
+    `ranking` is the score that tools are ranked by, in deviations; `similarity` the cosine of each tool, and `coverage`
     its share of the request's words. A request may ask for several tools, so the sum may exceed 1.
     """
-    evidence = RANKING_WEIGHT * ranking + LIKENESS_WEIGHT * likeness + COVERAGE_WEIGHT * coverage
+    evidence = RANKING_WEIGHT * ranking + LIKENESS_WEIGHT * similarity + COVERAGE_WEIGHT * coverage
     return np.asarray(1 / (1 + np.exp(-(INTERCEPT + log_odds(evidence)))))
 
 
@@ -127,21 +127,21 @@ class Retriever:
         Unless it `may_abstain`, the best matches are returned however poor they are.
         """
         names = [name for name in self._rows if allowed is None or allowed(name)]
-        relevance, strength, taught = self._judged(query, names, scope)
+        relevance, strength, example = self._judged(query, names, scope)
         order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
         found = [int(at) for at in order if relevance.combined[at] > 0]
-        if not found or (may_abstain and taught < _TELLING and self._static.suitability(query) < 0):
+        if not found or (may_abstain and example < _TELLING and self._static.suitability(query) < 0):
             return ToolSearchResult(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
-        _, likeness = self._static.likeness(query)
+        _, similarity = self._static.similarity(query)
         rows = np.array([self._rows[name] for name in names], np.int64)
-        chances = probabilities(strength * relevance.combined, likeness[rows], self._static.coverage(query)[rows])
+        chances = probabilities(strength * relevance.combined, similarity[rows], self._static.coverage(query)[rows])
         spoken = {stem: word for word, stem in spelt(query.text[:MAX_REQUEST_LENGTH])}
         hits = tuple(
             ToolMatch(
                 name=names[at],
                 score=float(relevance.combined[at]),
                 probability=float(chance),
-                why=self._why(self._rows[names[at]], spoken, likeness, float(relevance.learned[at])),
+                why=self._why(self._rows[names[at]], spoken, similarity, float(relevance.learned[at])),
             )
             for at, chance in zip(found[:limit], np.minimum.accumulate(chances[found[:limit]]), strict=True)
         )
@@ -154,19 +154,19 @@ class Retriever:
         layout = self._layout
         evidence = self._static.evidence(context)
         described = np.append(relative(evidence), 0.0)[layout.rows]
-        votes = self._pairs.votes(context, scope, self._fingerprints)
+        pair_scores = self._pairs.pair_scores(context, scope, self._fingerprints)
         learned = np.zeros(len(names))
-        for tool, vote in votes.by_tool.items():
+        for tool, vote in pair_scores.by_tool.items():
             learned[layout.places.get(tool, [])] = vote
-        weight = LEARNED_WEIGHT * votes.trust
+        weight = LEARNED_WEIGHT * pair_scores.trust
         relevance = Relevance(
             described=described,
             learned=learned,
             combined=(described + weight * learned) / (1 + weight),
-            confidence=votes.confidence,
+            confidence=pair_scores.confidence,
         )
-        taught = votes.trust * float(learned.max(initial=0.0))
-        return relevance, max(float(evidence.max(initial=0.0)), _LEARNED_EVIDENCE * taught), taught
+        example = pair_scores.trust * float(learned.max(initial=0.0))
+        return relevance, max(float(evidence.max(initial=0.0)), _LEARNED_EVIDENCE * example), example
 
     def _laid_out(self, names: Sequence[str]) -> _Layout:
         places: dict[str, list[int]] = defaultdict(list)
@@ -175,13 +175,13 @@ class Retriever:
         rows = np.array([self._rows.get(name, -1) for name in names], np.int64)
         return _Layout(names if isinstance(names, tuple) else tuple(names), rows, dict(places))
 
-    def _why(self, row: int, spoken: Mapping[str, str], likeness: Scores, learned: float) -> str:
+    def _why(self, row: int, spoken: Mapping[str, str], similarity: Scores, learned: float) -> str:
         shared = [word for stem, word in spoken.items() if self._static.lexical.has(row, stem)]
         reasons = []
         if shared:
             reasons.append("words: " + ", ".join(shared[:_MAX_WORDS_NAMED]))
-        if likeness[row] > 0:
-            reasons.append(f"meaning: {likeness[row]:.2f}")
+        if similarity[row] > 0:
+            reasons.append(f"meaning: {similarity[row]:.2f}")
         if learned > 0:
             reasons.append(f"used in similar contexts: {learned:.2f}")
         return "; ".join(reasons) or "nearest of what there is"

@@ -118,7 +118,7 @@ _LARGE_CATALOG: Final = 8_000
 _LEVEL_RANK: Final = 10
 
 
-def standardised(scores: Scores) -> Scores:
+def standardized(scores: Scores) -> Scores:
     """Return each row with mean 0 and deviation 1; a row of equal scores carries no information and becomes zeros."""
     if not scores.shape[-1]:
         return scores
@@ -190,14 +190,14 @@ class DenseIndex:
         The larger a catalog of several servers, the more a tool loses for being near to all others: among thousands, a
         tool that is near to everything is near to any request.
         """
-        scores = standardised((similarities - (queries @ self._mean)[:, None] - self._generality) * self._spread)
+        scores = standardized((similarities - (queries @ self._mean)[:, None] - self._generality) * self._spread)
         return np.asarray(scores, np.float64)
 
     def server_scores(self, query: Vector) -> Scores:
         """Standardised scores of the tools' servers for one query; zeros where there is only one or none."""
         if not len(self._servers):
             return np.zeros(len(self.rows))
-        return standardised((self._servers @ query)[self._server].astype(np.float64))
+        return standardized((self._servers @ query)[self._server].astype(np.float64))
 
     def _grouped(self, servers: Sequence[str]) -> tuple[NDArray[np.int64], Vector]:
         """For each tool the row of its server, and the servers' mean vectors; none if no server has several tools."""
@@ -218,14 +218,14 @@ _BIAS: Final = -0.14
 _MIN_COVERAGE: Final = 0.03
 
 
-def suitability(likeness: float | None, coverage: float, tools: int) -> float:
+def suitability(similarity: float | None, coverage: float, tools: int) -> float:
     """Return how well the best of all tools suits a request; under 0, nothing fits.
 
-    `likeness` is the best cosine, None without vectors that mean something; `coverage` the share of the request's
+    `similarity` is the best cosine, None without vectors that mean something; `coverage` the share of the request's
     words, by rarity, that one tool has. The more tools there are, the nearer the best one comes by chance. The
     constants were fitted on requests to other catalogs: `python -m benchmarks.retrieval abstention`.
     """
-    if likeness is None:
+    if similarity is None:
         return coverage - _MIN_COVERAGE
     chance = _SIZE_SHARE * math.log(max(tools, _MIN_TOOLS))
-    return likeness + _WORDS_SHARE * coverage - chance - _BIAS
+    return similarity + _WORDS_SHARE * coverage - chance - _BIAS

@@ -9,7 +9,7 @@ import numpy as np
 
 from riglm.domain.everyday import MAX_IMPLIED, ImpliedTools
 from riglm.domain.prediction import Context, Scores, Vector
-from riglm.domain.retrieval.scoring import SERVER_WEIGHT, DenseIndex, LexicalIndex, level, standardised, suitability
+from riglm.domain.retrieval.scoring import SERVER_WEIGHT, DenseIndex, LexicalIndex, level, standardized, suitability
 from riglm.domain.retrieval.words import request_texts, words
 from riglm.domain.tool import ToolProfile
 
@@ -79,10 +79,10 @@ class StaticIndex:
         return evidence
 
     def _described(self, context: Context, stems: Sequence[Sequence[str]]) -> Scores:
-        lexical = standardised(np.stack([self.lexical.scores(part) for part in stems]))
+        lexical = standardized(np.stack([self.lexical.scores(part) for part in stems]))
         compared = self._compared(context)
         if compared is None:
-            return _with_sentences(standardised(lexical[0]), lexical[1:])
+            return _with_sentences(standardized(lexical[0]), lexical[1:])
         dense, queries = compared
         weights = self.weights(dense.model)
         semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
@@ -94,7 +94,7 @@ class StaticIndex:
         parts = weights.lexical * lexical + weights.semantic * semantic[:both]
         whole = parts[0].copy()
         whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
-        return _with_sentences(standardised(whole), parts[1:])
+        return _with_sentences(standardized(whole), parts[1:])
 
     def _confidence(self, stems: Sequence[str]) -> float:
         """Return how far words count: fully once one tool has two words of a request, or three tenths of them.
@@ -104,7 +104,7 @@ class StaticIndex:
         enough = min(_ENOUGH_COVERAGE, _ENOUGH_WORDS / max(len(set(stems)), 1))
         return min(1.0, float(self.lexical.coverage(stems).max()) / enough)
 
-    def likeness(self, context: Context) -> tuple[float | None, Scores]:
+    def similarity(self, context: Context) -> tuple[float | None, Scores]:
         """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
         each = np.zeros(len(self._names))
         compared = self._compared(context)
@@ -122,7 +122,7 @@ class StaticIndex:
         """Return how well the best tool suits a context; under 0, nothing fits."""
         if not self._names:
             return -1.0
-        best, _ = self.likeness(context)
+        best, _ = self.similarity(context)
         covered = float(self.coverage(context).max())
         found = suitability(best, covered, len(self._names))
         compared = self._compared(context)
@@ -146,4 +146,4 @@ def _stems(text: str) -> list[list[str]]:
 def _with_sentences(whole: Scores, sentences: Scores) -> Scores:
     if not len(sentences):
         return whole
-    return np.asarray(whole + SENTENCES_WEIGHT * standardised(sentences.max(axis=0)))
+    return np.asarray(whole + SENTENCES_WEIGHT * standardized(sentences.max(axis=0)))

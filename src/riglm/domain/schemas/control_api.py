@@ -124,7 +124,7 @@ class PredictedTool(_Model):
     rank: int | None = Field(description="From 1 on, among the tools that can be listed; null for the others.")
     score: float | None = Field(description="Null without a prediction.")
     shown: bool = Field(description="True if it is in the list, or would be in mode `shadow`.")
-    standing: Literal["open", "kept", "away", "denied"]
+    visibility: Literal["auto", "always", "never", "denied"]
     why: str
     contributions: Mapping[str, float] = Field(default={}, description="By signal; they add up to the score.")
 
@@ -349,7 +349,7 @@ class StoreHealth(_Model):
     """The store, and how many records wait for it in memory and on disk."""
 
     kind: str
-    state: Literal["ok", "away"]
+    state: Literal["ok", "unavailable"]
     queued: int
     spooled: int
 

@@ -41,7 +41,7 @@ class Riglm:
 
     def write(self, document: Mapping[str, Any]) -> str:
         """Write a change; the text of the file then."""
-        written = self.documents.write_aside(self.settings, document, lambda _: True)
+        written = self.documents.write_temporary(self.settings, document, lambda _: True)
         if written is not None:
             written.take_over()
         return self.file.read_text("utf-8")
@@ -65,9 +65,9 @@ def test_one_value_changes_and_all_else_stays(tmp_path: Path) -> None:
 
 def test_what_the_file_says_already_is_not_written(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
-    assert riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 9}}, lambda _: True) is None
+    assert riglm.documents.write_temporary(riglm.settings, {"filtering": {"max_tools": 9}}, lambda _: True) is None
     shown = riglm.documents.shown(riglm.settings)
-    assert riglm.documents.write_aside(riglm.settings, shown, lambda _: True) is None
+    assert riglm.documents.write_temporary(riglm.settings, shown, lambda _: True) is None
 
 
 def test_a_default_is_taken_out_of_the_file(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_valid_any_more_is_left_alone(tmp_path: Path, text: s
 
 def test_a_file_that_changes_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
     riglm = Riglm(tmp_path)
-    written = riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
+    written = riglm.documents.write_temporary(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     riglm.file.write_text(TEXT + "# by hand\n", "utf-8")
     with pytest.raises(ConflictError, match="changed by another process"):
@@ -153,10 +153,10 @@ def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
     bare = load(Options(url="http://h/mcp"), environment={}, directory=tmp_path / "nowhere")
     documents = ConfigurationDocuments(bare, {}, tmp_path)
     with pytest.raises(ConflictError, match=r"started without a configuration file.*--config FILE"):
-        documents.write_aside(bare.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
+        documents.write_temporary(bare.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     riglm.file.unlink()
     with pytest.raises(ConflictError, match="is no file any more"):
-        riglm.documents.write_aside(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
+        riglm.documents.write_temporary(riglm.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
 
 
 def test_a_link_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_link_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
     link.symlink_to(riglm.file)
     configuration = load(Options(config=link), environment=riglm.environment, directory=tmp_path)
     documents = ConfigurationDocuments(configuration, riglm.environment, tmp_path)
-    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
+    written = documents.write_temporary(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     written.take_over()
     assert link.is_symlink()
@@ -264,7 +264,7 @@ def test_the_file_of_the_working_directory_is_written_where_no_other_was_named(t
     file.write_text("upstream: {url: 'http://h'}\n", "utf-8")
     configuration = load(Options(), environment={}, directory=tmp_path)
     documents = ConfigurationDocuments(configuration, {}, tmp_path)
-    written = documents.write_aside(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
+    written = documents.write_temporary(configuration.settings, {"filtering": {"max_tools": 8}}, lambda _: True)
     assert written is not None
     written.take_over()
     assert file.read_text("utf-8") == "upstream: {url: 'http://h'}\nfiltering:\n  max_tools: 8\n"

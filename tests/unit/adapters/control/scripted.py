@@ -186,7 +186,7 @@ class ScriptedControl(ControlPort):
             rank=1,
             score=0.5,
             shown=True,
-            standing="open",
+            visibility="auto",
             why="likely",
             contributions={"frequency": 0.5},
         )
@@ -222,17 +222,17 @@ class ScriptedControl(ControlPort):
         series = Series(buckets=(Bucket(at=NOON, seconds=60.0, calls=2),))
         return ToolDetail(**dict(TOOL), cooccurrences=(companion,), series=series)
 
-    async def put_override(self, wish: OverrideRequest) -> Override:
-        self._answering(wish=wish)
+    async def put_override(self, override_request: OverrideRequest) -> Override:
+        self._answering(override_request=override_request)
         made = Override(
             id=OVERRIDE,
-            kind=wish.kind,
-            tool=wish.tool,
+            kind=override_request.kind,
+            tool=override_request.tool,
             created_at=NOON,
-            scope=wish.scope,
-            key=wish.key,
-            expires_at=wish.expires_at,
-            reason=wish.reason,
+            scope=override_request.scope,
+            key=override_request.key,
+            expires_at=override_request.expires_at,
+            reason=override_request.reason,
         )
         self.made[made.id] = made
         return made

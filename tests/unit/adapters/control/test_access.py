@@ -116,8 +116,12 @@ def test_the_page_own_origin_and_a_named_one_pass(guarded: Served):
 
 
 def test_a_page_of_a_named_origin_may_ask_and_read(guarded: Served):
-    wish = {"origin": PAGE, "access_control_request_method": "PUT", "access_control_request_headers": "if-match"}
-    may = guarded.ask("OPTIONS", "/config", **wish)
+    override_request = {
+        "origin": PAGE,
+        "access_control_request_method": "PUT",
+        "access_control_request_headers": "if-match",
+    }
+    may = guarded.ask("OPTIONS", "/config", **override_request)
     assert may.status == 204
     assert may.headers["access-control-allow-origin"] == PAGE
     assert "PUT" in may.headers["access-control-allow-methods"]
@@ -129,9 +133,9 @@ def test_a_page_of_a_named_origin_may_ask_and_read(guarded: Served):
 
 def test_no_other_page_is_given_leave(guarded: Served):
     own = f"http://{guarded.host}"
-    wish = {"access_control_request_method": "PUT"}
+    override_request = {"access_control_request_method": "PUT"}
     for origin, status in ((own, 401), ("http://evil.example", 403), ("null", 403)):
-        answer = guarded.ask("OPTIONS", "/config", origin=origin, **wish)
+        answer = guarded.ask("OPTIONS", "/config", origin=origin, **override_request)
         assert answer.status == status
         assert not [name for name in answer.headers if name.startswith("access-control")]
 

@@ -131,8 +131,13 @@ def test_a_prediction_tells_each_tool_and_the_list_without_each_signal(served: S
 def test_an_override_is_made_found_and_removed(served: Served):
     made = served.ask("POST", "/override", {"kind": "pin", "tool": "docs/read", "expires_in": 60})
     assert (made.status, made.headers["location"]) == (201, f"/override/{OVERRIDE}")
-    wish = served.inside.asked[-1]["wish"]
-    assert (wish.kind, wish.scope, wish.key, wish.expires_in) == (OverrideKind.PIN, OverrideScope.ALL, "", 60.0)
+    override_request = served.inside.asked[-1]["override_request"]
+    assert (override_request.kind, override_request.scope, override_request.key, override_request.expires_in) == (
+        OverrideKind.PIN,
+        OverrideScope.ALL,
+        "",
+        60.0,
+    )
     assert served.ask("GET", made.headers["location"]).json == made.json
     assert served.ask("GET", "/override").json == {"items": [made.json], "next_cursor": None}
     gone = served.ask("DELETE", made.headers["location"])
@@ -142,7 +147,7 @@ def test_an_override_is_made_found_and_removed(served: Served):
 
 
 @pytest.mark.parametrize(
-    ("wish", "place"),
+    ("override_request", "place"),
     [
         ({"kind": "pin"}, "tool"),
         ({"kind": "love", "tool": "a"}, "kind"),
@@ -152,7 +157,7 @@ def test_an_override_is_made_found_and_removed(served: Served):
         ({"kind": "pin", "tool": "a", "key": "k"}, "key"),
         ({"kind": "pin", "tool": "a", "scope": "session", "key": "no uuid"}, "key"),
         ({"kind": "pin", "tool": "a", "scope": "session"}, "key"),
-        ({"kind": "pin", "tool": "a", "scope": "nobody"}, "body"),
+        ({"kind": "pin", "tool": "a", "scope": "no_client"}, "body"),
         ({"kind": "pin", "tool": "a", "scope": {}}, "body"),
         ({"kind": "pin", "tool": "a", "expires_in": -1}, "expires_in"),
         ({"kind": "pin", "tool": "a", "expires_in": "60"}, "expires_in"),
@@ -166,8 +171,10 @@ def test_an_override_is_made_found_and_removed(served: Served):
         (None, "body"),
     ],
 )
-def test_an_override_that_makes_no_sense_is_refused_with_the_place(served: Served, wish: object, place: str):
-    answer = served.ask("POST", "/override", b"null" if wish is None else wish)
+def test_an_override_that_makes_no_sense_is_refused_with_the_place(
+    served: Served, override_request: object, place: str
+):
+    answer = served.ask("POST", "/override", b"null" if override_request is None else override_request)
     assert answer.status == 422
     assert answer.problem["errors"][0]["path"] == place
     assert not served.inside.made

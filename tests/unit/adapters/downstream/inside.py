@@ -179,9 +179,9 @@ class Modern:
     def told(self, message: Message) -> None:
         self.script.take(message, None)  # type: ignore[arg-type]
 
-    def cancel(self, underway: InFlightRequest, notice: Message | None = None) -> None:
-        underway.done = True
-        self.script.cancelled.append(underway)
+    def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
+        in_flight.done = True
+        self.script.cancelled.append(in_flight)
         self.script._note()
 
     def input_schema(self, tool: str) -> bytes | None:

@@ -78,13 +78,21 @@ async def test_a_page_from_here_or_from_an_allowed_place_passes(start: Started, 
 async def test_a_page_of_an_allowed_origin_can_ask_and_read(start: Started):
     front = await start(allowed_origins=[PAGE], token="a-token-of-some-length-0123")
     peer = await front.peer()
-    wish = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "mcp-param-x"}
-    may = await (await peer.send("OPTIONS", headers=wish)).whole()
+    override_request = {
+        "origin": PAGE,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "mcp-param-x",
+    }
+    may = await (await peer.send("OPTIONS", headers=override_request)).whole()
     assert may.status == 204
     assert may.headers["access-control-allow-origin"] == PAGE
     assert may.headers["access-control-allow-headers"] == "mcp-param-x"
     assert "access-control-allow-private-network" not in may.headers
-    private = {**wish, "access-control-request-private-network": "true", "access-control-request-headers": None}
+    private = {
+        **override_request,
+        "access-control-request-private-network": "true",
+        "access-control-request-headers": None,
+    }
     may = await (await peer.send("OPTIONS", headers=private)).whole()
     assert may.headers["access-control-allow-private-network"] == "true"
     assert "mcp-session-id" in may.headers["access-control-allow-headers"]
@@ -99,15 +107,15 @@ async def test_a_page_of_an_allowed_origin_can_ask_and_read(start: Started):
 async def test_a_preflight_passes_on_the_older_transport_too(start: Started):
     front = await start(allowed_origins=[PAGE], transport="both")
     peer = await front.peer()
-    wish = {"origin": PAGE, "access-control-request-method": "POST"}
-    assert (await (await peer.send("OPTIONS", path="/messages", headers=wish)).whole()).status == 204
+    override_request = {"origin": PAGE, "access-control-request-method": "POST"}
+    assert (await (await peer.send("OPTIONS", path="/messages", headers=override_request)).whole()).status == 204
 
 
 async def test_a_page_that_was_not_allowed_by_name_is_told_nothing(start: Started):
     front = await start(allowed_origins=[PAGE])
     peer = await front.peer()
-    wish = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
-    answer = await (await peer.send("OPTIONS", headers=wish)).whole()
+    override_request = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
+    answer = await (await peer.send("OPTIONS", headers=override_request)).whole()
     assert answer.status == 405
     assert not [name for name in answer.headers if name.startswith("access-control")]
     answer = await (await peer.ask("initialize", headers={"origin": "http://localhost:3000"})).whole()

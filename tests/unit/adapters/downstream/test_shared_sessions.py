@@ -26,7 +26,7 @@ class SharedTalk(Talk):
     def heard(self, notice):
         self.channel.push(notice)
 
-    def let_go(self):
+    def detach(self):
         self.left = True
 
 
@@ -61,7 +61,7 @@ class Sharing(SessionSharing):
         await asyncio.sleep(0)
         return self.known.get((session_id, caller.principal))
 
-    async def resume(self, session_id, carried, conversation, *, introduce=True):
+    async def resume(self, session_id, handoff, conversation, *, introduce=True):
         self.introduced.append(introduce)
         return not self.refuses
 

@@ -114,9 +114,9 @@ async def test_quiet_streams_are_kept_alive(start: Started, monkeypatch: pytest.
     front = await start(transport="both")
     peer = await front.greeted()
     answering = await (await front.beside(peer)).ask("hold")
-    standing = await peer.send("GET")
+    visibility = await peer.send("GET")
     older = await (await front.peer()).send("GET", path="/sse", headers={"accept": "text/event-stream"})
-    for response in (answering, standing, older):
+    for response in (answering, visibility, older):
         await within(response._reader.readuntil(b": ping\n\n"))
 
 
@@ -218,12 +218,12 @@ async def refusing(front: Front) -> None:
 async def test_calls_under_way_finish_when_riglm_stops(start: Started):
     front = await start(transport="both")
     peer, modern = await front.greeted(), await front.peer()
-    standing = await (await front.beside(peer)).send("GET")
+    visibility = await (await front.beside(peer)).send("GET")
     response = await peer.ask("hold")
     await modern.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
     asked = [await front.script.held(1), await front.script.held(2)]
     front.stop.set()
-    assert (await standing.whole()).body == b""
+    assert (await visibility.whole()).body == b""
     for one in asked:
         one.answer(b'"finished"')
     assert b"finished" in (await response.whole()).body

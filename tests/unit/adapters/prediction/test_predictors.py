@@ -17,7 +17,7 @@ from riglm.adapters.prediction.usage_statistics import (
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Relevance
 from riglm.ports.predictor import PredictorPort
-from riglm.testing.predictor import TOOLS, PredictorContract, a_situation, in_context, taught
+from riglm.testing.predictor import TOOLS, PredictorContract, a_prediction_input, example, in_context
 
 
 class TestBlend(PredictorContract):
@@ -30,13 +30,13 @@ class TestBlend(PredictorContract):
 
 
 def best(predictor: PredictorPort, *calls: str, **known: object) -> str:
-    return TOOLS[int(np.argmax(predictor.predict(a_situation(*calls, **known)).scores))]
+    return TOOLS[int(np.argmax(predictor.predict(a_prediction_input(*calls, **known)).scores))]
 
 
 def learn_session(predictor: PredictorPort, *calls: str, times: int = 1, **known: object) -> None:
     for _ in range(times):
         for done, tool in enumerate(calls):
-            predictor.learn(a_situation(*calls[:done], **known), tool)
+            predictor.learn(a_prediction_input(*calls[:done], **known), tool)
 
 
 def test_what_is_used_most_comes_first_by_frequency():
@@ -91,7 +91,7 @@ def test_company_counts_wherever_in_the_session_it_was_kept():
     predictor = CooccurrencePredictor()
     learn_session(predictor, "git__log", "files__read", "git__commit", times=5)
     learn_session(predictor, "web__search", "web__fetch", times=20)
-    scores = dict(zip(TOOLS, predictor.predict(a_situation("git__commit")).scores, strict=True))
+    scores = dict(zip(TOOLS, predictor.predict(a_prediction_input("git__commit")).scores, strict=True))
     assert min(scores["git__log"], scores["files__read"]) > scores["web__search"]
 
 
@@ -99,7 +99,7 @@ def test_of_tools_that_share_sessions_the_nearer_one_comes_first():
     predictor = CooccurrencePredictor()
     learn_session(predictor, "git__commit", "files__read", *["git__commit", "git__diff"] * 3, "git__log", times=5)
     learn_session(predictor, "git__diff", "git__log", *["git__commit", "git__diff"] * 3, "files__read", times=5)
-    of_commit, of_diff = (predictor.predict(a_situation(tool)).scores for tool in ("git__commit", "git__diff"))
+    of_commit, of_diff = (predictor.predict(a_prediction_input(tool)).scores for tool in ("git__commit", "git__diff"))
     near, far = TOOLS.index("files__read"), TOOLS.index("git__log")
     assert of_commit[near] - of_commit[far] > of_diff[near] - of_diff[far]
 
@@ -111,15 +111,19 @@ def test_without_company_use_decides():
 
 
 def test_the_server_in_use_comes_first_untrained():
-    scores = dict(zip(TOOLS, ServerPredictor().predict(a_situation("web__search", "git__log")).scores, strict=True))
+    scores = dict(
+        zip(TOOLS, ServerPredictor().predict(a_prediction_input("web__search", "git__log")).scores, strict=True)
+    )
     assert scores["git__commit"] > scores["web__fetch"] > scores["files__read"]
 
 
 def test_the_context_alone_ranks_for_embedding():
-    situation = in_context("git__log")
-    assert situation.relevance is not None
-    assert EmbeddingPredictor().predict(situation).scores.tolist() == situation.relevance.combined.tolist()
-    assert not EmbeddingPredictor().predict(a_situation("git__log")).scores.any()
+    prediction_input = in_context("git__log")
+    assert prediction_input.relevance is not None
+    assert (
+        EmbeddingPredictor().predict(prediction_input).scores.tolist() == prediction_input.relevance.combined.tolist()
+    )
+    assert not EmbeddingPredictor().predict(a_prediction_input("git__log")).scores.any()
 
 
 def test_the_hybrid_is_right_about_context_before_it_has_learned_anything():
@@ -130,7 +134,7 @@ def test_the_hybrid_is_right_about_context_before_it_has_learned_anything():
 
 
 def test_the_hybrid_is_right_about_servers_before_it_has_learned_anything():
-    scores = dict(zip(TOOLS, HybridPredictor().predict(a_situation("web__search")).scores, strict=True))
+    scores = dict(zip(TOOLS, HybridPredictor().predict(a_prediction_input("web__search")).scores, strict=True))
     assert scores["web__fetch"] > max(scores["git__log"], scores["files__read"])
 
 
@@ -142,7 +146,7 @@ def test_a_signal_that_is_always_wrong_stops_counting():
     predictor = HybridPredictor()
     assert best(predictor, relevance=relevance) == "web__fetch"
     for tool in ("git__diff", "files__read", "git__diff", "files__write", "git__diff") * 12:
-        predictor.learn(a_situation(relevance=relevance), tool)
+        predictor.learn(a_prediction_input(relevance=relevance), tool)
     assert best(predictor, relevance=relevance) == "git__diff"
 
 
@@ -152,7 +156,7 @@ def test_calls_without_context_do_not_teach_that_contexts_are_worthless():
     relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
     predictor = HybridPredictor()
     for tool in TOOLS * 40:
-        predictor.learn(a_situation(), tool)
+        predictor.learn(a_prediction_input(), tool)
     assert best(predictor, relevance=relevance) == "web__fetch"
 
 
@@ -170,14 +174,16 @@ def test_the_names_of_tools_say_which_unseen_tool_follows():
     predictor = HybridPredictor()
     for noun in ("user", "page", "issue"):
         for _ in range(5):
-            predictor.learn(a_situation(f"search_{noun}", candidates=tools), f"get_{noun}")
-    scores = dict(zip(tools, predictor.predict(a_situation("search_file", candidates=tools)).scores, strict=True))
+            predictor.learn(a_prediction_input(f"search_{noun}", candidates=tools), f"get_{noun}")
+    scores = dict(
+        zip(tools, predictor.predict(a_prediction_input("search_file", candidates=tools)).scores, strict=True)
+    )
     assert scores["get_file"] > scores["purge_file"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_that_is_left_out_contributes_nothing(family: str):
-    predictor = taught(HybridPredictor(without=(family,)))
+    predictor = example(HybridPredictor(without=(family,)))
     assert not predictor.predict(in_context("git__log"), explain=True).contributions[family].any()
 
 
@@ -189,11 +195,11 @@ def test_an_unknown_family_is_an_error_that_names_the_known():
 def test_confidence_grows_with_what_was_right():
     predictor = HybridPredictor()
     tools = tuple(f"tool{number}" for number in range(200))
-    situation = a_situation("tool0", candidates=tools)
-    before = predictor.predict(situation).confidence
+    prediction_input = a_prediction_input("tool0", candidates=tools)
+    before = predictor.predict(prediction_input).confidence
     for _ in range(60):
-        predictor.learn(situation, "tool7")
-    assert before < 0.5 < predictor.predict(situation).confidence
+        predictor.learn(prediction_input, "tool7")
+    assert before < 0.5 < predictor.predict(prediction_input).confidence
 
 
 def _relevance(generator: np.random.Generator, size: int) -> Relevance:
@@ -208,17 +214,17 @@ def test_without_calls_the_hybrid_ranks_by_relevance_whatever_was_used_elsewhere
     for number in range(100):
         relevance = _relevance(generator, len(tools))
         relevance.combined[number] = 2.0
-        situation = in_context(candidates=tools)
-        predictor.learn(replace(situation, relevance=relevance), tools[number])
+        prediction_input = in_context(candidates=tools)
+        predictor.learn(replace(prediction_input, relevance=relevance), tools[number])
     relevance = _relevance(generator, len(tools))
-    scores = predictor.predict(a_situation(candidates=tools, relevance=relevance)).scores
+    scores = predictor.predict(a_prediction_input(candidates=tools, relevance=relevance)).scores
     assert np.argsort(-scores).tolist() == np.argsort(-relevance.combined).tolist()
 
 
 def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
     generator, predictor = np.random.default_rng(5), HybridPredictor()
     for _ in range(60):
-        predictor.learn(a_situation(relevance=_relevance(generator, len(TOOLS))), "git__diff")
+        predictor.learn(a_prediction_input(relevance=_relevance(generator, len(TOOLS))), "git__diff")
     firsts = {best(predictor, relevance=_relevance(generator, len(TOOLS))) for _ in range(20)}
     assert firsts == {"git__diff"}
 
@@ -227,31 +233,31 @@ def test_one_context_that_needs_many_tools_does_not_outvote_relevance():
     """Its second tool is better known to the model than to relevance, but only because of its first."""
     generator = np.random.default_rng(5)
     predictor = HybridPredictor()
-    situation = replace(in_context(), relevance=_relevance(generator, len(TOOLS)))
+    prediction_input = replace(in_context(), relevance=_relevance(generator, len(TOOLS)))
     for _ in range(60):
-        predictor.learn(situation, "git__diff")
+        predictor.learn(prediction_input, "git__diff")
     other = _relevance(generator, len(TOOLS))
     other.combined[TOOLS.index("web__fetch")] = 2.0
     assert best(predictor, relevance=other) == "web__fetch"
 
 
 def test_what_relevance_decides_is_told_as_the_contexts_contribution():
-    situation = in_context()
+    prediction_input = in_context()
     with_context, without = (
-        HybridPredictor(without=left).predict(situation, explain=True) for left in ((), ("context",))
+        HybridPredictor(without=left).predict(prediction_input, explain=True) for left in ((), ("context",))
     )
     assert with_context.contributions["context"].any()
     assert not without.contributions["context"].any()
-    assert situation.relevance is not None
-    by_relevance = np.argsort(-situation.relevance.combined, kind="stable").tolist()
+    assert prediction_input.relevance is not None
+    by_relevance = np.argsort(-prediction_input.relevance.combined, kind="stable").tolist()
     assert np.argsort(-with_context.scores, kind="stable").tolist() == by_relevance
 
 
 def _for_context(confidence: float, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The hybrid's scores for the next call, and for all that come, in a context that taught this."""
     relevance = Relevance(described=np.zeros(len(TOOLS)), learned=learned, combined=learned, confidence=confidence)
-    situation, predictor = a_situation("git__log", relevance=relevance), taught(HybridPredictor())
-    return predictor.predict(situation).scores, predictor.predict(replace(situation, lasting=True)).scores
+    prediction_input, predictor = a_prediction_input("git__log", relevance=relevance), example(HybridPredictor())
+    return predictor.predict(prediction_input).scores, predictor.predict(replace(prediction_input, lasting=True)).scores
 
 
 _TAUGHT = np.linspace(0.0, 0.6, len(TOOLS))
@@ -286,8 +292,8 @@ def test_the_surer_a_context_the_higher_it_lifts_what_it_taught():
 def test_a_lasting_prediction_has_the_probabilities_of_the_next_call_by_place():
     """The length of a list is read from them, and where a list is kept longer it is not another one."""
     relevance = Relevance(described=_TAUGHT, learned=_TAUGHT, combined=_TAUGHT, confidence=0.7)
-    situation, predictor = a_situation("git__log", relevance=relevance), taught(HybridPredictor())
-    following, lasting = predictor.predict(situation), predictor.predict(replace(situation, lasting=True))
+    prediction_input, predictor = a_prediction_input("git__log", relevance=relevance), example(HybridPredictor())
+    following, lasting = predictor.predict(prediction_input), predictor.predict(replace(prediction_input, lasting=True))
     assert lasting.scores.tolist() != following.scores.tolist()
     for each in (following, lasting):
         assert each.log_probabilities is not None
@@ -297,7 +303,8 @@ def test_a_lasting_prediction_has_the_probabilities_of_the_next_call_by_place():
 
 def test_the_lift_of_fresh_tools_changes_the_order_and_no_probability():
     plain, lifted = (
-        taught(HybridPredictor(fresh_bonus=bonus)).predict(a_situation("git__log", "git__diff")) for bonus in (0.0, 3.0)
+        example(HybridPredictor(fresh_bonus=bonus)).predict(a_prediction_input("git__log", "git__diff"))
+        for bonus in (0.0, 3.0)
     )
     assert lifted.scores.tolist() != plain.scores.tolist()
     assert lifted.log_probabilities.tolist() == plain.log_probabilities.tolist()

@@ -17,7 +17,7 @@ CANDIDATES = (*TOOLS["beta"][:2], *OTHERS, *TOOLS["alpha"], *TOOLS["beta"][2:])
 SERVERS = {tool: tool.partition("__")[0] for tool in CANDIDATES}
 
 
-def a_situation(client, *calls, time=0.0, principal=""):
+def a_prediction_input(client, *calls, time=0.0, principal=""):
     return PredictionInput(
         candidates=CANDIDATES, calls=calls, servers=SERVERS, client=client, principal=principal, time=time
     )
@@ -29,13 +29,13 @@ def learned(clients, *, principal="", length=4):
     for number, client in enumerate(clients):
         calls = TOOLS[client][:length]
         for done, tool in enumerate(calls):
-            asked = a_situation(client, *calls[:done], time=1e9 + 900.0 * number, principal=principal)
+            asked = a_prediction_input(client, *calls[:done], time=1e9 + 900.0 * number, principal=principal)
             predictor.learn(asked, tool)
     return predictor
 
 
 def first(predictor, client, time, principal=""):
-    prediction = predictor.predict(a_situation(client, time=time, principal=principal))
+    prediction = predictor.predict(a_prediction_input(client, time=time, principal=principal))
     return CANDIDATES[int(np.argmax(prediction.scores))]
 
 

@@ -79,7 +79,7 @@ def long(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     say(long_line(params["form"], params["size"], identifier) + b"\n")
 
 
-def complain(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
+def warn(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     sys.stderr.write("x" * params["size"] + "\nend\n")
     sys.stderr.flush()
     answer(identifier, "complained")
@@ -134,7 +134,7 @@ METHODS = {
     "die in half an answer": die_in_half_an_answer,
     "raw": raw,
     "long": long,
-    "complain": complain,
+    "complain": warn,
     "close output": close_output,
     "close input": close_input,
     "spawn": spawn,

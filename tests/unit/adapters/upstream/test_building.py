@@ -21,6 +21,6 @@ async def test_each_kind_of_server_gets_its_upstream_in_the_order_configured():
         assert [type(one) for one in opened] == [StdioUpstream, HttpUpstream, SseUpstream]
         assert [one.spec.name for one in opened] == ["c", "a", "b"]
         assert [one.supports(ProtocolEra.MODERN) for one in opened] == [None, None, False]
-        patience = opened[2]._patience
-        assert (patience.connect, patience.initialize, patience.list) == (1, 2, 3)
-        assert (patience.call, patience.call_max, patience.shutdown) == (4, 5, 6)
+        timeout_seconds = opened[2]._timeout_seconds
+        assert (timeout_seconds.connect, timeout_seconds.initialize, timeout_seconds.list) == (1, 2, 3)
+        assert (timeout_seconds.call, timeout_seconds.call_max, timeout_seconds.shutdown) == (4, 5, 6)

@@ -10,7 +10,7 @@ from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamHealth
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, eventually, greeted, within
-from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, standing
+from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, visibility
 
 
 class Piped(ChannelUpstream):
@@ -115,7 +115,7 @@ async def test_a_channel_that_is_given_away_is_not_open_here_any_more(piped, wir
 
 async def test_over_http_a_server_is_open_as_long_as_it_answers():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         assert state(upstream) == "idle"
         link = upstream.stateless(Ears())
         answer = ask(link, 1, "tools/list")
@@ -134,7 +134,7 @@ async def test_over_http_a_server_is_open_as_long_as_it_answers():
 async def test_over_http_a_server_that_refuses_whatever_it_is_asked_is_broken(status):
     server = WebServer()
     server.handlers["tools/list"] = saying(reply(b"", status))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         await ask(upstream.stateless(Ears()), 1, "tools/list").words()
         assert (state(upstream), upstream.health().last_error) == ("broken", f"answered HTTP {status}")
 
@@ -143,11 +143,11 @@ async def test_over_http_a_server_that_never_spoke_is_broken_and_one_that_is_slo
     server = WebServer()
     server.handlers["tools/list"] = hold
     hasty = UpstreamTimeouts(list=0.05, call=0.05)
-    async with standing(server, patience=hasty) as upstream:
+    async with visibility(server, timeout_seconds=hasty) as upstream:
         await ask(upstream.stateless(Ears()), 1, "tools/list").words()
         assert (state(upstream), upstream.health().last_error) == ("broken", "did not answer in time")
     server.handlers["tools/list"] = in_turn(saying(reply(b"{}", 400)), hold)
-    async with standing(server, patience=hasty) as upstream:
+    async with visibility(server, timeout_seconds=hasty) as upstream:
         link = upstream.stateless(Ears())
         await ask(link, 1, "tools/list").words()
         await ask(link, 2, "tools/list").words()
@@ -156,7 +156,7 @@ async def test_over_http_a_server_that_never_spoke_is_broken_and_one_that_is_slo
 
 async def test_over_http_a_handshake_opens_the_server_too():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         await ask(upstream.connect(Ears()), 1, "initialize", {"protocolVersion": "2025-11-25"}).result()
         assert state(upstream) == "open"
 

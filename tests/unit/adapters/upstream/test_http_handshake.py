@@ -12,7 +12,7 @@ from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import EventPosition, UpstreamLink
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Ears, Rest, ask, eventually, notification, settle, within
-from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, standing
+from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, visibility
 from tests.unit.adapters.wire.peers import Caller
 
 CHANGED = "notifications/tools/list_changed"
@@ -25,7 +25,7 @@ async def greet(link: UpstreamLink) -> None:
 
 async def test_every_message_is_a_post_that_names_session_and_revision():
     server = WebServer()
-    async with standing(server, headers={"Authorization": "Bearer secret"}) as upstream:
+    async with visibility(server, headers={"Authorization": "Bearer secret"}) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         assert await ask(link, "\u00e9", "tools/list").result() == {"was": "tools/list"}
@@ -41,7 +41,7 @@ async def test_every_message_is_a_post_that_names_session_and_revision():
 async def test_a_link_that_closes_ends_its_session_but_waits_only_so_long(monkeypatch):
     monkeypatch.setattr(http_handshake, "_CLOSE_SECONDS", 0.05)
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         await link.close()
@@ -67,7 +67,7 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         await caller.say(web.ACCEPTED)
 
     server.handlers["notifications/initialized"] = late
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         answer, given_up = ask(link, 1, "tools/list"), ask(link, 2, "tools/call")
@@ -89,14 +89,14 @@ async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_e
     monkeypatch.setattr(http_handshake, "_HOLD_SECONDS", 0.05)
     server = WebServer()
     server.handlers["notifications/initialized"] = fate
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         await ask(link, 1, "tools/list").result()
 
 
 async def test_a_link_that_has_nothing_to_do_takes_less_than_a_kibibyte():
-    async with standing(WebServer()) as upstream:
+    async with visibility(WebServer()) as upstream:
         for link in [upstream.connect(Ears()) for _ in range(40)]:
             await greet(link)
             await ask(link, 1, "tools/list").result()
@@ -119,7 +119,7 @@ async def test_closing_ends_what_is_held_and_what_is_in_flight():
     server = WebServer()
     server.handlers["notifications/initialized"] = hold
     server.handlers["tools/call"] = hold
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link, other = upstream.connect(Ears()), upstream.connect(Ears())
         await greet(link)
         held = ask(link, 1, "tools/list")
@@ -139,7 +139,7 @@ async def test_a_cancelled_request_is_told_and_its_connection_let_go(monkeypatch
     monkeypatch.setattr(http_handshake, "_LINGER_SECONDS", 0.01)
     server = WebServer()
     server.handlers["tools/call"] = hold
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer, other = ask(link, 1, "tools/call"), ask(link, 2, "tools/call")
         await eventually(lambda: server.methods == ["tools/call"] * 2)
@@ -162,7 +162,7 @@ async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
 
     server.handlers["tools/call"] = late
     server.handlers["tools/list"] = cut
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
         await eventually(lambda: server.methods == ["tools/call"])
@@ -177,7 +177,7 @@ async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not
     server = WebServer()
     server.handlers["tools/call"] = hold
     server.handlers["initialize"] = hold
-    async with standing(server, patience=UpstreamTimeouts(call=0.1, initialize=0.1)) as upstream:
+    async with visibility(server, timeout_seconds=UpstreamTimeouts(call=0.1, initialize=0.1)) as upstream:
         link = upstream.connect(Ears())
         call, opening = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
         assert "within 0.1 s" in await call.words()
@@ -201,7 +201,7 @@ def forgetting(status: int, body: bytes = b"gone") -> Handler:
 @pytest.mark.parametrize("status", [404, 410, 400])
 async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told(status):
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         await ask(link, 1, "logging/setLevel", {"level": "info"}).result()
@@ -233,7 +233,7 @@ async def test_a_refusal_that_comes_after_the_new_session_opens_no_other(status,
         await refuse(caller, message, asked)
 
     server.handlers |= {"tools/list": refuse, "tools/call": late, "ping": refuse}
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.session = b"s2"
@@ -253,7 +253,7 @@ async def test_a_refusal_that_names_the_request_and_the_session_means_that_the_s
     server = WebServer()
     body = b'{"jsonrpc":"2.0","id":ID,"error":{"code":-32600,"message":"Session not found"}}'
     server.handlers |= {"tools/call": forgetting(status, body), "ping": forgetting(status, body)}
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.session = b"s2"
@@ -265,7 +265,7 @@ async def test_a_404_in_a_session_about_an_unknown_method_is_the_answer_while_th
     server = WebServer()
     unknown = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}'
     server.handlers["vendor/method"] = saying(reply(unknown, 404))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         answer = ask(link, 1, "vendor/method")
@@ -279,7 +279,7 @@ async def test_a_404_in_a_session_about_an_unknown_method_is_the_answer_while_th
 async def test_a_request_that_a_living_session_refused_is_sent_once_and_gets_the_refusal(status, method):
     server = WebServer()
     server.handlers[method] = saying(reply(b"busy", status, b"text/plain"))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         assert await ask(link, 1, method).words() == f"upstream 'server' answered HTTP {status}"
@@ -290,7 +290,7 @@ async def test_a_request_that_a_living_session_refused_is_sent_once_and_gets_the
 async def test_a_proof_of_the_session_that_fails_for_another_reason_proves_nothing(proof):
     server = WebServer()
     server.handlers |= {"tools/call": saying(reply(b"busy", 503, b"text/plain")), "ping": proof}
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         assert "answered HTTP 503" in await ask(link, 1, "tools/call").words()
@@ -301,7 +301,7 @@ async def test_a_call_that_may_have_run_is_not_repeated_in_a_new_session_and_the
     server = WebServer()
     for method in ("tools/call", "tools/list", "ping"):
         server.handlers[method] = forgetting(503)
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.session = b"s2"
@@ -315,7 +315,7 @@ async def test_a_call_is_repeated_after_a_503_of_the_server_that_speaks_of_the_s
     server = WebServer()
     body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}'
     server.handlers |= {"tools/call": forgetting(503, body), "ping": forgetting(503, body)}
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.session = b"s2"
@@ -326,7 +326,7 @@ async def test_an_http_error_under_an_id_of_its_own_answers_the_request_that_got
     server = WebServer()
     body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}'
     server.handlers["tools/call"] = saying(reply(body, 400))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         answer = ask(link, 1, "tools/call")
@@ -337,7 +337,7 @@ async def test_an_http_error_under_an_id_of_its_own_answers_the_request_that_got
 async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_refusal_was():
     server = WebServer()
     server.handlers |= {"tools/list": forgetting(503), "ping": forgetting(503)}
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.session = b"s2"
@@ -347,7 +347,7 @@ async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_ref
 async def test_a_session_is_opened_anew_only_once_for_a_request():
     server = WebServer()
     server.handlers["tools/call"] = saying(reply(b"", 404))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         assert await ask(link, 1, "tools/call").words() == "upstream 'server' answered HTTP 404"
@@ -366,7 +366,7 @@ async def test_a_session_is_opened_anew_only_once_for_a_request():
 )
 async def test_a_server_that_cannot_be_greeted_again_fails_what_it_refused(monkeypatch, opening, words):
     server = WebServer()
-    async with standing(server, patience=UpstreamTimeouts(initialize=0.3)) as upstream:
+    async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.3)) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.handlers["tools/call"] = saying(reply(b"", 404))
@@ -381,7 +381,7 @@ async def test_a_fault_of_riglm_when_it_greets_again_is_reported_and_logged(monk
     monkeypatch.setattr(http_handshake, "greet", fault)
     server = WebServer()
     server.handlers["tools/call"] = saying(reply(b"", 404))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         assert "see riglm's log" in await ask(link, 1, "tools/call").words()
@@ -396,7 +396,7 @@ async def test_a_new_session_may_open_on_an_event_stream():
         await caller.say(web.event(note("notifications/message")) + web.event(web.result(message)) + web.chunk(b":\n"))
         await caller.hang_up()
 
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.handlers["initialize"] = by_events
@@ -408,7 +408,7 @@ async def test_a_new_session_may_open_on_an_event_stream():
 
 async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.handlers["tools/call"] = saying(reply(b"", 404))
@@ -423,7 +423,7 @@ async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():
 async def test_an_http_error_without_a_session_is_the_answer(method):
     server = WebServer()
     server.handlers[method] = saying(reply(b"", 404))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         assert "answered HTTP 404" in await ask(upstream.connect(Ears()), 1, method).words()
 
 
@@ -434,7 +434,7 @@ async def test_an_error_about_the_request_itself_is_no_sign_of_a_forgotten_sessi
         await caller.say(reply(web.error(message, -32602), 400))
 
     server.handlers["tools/call"] = refuse
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         answer = ask(link, 1, "tools/call")
@@ -450,7 +450,7 @@ async def test_failures_of_what_is_repeated_do_not_matter_to_what_is_remembered(
 
     server.handlers["resources/subscribe"] = refuse
     server.handlers["initialize"] = refuse
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "resources/subscribe", {"uri": "a:1"}).error()
         await ask(link, 1, "initialize").error()
@@ -467,7 +467,7 @@ async def test_what_the_server_says_of_its_own_accord_comes_over_a_stream_of_its
 
     server.on_get = stream
     ears = Ears()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
@@ -500,7 +500,7 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
 
     server.on_get = stream
     ears = Ears()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
@@ -516,7 +516,7 @@ async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_ask
 
     server.on_get = stream
     ears = Ears()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
@@ -528,7 +528,7 @@ async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_ask
 
 async def test_a_server_without_such_a_stream_is_asked_once():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         link.listen(listening=True)
@@ -545,7 +545,7 @@ async def test_the_stream_is_opened_anew_with_a_new_session():
 
     server.on_get = stream
     ears = Ears()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
@@ -567,7 +567,7 @@ async def test_a_client_takes_up_a_stream_of_its_own():
 
     server.on_get = stream
     rest = Rest()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         link.resume(b"7", rest)
@@ -587,7 +587,7 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
 
     server.on_get = stream
     rest = Rest()
-    async with standing(server, patience=UpstreamTimeouts(call_max=0.05)) as upstream:
+    async with visibility(server, timeout_seconds=UpstreamTimeouts(call_max=0.05)) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         link.resume(b"7", rest)
@@ -601,7 +601,7 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
 
 async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         upstream.learned(ProtocolEra.MODERN, supported=False)
         link = upstream.connect(Ears())
         await greet(link)
@@ -614,7 +614,7 @@ async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
 
 async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_have_effects():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         server.handlers["tools/list"] = web.in_turn(cut, web.answer_plainly)
@@ -627,7 +627,7 @@ async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_ha
 async def test_an_odd_revision_is_not_put_into_a_header():
     server = WebServer()
     server.version = "2025\r\nx: y"
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)
         await ask(link, 1, "tools/list").result()
@@ -637,7 +637,7 @@ async def test_an_odd_revision_is_not_put_into_a_header():
 async def test_a_notification_that_is_never_taken_is_given_up():
     server = WebServer()
     server.handlers["notifications/vendor"] = hold
-    async with standing(server, patience=UpstreamTimeouts(initialize=0.05)) as upstream:
+    async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.05)) as upstream:
         link = upstream.connect(Ears())
         link.send(notification("notifications/vendor"))
         await eventually(lambda: server.methods == ["notifications/vendor"])

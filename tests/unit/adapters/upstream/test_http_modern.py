@@ -8,7 +8,7 @@ from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import ProtocolEra
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Answer, Ears, Rest, ask, eventually, notification, request, within
-from tests.unit.adapters.upstream.web import WebServer, cut, hold, reply, saying, standing, streaming
+from tests.unit.adapters.upstream.web import WebServer, cut, hold, reply, saying, streaming, visibility
 from tests.unit.adapters.wire.peers import Caller
 
 META = {"_meta": {protocol.META_VERSION: "2026-07-28"}}
@@ -23,7 +23,7 @@ async def test_headers_repeat_the_body_with_what_the_schema_asks_for():
         return SCHEMA
 
     server = WebServer()
-    async with standing(server, schema=schema) as upstream:
+    async with visibility(server, schema=schema) as upstream:
         link = upstream.stateless(Ears())
         params = {"name": "t\u00e9", "arguments": {"region": "eu"}, **META}
         await ask(link, 1, "tools/call", params).result()
@@ -41,7 +41,7 @@ async def test_headers_repeat_the_body_with_what_the_schema_asks_for():
 )
 async def test_where_there_is_no_schema_or_no_envelope_the_rest_is_still_said(method, params):
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         await ask(upstream.stateless(Ears()), 1, method, params).result()
         headers = server.requests[0].headers
         assert (headers["mcp-method"], headers["mcp-protocol-version"]) == (method, "2026-07-28")
@@ -49,7 +49,7 @@ async def test_where_there_is_no_schema_or_no_envelope_the_rest_is_still_said(me
 
 async def test_a_clients_own_headers_win():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = Answer(request(1, "tools/list", META), {b"mcp-method": b"tools/list", b"mcp-x": b"1"})
         upstream.stateless(Ears()).request(answer.message, answer)
         await answer.result()
@@ -64,7 +64,7 @@ async def test_to_give_a_request_up_is_to_close_its_connection():
         left.set()
 
     server.handlers["tools/call"] = wait
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.stateless(Ears())
         answer = ask(link, 1, "tools/call", META)
         await eventually(lambda: server.methods == ["tools/call"])
@@ -76,7 +76,7 @@ async def test_to_give_a_request_up_is_to_close_its_connection():
 
 async def test_notifications_are_posted():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         upstream.stateless(Ears()).send(notification("notifications/vendor"))
         await eventually(lambda: server.methods == ["notifications/vendor"])
         assert server.requests[0].headers["mcp-method"] == "notifications/vendor"
@@ -85,7 +85,7 @@ async def test_notifications_are_posted():
 async def test_http_errors_with_a_json_body_are_answers():
     server = WebServer()
     server.handlers["vendor/x"] = saying(reply(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}', 404))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.stateless(Ears()), 1, "vendor/x", META)
         assert (await answer.error())["code"] == -32601
         assert answer.status == 404
@@ -94,14 +94,14 @@ async def test_http_errors_with_a_json_body_are_answers():
 async def test_a_broken_stream_is_lost_even_if_it_named_a_place():
     server = WebServer()
     server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.stateless(Ears()), 1, "tools/call", META)
         assert "closed the stream before its answer" in await answer.words()
 
 
 async def test_it_does_not_listen_and_has_no_place_to_resume():
     server, rest = WebServer(), Rest()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.stateless(Ears())
         assert link is upstream.stateless(Ears())
         link.listen(listening=True)
@@ -113,7 +113,7 @@ async def test_it_does_not_listen_and_has_no_place_to_resume():
 async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
     server = WebServer()
     server.handlers["tools/call"] = cut
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         upstream.learned(ProtocolEra.MODERN, supported=True)
         await ask(upstream.stateless(Ears()), 1, "tools/call", META).words()
         assert upstream.supports(ProtocolEra.MODERN) is None
@@ -122,7 +122,7 @@ async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
 async def test_closing_the_upstream_ends_what_is_in_flight_on_every_link():
     server = WebServer()
     server.handlers["tools/call"] = hold
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         links: list[HttpLink] = [upstream.stateless(Ears()), upstream.connect(Ears())]  # type: ignore[list-item]
         answers = [ask(link, 1, "tools/call", META) for link in links]
         await eventually(lambda: len(server.messages) == 2)

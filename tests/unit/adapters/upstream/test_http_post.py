@@ -17,8 +17,8 @@ from tests.unit.adapters.upstream.web import (
     note,
     reply,
     saying,
-    standing,
     streaming,
+    visibility,
 )
 from tests.unit.adapters.wire.peers import Caller
 
@@ -37,7 +37,7 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         web.event(note("notifications/late")),
         finish=finish,
     )
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
         assert await answer.result() == {"was": "tools/call"}
@@ -59,7 +59,7 @@ async def test_a_connection_that_breaks_after_the_answer_is_let_go():
         raise ConnectionError
 
     server.handlers["tools/call"] = answer_and_cut
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "tools/call").result()
         await eventually(lambda: link._deliveries._kept is None)
@@ -69,7 +69,7 @@ async def test_an_answer_passes_byte_for_byte_whatever_its_status():
     line = b'{"x-vendor":1.50, "jsonrpc":"2.0","id":1,"result":{"a": [ ]}}'
     server = WebServer()
     server.handlers["tools/call"] = saying(reply(line, 201))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "tools/call")
         await answer.result()
         assert (answer.message_back.line, answer.status) == (line, 201)
@@ -93,7 +93,7 @@ async def test_an_answer_passes_byte_for_byte_whatever_its_status():
 async def test_an_answer_that_is_none_is_an_error_that_says_so(response, words, kind):
     server = WebServer()
     server.handlers["tools/call"] = saying(response)
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "tools/call")
         found = await answer.words()
         assert found.startswith("upstream 'server' ")
@@ -105,7 +105,7 @@ async def test_an_error_that_could_not_name_the_request_is_its_answer():
     server = WebServer()
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "unreadable"}}
     server.handlers["tools/call"] = saying(reply(json.dumps(body).encode(), 400))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "tools/call")
         assert (await answer.error())["code"] == -32700
         assert (answer.raw["id"], answer.status) == (1, 400)
@@ -122,7 +122,7 @@ async def test_an_error_that_could_not_name_the_request_is_its_answer():
 async def test_a_stream_without_an_answer_is_an_error_that_says_so(parts, words):
     server = WebServer()
     server.handlers["tools/call"] = streaming(*parts)
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         assert words in await ask(link, 1, "tools/call").words()
         await ask(link, 2, "tools/list").result()
@@ -142,7 +142,7 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off_and_not_asked
             raise ConnectionError
 
     server.on_get = rest
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "tools/call")
         assert await answer.result() == {"was": "tools/call"}
         assert [one.headers["last-event-id"] for one in server.gets] == ["7", "7"]
@@ -153,7 +153,7 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off_and_not_asked
 async def test_a_client_that_can_take_up_a_stream_is_left_to_do_so():
     server = WebServer()
     server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = Answer(request(1, "tools/call"), resumable=True)
         upstream.connect(Ears()).request(answer.message, answer)
         await within(answer.over.wait())
@@ -170,7 +170,7 @@ async def test_a_stream_that_breaks_again_and_again_is_an_error(monkeypatch):
         await caller.say(web.STREAM % b"" + web.END)
 
     server.on_get = nothing
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         assert "again and again" in await ask(upstream.connect(Ears()), 1, "tools/call").words()
         assert len(server.gets) == 3
 
@@ -183,7 +183,7 @@ async def test_a_stream_that_cannot_be_taken_up_is_no_reason_to_run_the_request_
         await caller.say(reply(b"", 404))
 
     server.on_get = forgotten
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 0, "initialize").result()
         assert "answered HTTP 404" in await ask(link, 1, "tools/call").words()
@@ -193,7 +193,7 @@ async def test_a_stream_that_cannot_be_taken_up_is_no_reason_to_run_the_request_
 async def test_a_closed_link_takes_no_stream_up(monkeypatch):
     server = WebServer()
     server.handlers["tools/call"] = streaming(web.event(b"", "7", 10_000_000))
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
         await eventually(lambda: any(post._timer for post in link._posts.values()))
@@ -206,7 +206,7 @@ async def test_a_closed_link_takes_no_stream_up(monkeypatch):
 
 async def test_a_cut_connection_fails_what_may_have_effects_and_repeats_the_rest_once():
     server = WebServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 0, "ping").result()
         server.handlers["tools/list"] = web.in_turn(cut, answer_plainly)

@@ -46,14 +46,14 @@ class Running:
     """A child that runs, and what it says."""
 
     def __init__(
-        self, guardian: ProcessReaper, *modes: str, limit: int = LIMIT, grace: float = 5.0, **spec: object
+        self, reaper: ProcessReaper, *modes: str, limit: int = LIMIT, grace: float = 5.0, **spec: object
     ) -> None:
         self.gone: list[Child] = []
         self.hearing = Hearing()
         command = (sys.executable, "-I", "-S", SCRIPT, *modes)
         self.child = Child(
             UpstreamSpec(**{"name": "server", "kind": "stdio", "command": command, **spec}),  # type: ignore[arg-type]
-            guardian,
+            reaper,
             limit=limit,
             grace=grace,
             receiver=self.hearing,
@@ -91,7 +91,7 @@ def alive(group: int) -> bool:
     return False
 
 
-def is_gone(pid: int) -> bool:
+def is_missing(pid: int) -> bool:
     """Whether a process has ended, collected or not."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -100,14 +100,14 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.fixture
-def guardian():
-    guardian = ProcessReaper()
-    yield guardian
-    guardian.close()
+def reaper():
+    reaper = ProcessReaper()
+    yield reaper
+    reaper.close()
 
 
-async def test_lines_pass_both_ways_with_environment_and_directory(guardian, tmp_path):
-    async with Running(guardian, env={"SHOWN": "yes"}, cwd=str(tmp_path)) as running:
+async def test_lines_pass_both_ways_with_environment_and_directory(reaper, tmp_path):
+    async with Running(reaper, env={"SHOWN": "yes"}, cwd=str(tmp_path)) as running:
         running.tell("hello", identifier="a")
         heard = await running.hear()
         assert heard["id"] == "a"
@@ -117,47 +117,47 @@ async def test_lines_pass_both_ways_with_environment_and_directory(guardian, tmp
 
 
 @pytest.mark.parametrize("command", [("/no/such/program",), (SCRIPT,)])
-async def test_a_command_that_cannot_be_run_is_named(guardian, command):
-    running = Running(guardian, command=command)
+async def test_a_command_that_cannot_be_run_is_named(reaper, command):
+    running = Running(reaper, command=command)
     with pytest.raises(UpstreamUnavailableError, match=f"cannot run '{command[0]}'"):
         await running.child.start()
     assert running.gone == [running.child]
     await running.child.close()
 
 
-async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(guardian):
-    async with Running(guardian) as running:
+async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(reaper):
+    async with Running(reaper) as running:
         running.tell("raw", hex=b'\r\n \n{"id":1,"x":"\xff\xe2\x82"}\r\n'.hex())
         assert await within(running.hearing.lines.get()) == '{"id":1,"x":"\ufffd\ufffd"}'.encode()
 
 
-async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(guardian):
-    async with Running(guardian, limit=4_000_000) as running:
+async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(reaper):
+    async with Running(reaper, limit=4_000_000) as running:
         running.tell("answer and die", size=2_000_000)
         assert len((await running.hear())["result"]) == 2_000_000
         assert await running.ended() == "exited with code 0"
-        assert running.child.is_gone
+        assert running.child.is_missing
 
 
-async def test_a_last_line_without_a_newline_counts(guardian):
-    async with Running(guardian) as running:
+async def test_a_last_line_without_a_newline_counts(reaper):
+    async with Running(reaper) as running:
         running.tell("die in the middle")
         assert (await running.hear())["result"] == "no newline"
         await running.ended()
 
 
-async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log_only_at_debug(guardian, caplog):
+async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log_only_at_debug(reaper, caplog):
     caplog.set_level(logging.INFO)
-    async with Running(guardian) as running:
+    async with Running(reaper) as running:
         running.tell("die", code=3)
         words = await running.ended()
     assert words == "exited with code 3; riglm's log has its standard error with `logging.level: debug`"
     assert "my last words" not in str([vars(record) for record in caplog.records])
 
 
-async def test_the_log_has_all_of_standard_error_at_debug(guardian, caplog):
+async def test_the_log_has_all_of_standard_error_at_debug(reaper, caplog):
     caplog.set_level(logging.DEBUG)
-    async with Running(guardian) as running:
+    async with Running(reaper) as running:
         running.tell("die", code=3)
         await running.ended()
     said = [(record.upstream, record.line) for record in caplog.records if record.msg == "stderr"]
@@ -165,18 +165,18 @@ async def test_the_log_has_all_of_standard_error_at_debug(guardian, caplog):
 
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
-async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_are_a_warning(guardian, caplog, method):
+async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_are_a_warning(reaper, caplog, method):
     caplog.set_level(logging.INFO)
-    async with Running(guardian, "stillborn") as running:
+    async with Running(reaper, "stillborn") as running:
         running.tell(method)
         assert await running.ended() == "exited with code 4; riglm's log has its last words"
     [said] = [record for record in caplog.records if hasattr(record, "said")]
     assert (said.levelname, said.upstream, said.said) == ("WARNING", "server", "a traceback\nmy last words")
 
 
-async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_words(guardian, caplog):
+async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_words(reaper, caplog):
     caplog.set_level(logging.INFO)
-    async with Running(guardian) as running:
+    async with Running(reaper) as running:
         running.tell("initialize")
         await running.hear()
         running.tell("die", code=3)
@@ -184,17 +184,17 @@ async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_wo
     assert "my last words" not in str([vars(record) for record in caplog.records])
 
 
-async def test_the_end_tells_the_signal(guardian):
-    async with Running(guardian) as running:
+async def test_the_end_tells_the_signal(reaper):
+    async with Running(reaper) as running:
         running.tell("kill")
         assert await running.ended() == "was ended by signal 9"
         running.tell("hello")
 
 
 @pytest.mark.parametrize("which", ["input", "output"])
-def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(guardian, which):
+def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
     async def conversation() -> None:
-        async with Running(guardian, grace=0.2) as running:
+        async with Running(reaper, grace=0.2) as running:
             running.tell(f"close {which}")
             if which == "input":
                 await running.hear()
@@ -208,32 +208,32 @@ def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(guardian, which):
         runner.run(conversation())
 
 
-async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_ended(guardian):
-    async with Running(guardian) as running:
+async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_ended(reaper):
+    async with Running(reaper) as running:
         running.tell("spawn", die=True)
         left = (await running.hear())["result"]
         assert await running.ended() == "exited with code 0"
         assert psutil.Process(left).is_running()
-    await eventually(lambda: is_gone(left))
+    await eventually(lambda: is_missing(left))
 
 
-async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(guardian):
-    async with Running(guardian, "stubborn", grace=0.1) as running:
+async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(reaper):
+    async with Running(reaper, "stubborn", grace=0.1) as running:
         running.tell("spawn")
         left = (await running.hear())["result"]
-    await eventually(lambda: is_gone(left))
+    await eventually(lambda: is_missing(left))
 
 
-async def test_complaints_are_drained_however_many(guardian):
-    async with Running(guardian) as running:
+async def test_complaints_are_drained_however_many(reaper):
+    async with Running(reaper) as running:
         running.tell("complain", size=5_000_000)
         assert (await running.hear())["result"] == "complained"
 
 
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
 @pytest.mark.parametrize("form", ["id first", "id last"])
-async def test_an_answer_over_the_limit_is_missed_under_its_id(guardian, form, size):
-    async with Running(guardian) as running:
+async def test_an_answer_over_the_limit_is_missed_under_its_id(reaper, form, size):
+    async with Running(reaper) as running:
         running.tell("hello", identifier=0)
         running.tell("long", identifier="\u00e9", form=form, size=size)
         running.tell("hello", identifier=2)
@@ -245,8 +245,8 @@ async def test_an_answer_over_the_limit_is_missed_under_its_id(guardian, form, s
         assert running.hearing.misses == []
 
 
-async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(guardian):
-    async with Running(guardian) as running:
+async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(reaper):
+    async with Running(reaper) as running:
         running.tell("long", form="id between", size=100_000)
         running.tell("hello", identifier=2)
         assert (await running.hear())["id"] == 2
@@ -254,24 +254,24 @@ async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(guardi
         assert "which request it answered is not known" in words
 
 
-async def test_a_notification_over_the_limit_is_nobodys_answer(guardian):
-    async with Running(guardian) as running:
+async def test_a_notification_over_the_limit_is_nobodys_answer(reaper):
+    async with Running(reaper) as running:
         running.tell("long", form="notification", size=100_000)
         running.tell("hello", identifier=2)
         assert (await running.hear())["id"] == 2
         assert running.hearing.misses == []
 
 
-async def test_a_line_over_the_limit_that_the_end_cut_off_is_reported(guardian):
-    async with Running(guardian) as running:
+async def test_a_line_over_the_limit_that_the_end_cut_off_is_reported(reaper):
+    async with Running(reaper) as running:
         running.tell("raw", hex=(b"x" * 100_000).hex())
         running.tell("die", code=1)
         await running.ended()
         assert len(running.hearing.misses) == 1
 
 
-async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(guardian):
-    async with Running(guardian, "deaf", grace=0.1) as running:
+async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(reaper):
+    async with Running(reaper, "deaf", grace=0.1) as running:
         await within(running.hearing.lines.get())
         line = b"x" * 60_000
         with pytest.raises(UpstreamUnavailableError, match=r"does not read its input: \d+ bytes wait"):
@@ -279,8 +279,8 @@ async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(guardian)
         assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
 
 
-async def test_another_can_take_over_what_the_child_says(guardian):
-    async with Running(guardian) as running:
+async def test_another_can_take_over_what_the_child_says(reaper):
+    async with Running(reaper) as running:
         other = Hearing()
         running.child.hand_over(other)
         running.tell("hello")
@@ -290,9 +290,9 @@ async def test_another_can_take_over_what_the_child_says(guardian):
         assert running.hearing.lines.empty()
 
 
-async def test_a_start_that_is_given_up_leaves_no_process(guardian):
+async def test_a_start_that_is_given_up_leaves_no_process(reaper):
     for steps in range(6):
-        running = Running(guardian, "stubborn")
+        running = Running(reaper, "stubborn")
         starting = asyncio.ensure_future(running.child.start())
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -305,24 +305,24 @@ async def test_a_start_that_is_given_up_leaves_no_process(guardian):
         await eventually(lambda running=running: not running.child._group or not alive(running.child._group))
 
 
-async def test_a_child_that_was_not_started_can_be_closed(guardian):
-    await Running(guardian).child.close()
+async def test_a_child_that_was_not_started_can_be_closed(reaper):
+    await Running(reaper).child.close()
 
 
-async def test_a_child_that_dies_while_it_is_closed_is_closed(guardian):
-    running = Running(guardian)
+async def test_a_child_that_dies_while_it_is_closed_is_closed(reaper):
+    running = Running(reaper)
     async with running:
         running.tell("die", code=1)
     assert running.gone == [running.child]
 
 
-async def test_many_children_leave_no_file_and_no_process(guardian):
-    async with Running(guardian) as first:
+async def test_many_children_leave_no_file_and_no_process(reaper):
+    async with Running(reaper) as first:
         first.tell("hello")
         await first.hear()
     files, processes = psutil.Process().num_fds(), psutil.Process().children()
     for _ in range(5):
-        async with Running(guardian) as running:
+        async with Running(reaper) as running:
             running.tell("die", code=1)
             await running.ended()
     assert psutil.Process().num_fds() == files
@@ -365,29 +365,29 @@ def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monke
         raise OSError("no processes left")
 
     monkeypatch.setattr("riglm.adapters.mcp.upstream.process.subprocess.Popen", refuse)
-    guardian = ProcessReaper()
-    guardian.watch(1)
-    guardian.release(1)
-    guardian.close()
+    reaper = ProcessReaper()
+    reaper.watch(1)
+    reaper.release(1)
+    reaper.close()
     assert "children are not watched" in caplog.text
 
 
 def test_without_a_child_there_is_no_guardian():
     before = psutil.Process().children()
-    guardian = ProcessReaper()
-    guardian.release(5)
+    reaper = ProcessReaper()
+    reaper.release(5)
     assert psutil.Process().children() == before
-    guardian.close()
+    reaper.close()
 
 
-async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its_end(guardian):
-    async with Running(guardian) as running:
+async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its_end(reaper):
+    async with Running(reaper) as running:
         running.tell("hello")
         await running.hear()
         running.child.hold(on=True)
         running.child.hold(on=True)
         running.tell("answer and die", size=10)
-        await eventually(lambda: running.child.is_gone)
+        await eventually(lambda: running.child.is_missing)
         await settle()
         assert running.hearing.lines.empty()
         assert running.child._ending is None, "nothing counts down to its end"
@@ -396,8 +396,8 @@ async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its
         await running.ended()
 
 
-async def test_a_child_that_is_held_back_may_say_all_it_has_when_it_is_closed(guardian):
-    running = Running(guardian, limit=4 << 20)
+async def test_a_child_that_is_held_back_may_say_all_it_has_when_it_is_closed(reaper):
+    running = Running(reaper, limit=4 << 20)
     async with running:
         running.tell("hello")
         await running.hear()

@@ -41,21 +41,21 @@ class Client:
 
     def __init__(self, shared: SharedProcess) -> None:
         self.ears = Ears()
-        self.seat = shared.attach(self.ears)
+        self.client_link = shared.attach(self.ears)
 
     def ask(self, method, params=None, identifier=1):
-        return ask(self.seat, identifier, method, params)
+        return ask(self.client_link, identifier, method, params)
 
 
 @pytest.fixture
 async def wire(shared, wires):
     """The wire of a process to which the clients `one` and `two` of the fixture `pair` are connected."""
     first = Client(shared)
-    wire = await greeted(wires, first.seat)
+    wire = await greeted(wires, first.client_link)
     second = Client(shared)
     again = second.ask("initialize")
     await again.result()
-    second.seat.send(notification("notifications/initialized"))
+    second.client_link.send(notification("notifications/initialized"))
     wire.clients = (first, second)
     return wire
 
@@ -68,8 +68,8 @@ async def test_clients_that_open_at_the_same_time_share_the_answer(shared, wires
     clients = [Client(shared) for _ in range(3)]
     answers = [client.ask("initialize", identifier=n) for n, client in enumerate(clients)]
     wire = await wires.number(1)
-    clients[0].seat.cancel(answers[0], None)
-    clients[0].seat.cancel(answers[0], None)
+    clients[0].client_link.cancel(answers[0], None)
+    clients[0].client_link.cancel(answers[0], None)
     wire.answer(wire.lines[0], {"protocolVersion": "2025-11-25"})
     for number in (1, 2):
         await answers[number].result()
@@ -83,7 +83,7 @@ async def test_a_refused_handshake_refuses_all_who_waited_and_the_next_client_tr
     wire = await wires.number(1)
     wire.refuse(wire.lines[0], -32602)
     assert [(await answer.error())["code"] for answer in answers] == [-32602, -32602]
-    clients[0].seat.send(notification("notifications/initialized"))
+    clients[0].client_link.send(notification("notifications/initialized"))
     third = clients[2].ask("initialize")
     wire.answer(wire.lines[1])
     await third.result()
@@ -111,7 +111,7 @@ async def test_a_handshake_that_cannot_be_sent_fails_and_can_be_tried_again(shar
     client = Client(shared)
     wires.failures.append(UpstreamUnavailableError("cannot run"))
     assert "cannot run" in await client.ask("initialize").words()
-    await greeted(wires, client.seat)
+    await greeted(wires, client.client_link)
 
 
 async def test_clients_with_equal_ids_and_tokens_get_their_own_answers_and_progress(wire):
@@ -129,8 +129,8 @@ async def test_clients_with_equal_ids_and_tokens_get_their_own_answers_and_progr
 async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_knows(wire):
     one, two = (client.ask("tools/call") for client in wire.clients)
     client = wire.clients[0]
-    client.seat.cancel(one, notification("notifications/cancelled", {"requestId": 1}))
-    client.seat.send(notification("notifications/cancelled", {"requestId": 1}))
+    client.client_link.cancel(one, notification("notifications/cancelled", {"requestId": 1}))
+    client.client_link.send(notification("notifications/cancelled", {"requestId": 1}))
     assert wire.methods[-1] == "notifications/cancelled"
     assert [line["params"]["requestId"] for line in wire.lines if line.get("method") == "notifications/cancelled"] == [
         wire.lines[2]["id"]
@@ -140,7 +140,7 @@ async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_kno
 
 
 async def test_other_notifications_of_clients_reach_the_server(wire):
-    wire.clients[1].seat.send(notification("notifications/roots/list_changed"))
+    wire.clients[1].client_link.send(notification("notifications/roots/list_changed"))
     assert wire.methods[-1] == "notifications/roots/list_changed"
 
 
@@ -205,7 +205,7 @@ async def test_a_client_that_leaves_unsubscribes_from_what_nobody_else_wants(wir
     for client, uri in ((one, "a:mine"), (one, "a:ours"), (two, "a:ours")):
         client.ask("resources/subscribe", {"uri": uri})
         wire.answer(wire.lines[-1])
-    await one.seat.close()
+    await one.client_link.close()
     assert [line["params"] for line in wire.lines if line["method"] == "resources/unsubscribe"] == [{"uri": "a:mine"}]
     wire.answer(wire.lines[-1])
     wire.notify(UPDATED, {"uri": "a:mine"})
@@ -219,10 +219,10 @@ async def test_a_question_goes_to_the_client_whose_request_alone_is_in_flight(wi
     wire.ask("q", "sampling/createMessage")
     [question] = answer.heard
     assert (one.ears.heard, question.id != b'"q"') == ([], True)
-    one.seat.send(jsonrpc.result(question.id, b'"forged"'))
-    two.seat.send(jsonrpc.result(question.id, b'"mine"'))
-    two.seat.send(jsonrpc.result(question.id, b'"twice"'))
-    two.seat.send(jsonrpc.result(b'"q"', b'"guessed"'))
+    one.client_link.send(jsonrpc.result(question.id, b'"forged"'))
+    two.client_link.send(jsonrpc.result(question.id, b'"mine"'))
+    two.client_link.send(jsonrpc.result(question.id, b'"twice"'))
+    two.client_link.send(jsonrpc.result(b'"q"', b'"guessed"'))
     assert [line for line in wire.lines if "result" in line] == [{"jsonrpc": "2.0", "id": "q", "result": "mine"}]
 
 
@@ -235,9 +235,9 @@ async def test_a_question_goes_to_the_client_whose_requests_are_all_that_is_in_f
 
 async def test_a_question_without_a_request_goes_to_the_only_client(shared, wires):
     client = Client(shared)
-    wire = await greeted(wires, client.seat)
+    wire = await greeted(wires, client.client_link)
     wire.ask(1, "roots/list")
-    client.seat.send(jsonrpc.error(client.ears.heard[0].id, -1, "no roots"))
+    client.client_link.send(jsonrpc.error(client.ears.heard[0].id, -1, "no roots"))
     assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["code"]) == (1, -1)
 
 
@@ -265,7 +265,7 @@ async def test_a_question_that_is_taken_back_is_taken_back_from_the_client(wire)
     [notice] = one.ears.heard
     taken_back = answer.heard[1].id
     assert b'"requestId":%b' % taken_back in notice.line
-    one.seat.send(jsonrpc.result(taken_back, b"{}"))
+    one.client_link.send(jsonrpc.result(taken_back, b"{}"))
     assert ("result" in wire.lines[-1], two.ears.heard) == (False, [])
 
 
@@ -273,8 +273,8 @@ async def test_a_client_that_leaves_refuses_what_it_was_asked_and_gives_up_what_
     one, _ = wire.clients
     answer = one.ask("tools/call")
     wire.ask("q", "elicitation/create")
-    await one.seat.close()
-    await one.seat.close()
+    await one.client_link.close()
+    await one.client_link.close()
     assert answer.failure[0] is ErrorKind.UNKNOWN
     assert wire.sent("notifications/cancelled")["params"]["requestId"] == wire.lines[2]["id"]
     assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["message"]) == ("q", "The client has left")
@@ -285,7 +285,7 @@ async def test_a_client_that_leaves_during_the_handshake_does_not_end_it(shared,
     one, two = Client(shared), Client(shared)
     answers = [one.ask("initialize"), two.ask("initialize")]
     wire = await wires.number(1)
-    await one.seat.close()
+    await one.client_link.close()
     assert "closed" in await answers[0].words()
     wire.answer(wire.lines[0])
     await answers[1].result()
@@ -293,9 +293,9 @@ async def test_a_client_that_leaves_during_the_handshake_does_not_end_it(shared,
 
 async def test_the_last_client_that_leaves_is_reported(wire, shared, emptied):
     one, two = wire.clients
-    await one.seat.close()
+    await one.client_link.close()
     assert emptied == []
-    await two.seat.close()
+    await two.client_link.close()
     assert emptied == [shared]
 
 
@@ -304,7 +304,7 @@ async def test_after_a_crash_the_handshake_and_the_living_subscriptions_are_repe
     for client, uri in ((one, "a:1"), (two, "a:2")):
         client.ask("resources/subscribe", {"uri": uri})
         wire.answer(wire.lines[-1])
-    await one.seat.close()
+    await one.client_link.close()
     wire.receiver.ended("was ended by signal 9")
     answer = two.ask("tools/call")
     second = await wires.number(2)
@@ -315,7 +315,7 @@ async def test_after_a_crash_the_handshake_and_the_living_subscriptions_are_repe
     second.answer(second.lines[2])
     second.answer(second.lines[3], "works")
     assert await answer.result() == "works"
-    third = Client(two.seat._shared)
+    third = Client(two.client_link._shared)
     assert await third.ask("initialize").result() == {"protocolVersion": "2025-06-18"}
 
 
@@ -324,7 +324,7 @@ async def test_an_answer_to_a_question_of_a_process_that_died_is_dropped(wire, w
     answer = one.ask("tools/call")
     wire.ask(1, "elicitation/create")
     wire.receiver.ended("exited")
-    one.seat.send(jsonrpc.result(answer.heard[0].id, b"{}"))
+    one.client_link.send(jsonrpc.result(answer.heard[0].id, b"{}"))
     one.ask("tools/list")
     second = await wires.number(2)
     second.answer(second.lines[0])
@@ -342,7 +342,7 @@ async def test_an_answer_that_nobody_waits_for_is_ignored(wire):
 
 async def test_a_seat_is_a_pipe_without_places(wire):
     rest = Rest()
-    seat = wire.clients[0].seat
-    seat.listen(listening=True)
-    seat.resume(b"1", rest)
+    client_link = wire.clients[0].client_link
+    client_link.listen(listening=True)
+    client_link.resume(b"1", rest)
     assert rest.over.is_set()

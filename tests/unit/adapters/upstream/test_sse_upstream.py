@@ -82,14 +82,14 @@ def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def standing(server: OldServer, *, patience: UpstreamTimeouts = QUICK, **spec: object):
+async def visibility(server: OldServer, *, timeout_seconds: UpstreamTimeouts = QUICK, **spec: object):
     """An upstream in front of the server, which must leave nothing behind."""
     async with serving(server) as served:
         url = f"http://127.0.0.1:{served.port}/sse"
         client = HttpClient(environment={})
         given = UpstreamSpec(**{"name": "server", "kind": "sse", "url": url, **spec})  # type: ignore[arg-type]
         upstream = SseUpstream(
-            HttpEndpoint(spec=given, client=client, target=Target(url), patience=patience, limit=LIMIT)
+            HttpEndpoint(spec=given, client=client, target=Target(url), timeout_seconds=timeout_seconds, limit=LIMIT)
         )
         upstream.served = served  # type: ignore[attr-defined]
         try:
@@ -101,7 +101,7 @@ async def standing(server: OldServer, *, patience: UpstreamTimeouts = QUICK, **s
 
 async def test_messages_go_up_by_post_and_answers_come_down_the_stream():
     server = OldServer()
-    async with standing(server, headers={"Authorization": "Bearer secret"}) as upstream:
+    async with visibility(server, headers={"Authorization": "Bearer secret"}) as upstream:
         link = upstream.connect(Ears())
         assert server.streams == []
         assert await ask(link, "\u00e9", "tools/call").result() == {"was": "tools/call"}
@@ -112,7 +112,7 @@ async def test_messages_go_up_by_post_and_answers_come_down_the_stream():
 
 async def test_what_the_server_says_of_its_own_accord_is_heard():
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         ears = Ears()
         await ask(upstream.connect(ears), 1, "initialize").result()
         await server.event("", name="ping")
@@ -125,7 +125,7 @@ async def test_what_the_server_says_of_its_own_accord_is_heard():
 
 async def test_the_transport_knows_the_handshake_alone_and_its_stateless_link_stays_idle():
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         assert (upstream.supports(ProtocolEra.MODERN), upstream.supports(ProtocolEra.HANDSHAKE)) == (False, True)
         upstream.learned(ProtocolEra.MODERN, supported=True)
         assert upstream.supports(ProtocolEra.MODERN) is False
@@ -137,14 +137,14 @@ async def test_the_transport_knows_the_handshake_alone_and_its_stateless_link_st
 
 
 async def test_whoever_asks_the_stateless_link_nevertheless_is_answered():
-    async with standing(OldServer()) as upstream:
+    async with visibility(OldServer()) as upstream:
         assert await ask(upstream.stateless(Ears()), 1, "ping").result() == {"was": "ping"}
 
 
 @pytest.mark.parametrize("endpoint", ["messages/x", "?session=2", "http://127.0.0.1:{port}/other"])
 async def test_the_endpoint_may_be_relative(endpoint):
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         server.endpoint = endpoint.format(port=upstream.served.port)
         await ask(upstream.connect(Ears()), 1, "ping").result()
         assert server.paths == [{"m": "/messages/x", "?": "/sse?session=2", "h": "/other"}[endpoint[0]]]
@@ -163,7 +163,7 @@ async def test_the_endpoint_may_be_relative(endpoint):
 async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
     server = OldServer()
     server.endpoint = endpoint
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         assert words in await ask(upstream.connect(Ears()), 1, "ping").words()
         assert server.messages == []
 
@@ -181,7 +181,7 @@ async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
 async def test_what_is_no_event_stream_is_an_error_that_says_so(opening, words):
     server = OldServer()
     server.opening = opening
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         found = await ask(upstream.connect(Ears()), 1, "ping").words()
         assert found.startswith("upstream 'server' ")
         assert words in found
@@ -190,14 +190,14 @@ async def test_what_is_no_event_stream_is_an_error_that_says_so(opening, words):
 async def test_a_server_that_names_no_endpoint_is_given_up():
     server = OldServer()
     server.endpoint = ""
-    async with standing(server, patience=UpstreamTimeouts(initialize=0.1)) as upstream:
+    async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.1)) as upstream:
         assert "named no endpoint for messages within 0.1 s" in await ask(upstream.connect(Ears()), 1, "ping").words()
 
 
 async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
     server = OldServer()
     server.endpoint = ""
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "ping")
         await eventually(lambda: len(server.streams) == 1)
         server.streams[0].writer.close()
@@ -207,7 +207,7 @@ async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
 async def test_closing_while_the_endpoint_is_awaited_lets_the_stream_go():
     server = OldServer()
     server.endpoint = ""
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "ping")
         await eventually(lambda: len(server.streams) == 1)
@@ -218,7 +218,7 @@ async def test_closing_while_the_endpoint_is_awaited_lets_the_stream_go():
 
 async def test_a_broken_stream_fails_what_is_in_flight_and_is_opened_again_with_the_handshake():
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         link.send(notification("notifications/initialized"))
@@ -235,7 +235,7 @@ async def test_a_broken_stream_fails_what_is_in_flight_and_is_opened_again_with_
 async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
     server = OldServer()
     server.gates["notifications/initialized"] = asyncio.Event()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         link.send(notification("notifications/initialized"))
@@ -251,7 +251,7 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
 async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
     monkeypatch.setattr(sse, "_HOLD_SECONDS", 0.1)
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         if fate == "never answered":
@@ -270,7 +270,7 @@ async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_e
 async def test_closing_while_the_rest_is_held_leaves_no_timer():
     server = OldServer()
     server.gates["notifications/initialized"] = asyncio.Event()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         link.send(notification("notifications/initialized"))
@@ -286,7 +286,7 @@ async def test_a_message_that_is_refused_fails_alone(status):
     server = OldServer()
     server.statuses["tools/call"] = refusal(status)
     server.gates["tools/list"] = asyncio.Event()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         other = ask(link, 2, "tools/list")
@@ -300,7 +300,7 @@ async def test_a_message_that_is_refused_fails_alone(status):
 async def test_a_session_that_is_forgotten_is_opened_again():
     server = OldServer()
     server.statuses["tools/call"] = refusal(404)
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         assert "forgot the session (HTTP 404)" in await ask(link, 2, "tools/call").words()
@@ -311,7 +311,7 @@ async def test_a_session_that_is_forgotten_is_opened_again():
 
 async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():
     server = OldServer()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         server.cut = "tools/list"
@@ -326,7 +326,7 @@ async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():
 async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
     server = OldServer()
     server.answers = False
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
         await eventually(lambda: server.methods == ["tools/call"])
@@ -338,7 +338,7 @@ async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
 
 async def test_clients_can_share_a_stream():
     server = OldServer()
-    async with standing(server, sharing="shared") as upstream:
+    async with visibility(server, sharing="shared") as upstream:
         links = [upstream.connect(Ears()) for _ in range(3)]
         for link in links:
             await ask(link, 1, "initialize").result()
@@ -353,7 +353,7 @@ async def test_clients_can_share_a_stream():
 async def test_a_closed_link_leaves_no_connection_of_its_own():
     server = OldServer()
     server.gates["tools/call"] = asyncio.Event()
-    async with standing(server) as upstream:
+    async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
         await eventually(lambda: server.methods == ["tools/call"])

@@ -27,20 +27,20 @@ def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def upstream():
     """Makes upstreams that are closed in the end, and must leave nothing."""
     made: list[StdioUpstream] = []
-    guardian = ProcessReaper()
+    reaper = ProcessReaper()
 
     def make(*modes: str, **spec: object) -> StdioUpstream:
         command = (sys.executable, "-I", "-S", SCRIPT, *modes)
         given = {"name": "server", "kind": "stdio", "command": command, **spec}
         made.append(
-            StdioUpstream(UpstreamSpec(**given), guardian=guardian, patience=QUICK, limit=LIMIT)  # type: ignore[arg-type]
+            StdioUpstream(UpstreamSpec(**given), reaper=reaper, timeout_seconds=QUICK, limit=LIMIT)  # type: ignore[arg-type]
         )
         return made[-1]
 
     yield make
     for one in made:
         await within(one.close())
-    guardian.close()
+    reaper.close()
     assert [child for child in psutil.Process().children() if SCRIPT in child.cmdline()] == []
     assert len(asyncio.all_tasks()) == 1
 
@@ -138,7 +138,7 @@ async def test_clients_beyond_the_limit_share_one_more_process_which_is_said_onc
 
 async def test_a_guest_that_comes_while_the_shared_process_ends_gets_a_new_one(upstream):
     one = upstream("stubborn", max_processes=1)
-    one._patience = type(QUICK)(shutdown=0.1)
+    one._timeout_seconds = type(QUICK)(shutdown=0.1)
     _, guest = one.connect(Ears()), one.connect(Ears())
     await greet(guest)
     before = await pid(guest)

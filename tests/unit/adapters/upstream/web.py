@@ -164,10 +164,10 @@ async def cut(caller: Caller, message: dict[str, object], request: Request) -> N
 
 
 @asynccontextmanager
-async def standing(
+async def visibility(
     server: WebServer,
     *,
-    patience: UpstreamTimeouts = QUICK,
+    timeout_seconds: UpstreamTimeouts = QUICK,
     schema: Callable[[str, str], Raw | None] = lambda *_: None,
     **spec: object,
 ) -> AsyncIterator[HttpUpstream]:
@@ -176,7 +176,9 @@ async def standing(
         server.served = served
         client = HttpClient(environment={})
         given = UpstreamSpec(**{"name": "server", "kind": "http", "url": served.url, **spec})  # type: ignore[arg-type]
-        place = HttpEndpoint(spec=given, client=client, target=Target(served.url), patience=patience, limit=LIMIT)
+        place = HttpEndpoint(
+            spec=given, client=client, target=Target(served.url), timeout_seconds=timeout_seconds, limit=LIMIT
+        )
         upstream = HttpUpstream(place, schema)
         try:
             yield upstream

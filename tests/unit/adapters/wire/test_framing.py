@@ -109,7 +109,7 @@ def test_valid_lines_are_passed_on_as_the_same_object(line: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "mended"),
+    ("line", "repaired"),
     [
         (b'{"a":"\xff"}', '{"a":"\ufffd"}'),
         (b"\xc3", "\ufffd"),
@@ -125,8 +125,8 @@ def test_valid_lines_are_passed_on_as_the_same_object(line: bytes) -> None:
         (b"h\x00i\x00\xff\xfe", "h\x00i\x00\ufffd\ufffd"),
     ],
 )
-def test_each_invalid_sequence_becomes_one_replacement_character(line: bytes, mended: str) -> None:
-    assert well_formed(line) == mended.encode()
+def test_each_invalid_sequence_becomes_one_replacement_character(line: bytes, repaired: str) -> None:
+    assert well_formed(line) == repaired.encode()
 
 
 @given(st.binary())

@@ -31,14 +31,14 @@ class Stage(World):
     def __init__(self, *servers, naming="prefix", **more):
         super().__init__(**more)
         self.servers = {server.spec.name: server for server in servers}
-        self.listings = MergedListCache(naming)
+        self.merged_lists = MergedListCache(naming)
         self.channel = Channel()
         self.conversation = self.converse(self.channel)
         self._count = 100
 
     def converse(self, channel):
         caller = Caller(transport=Transport.HTTP)
-        return MultiServerConnection(self.services, list(self.servers.values()), self.listings, caller, channel)
+        return MultiServerConnection(self.services, list(self.servers.values()), self.merged_lists, caller, channel)
 
     def send(self, message):
         sink = Sink()
@@ -902,7 +902,7 @@ async def test_a_client_that_never_asked_anything_leaves_no_session():
 
 
 async def test_what_fails_inside_becomes_an_error_of_the_request(two, monkeypatch, caplog):
-    monkeypatch.setattr(two.conversation._ensemble, "joined", None)
+    monkeypatch.setattr(two.conversation._upstreams, "joined", None)
     answer = await two.ask("tools/list")
     assert jsonrpc.plain(answer.error)["message"] == "Internal error in riglm: its log says more"
     assert caplog.records[-1].exc_info

@@ -31,7 +31,7 @@ def test_entries_keep_everything_but_their_names_in_the_order_of_servers():
     )
     joined = known.joined(TOOLS)
     assert joined.raw == b'[{"name":"a__t"},{"name":"a__u"},{"x":1.0,"name":"b__t1","_meta":{"k": 1}}]'
-    assert joined.catalogue.names == ("a__t", "a__u", "b__t1")
+    assert joined.catalog.names == ("a__t", "a__u", "b__t1")
     assert joined.owners == {"a__t": ("a", "t"), "a__u": ("a", "u"), "b__t1": ("b", "t1")}
 
 
@@ -57,27 +57,27 @@ def test_learning_says_whether_the_list_is_another_one():
 
 
 def test_equal_lists_are_one_object_for_all_clients_and_go_with_the_last():
-    listings = MergedListCache("prefix")
-    clients = [OwnershipTable(("a", "b"), listings) for _ in range(3)]
+    merged_lists = MergedListCache("prefix")
+    clients = [OwnershipTable(("a", "b"), merged_lists) for _ in range(3)]
     for client in clients:
         for server in ("a", "b"):
             client.learn(TOOLS, server, named("t", "u"))
     assert len({id(client.joined(TOOLS)) for client in clients}) == 1
-    assert len({id(client.joined(TOOLS).catalogue) for client in clients}) == 1
+    assert len({id(client.joined(TOOLS).catalog) for client in clients}) == 1
     clients[0].learn(TOOLS, "a", named("other"))
     assert clients[0].joined(TOOLS) is not clients[1].joined(TOOLS)
     assert clients[1].joined(TOOLS).raw == clients[2].joined(TOOLS).raw
     clients.clear()
     del client
     gc.collect()
-    assert (len(listings._lists), len(listings._joined)) == (0, 0)
+    assert (len(merged_lists._lists), len(merged_lists._joined)) == (0, 0)
 
 
 def test_lists_that_differ_in_one_byte_or_only_in_where_entries_end_are_different():
-    listings = MergedListCache("none")
+    merged_lists = MergedListCache("none")
     raws = [entries(b'{"name":"t"}'), entries(b'{"name": "t"}'), entries(b"1", b"2"), entries(b"12"), entries(b"[1,2]")]
-    lists = [listings.of_server(TOOLS, "a", raw) for raw in raws]
-    lists += [listings.of_server(TOOLS, "b", raws[0]), listings.of_server("prompts/list", "a", raws[0])]
+    lists = [merged_lists.of_server(TOOLS, "a", raw) for raw in raws]
+    lists += [merged_lists.of_server(TOOLS, "b", raws[0]), merged_lists.of_server("prompts/list", "a", raws[0])]
     assert len(set(lists)) == 7
 
 
@@ -105,7 +105,7 @@ def test_a_name_has_the_owner_that_its_list_or_its_prefix_says(naming, name, own
 def test_a_long_name_is_found_by_its_short_form():
     known = directory()
     known.learn(TOOLS, "a", named("t" * 70))
-    (short,) = known.joined(TOOLS).catalogue.names
+    (short,) = known.joined(TOOLS).catalog.names
     assert len(short) == 64
     assert known.owner(TOOLS, short) == ("a", "t" * 70)
 
@@ -145,15 +145,15 @@ def test_a_uri_that_nobody_offers_has_no_owner():
 
 
 def test_a_name_claimed_twice_is_the_first_server_s_and_said_once(caplog):
-    listings = MergedListCache("none")
+    merged_lists = MergedListCache("none")
     for _ in range(3):
-        known = OwnershipTable(("a", "b"), listings)
+        known = OwnershipTable(("a", "b"), merged_lists)
         known.learn(TOOLS, "b", named("t", "u"))
         known.learn(TOOLS, "a", named("t"))
         known.learn(RESOURCES, "a", named("same", key="uri"))
         known.learn(RESOURCES, "b", named("same", key="uri"))
         assert known.owner(TOOLS, "t") == ("a", "t")
-        assert known.joined(TOOLS).catalogue.names == ("t", "u")
+        assert known.joined(TOOLS).catalog.names == ("t", "u")
         assert known.owner_of_uri("same") == "a"
     (told,) = caplog.records
     assert (told.levelname, told.claimed, told.first, told.left_out) == ("ERROR", ["t"], "a", "b")
@@ -173,13 +173,13 @@ def test_a_name_claimed_twice_is_the_first_server_s_and_said_once(caplog):
 def test_a_tool_is_told_by_every_name_that_leads_to_it(naming, spelling, all_of_them):
     known = directory(naming)
     known.learn(TOOLS, "a", named("t"))
-    assert known.spellings(spelling) == all_of_them
+    assert known.name_patterns(spelling) == all_of_them
 
 
 def test_the_names_of_a_tool_are_told_before_its_list_is_known():
     long = "x" * 80
-    assert directory("prefix").spellings("a__t") == ("a__t",)
-    whole, cut = directory("prefix").spellings(f"a__{long}")
+    assert directory("prefix").name_patterns("a__t") == ("a__t",)
+    whole, cut = directory("prefix").name_patterns(f"a__{long}")
     assert (whole, len(cut)) == (f"a__{long}", 64)
-    assert directory("on_collision").spellings("a__t") == ("a__t", "t")
-    assert directory("none").spellings("a__t") == ("a__t",)
+    assert directory("on_collision").name_patterns("a__t") == ("a__t", "t")
+    assert directory("none").name_patterns("a__t") == ("a__t",)

@@ -139,7 +139,7 @@ async def test_requests_wait_once_for_a_server_that_does_not_say_its_era():
     first, _ = stage.send(1, "tools/list")
     await stage.link("b").next("server/discover")
     assert first.got == []
-    stage.modern._consensus._asked_at["b"] -= 3600.0
+    stage.modern._era_negotiation._asked_at["b"] -= 3600.0
     async with asyncio.timeout(5):
         assert await stage.names() == ["a__t"]
     await stage.modern.close()
@@ -398,11 +398,11 @@ async def test_input_that_is_required_comes_from_and_goes_to_the_server_that_ask
 
 async def test_a_request_that_is_given_up_is_given_up_where_it_is_and_answered_no_more(two):
     await two.names()
-    sink, underway = two.send(7, "tools/call", call(b"a__t"))
+    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
     asked = await two.link("a").next("tools/call")
     notice = jsonrpc.notification("notifications/cancelled", b'{"requestId":7}')
-    two.modern.cancel(underway, notice)
-    two.modern.cancel(underway, notice)
+    two.modern.cancel(in_flight, notice)
+    two.modern.cancel(in_flight, notice)
     asked.result()
     assert two.link("a").cancelled == [(b"7", notice.line)]
     assert sink.got == []
@@ -410,8 +410,8 @@ async def test_a_request_that_is_given_up_is_given_up_where_it_is_and_answered_n
 
 
 async def test_a_request_that_is_given_up_at_once_reaches_no_server(two):
-    sink, underway = two.send(7, "tools/call", call(b"a__t"))
-    two.modern.cancel(underway)
+    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
+    two.modern.cancel(in_flight)
     await two.names()
     assert two.link("a").of("tools/call") == []
     assert sink.got == []
@@ -419,9 +419,9 @@ async def test_a_request_that_is_given_up_at_once_reaches_no_server(two):
 
 async def test_a_call_that_was_given_up_while_its_server_was_looked_for_is_never_made(two):
     two.servers["a"].answers["tools/list"] = held
-    sink, underway = two.send(7, "tools/call", call(b"a__t"))
+    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
     listing = await two.link("a").next("tools/list")
-    two.modern.cancel(underway)
+    two.modern.cancel(in_flight)
     listing.result(tools("t", **FRESH))
     assert await two.names() == ["a__t", "b__t"]
     assert two.link("a").of("tools/call") == []
@@ -473,13 +473,13 @@ def acknowledge(asked, granted):
 
 
 async def listening(stage, wanted=b'{"toolsListChanged":true}', grants=None):
-    sink, underway = stage.send(9, "subscriptions/listen", b'"notifications":%b' % wanted)
+    sink, in_flight = stage.send(9, "subscriptions/listen", b'"notifications":%b' % wanted)
     for name in stage.servers:
         asked = await stage.link(name).next("subscriptions/listen")
         if grants is None or name in grants:
             acknowledge(asked, (grants or {}).get(name, wanted))
     await sink.until(lambda: sink.notes)
-    return sink, underway
+    return sink, in_flight
 
 
 async def test_a_subscription_is_acknowledged_once_with_what_all_grant(two):
@@ -576,10 +576,10 @@ async def test_a_server_only_hears_of_resources_that_may_be_its_own(two):
 
 
 async def test_a_subscription_that_is_given_up_is_given_up_everywhere(two):
-    sink, underway = await listening(two)
+    sink, in_flight = await listening(two)
     asked = {name: two.link(name).of("subscriptions/listen")[0] for name in "ab"}
     asked["a"].says(note(TOOLS_CHANGED, asked["a"].message.id))
-    two.modern.cancel(underway)
+    two.modern.cancel(in_flight)
     for name in "ab":
         await two.link(name).until(lambda name=name: two.link(name).cancelled)
         assert two.link(name).cancelled == [(asked[name].message.id, None)]

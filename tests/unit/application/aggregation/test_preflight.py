@@ -51,6 +51,8 @@ async def test_servers_that_are_slow_or_down_do_not_hold_up_the_start(caplog):
     down.answers["initialize"] = lambda asked: asked.dies()
     del slow.answers["initialize"]
     with pytest.raises(ConfigurationError, match="'t' is a tool of 'a' and of 'b'"):
-        await check_names((server("a", "t"), down, slow, server("b", "t")), MergedListCache("none"), patience=0.05)
+        await check_names(
+            (server("a", "t"), down, slow, server("b", "t")), MergedListCache("none"), timeout_seconds=0.05
+        )
     assert "could not look at the names of all servers in time" in caplog.messages
     assert slow.link.closed == 1

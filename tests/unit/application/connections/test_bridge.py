@@ -31,8 +31,8 @@ class Stage:
     def __init__(self):
         self.upstream = Upstream()
         self.far = self.upstream.modern
-        self.outlet = Client()
-        self.bridge = BridgeLink(self.upstream, self.outlet)
+        self.message_handler = Client()
+        self.bridge = BridgeLink(self.upstream, self.message_handler)
 
     def ask(self, line):
         client = Client(jsonrpc.decode(line))
@@ -155,7 +155,9 @@ async def test_subscriptions_are_kept_by_a_listen(stage):
     stage.far.asked[0].says("notifications/subscriptions/acknowledged", b'{"notifications":%b}' % wanted)
     stage.far.asked[0].says("notifications/resources/updated", b'{"uri":"a"}')
     assert more.outcome == b'{"jsonrpc":"2.0","id":1,"result":{}}'
-    assert stage.outlet.got == [b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a"}}']
+    assert stage.message_handler.got == [
+        b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a"}}'
+    ]
     less = stage.ask(b'{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"a"}}')
     assert less.outcome == b'{"jsonrpc":"2.0","id":2,"result":{}}'
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]

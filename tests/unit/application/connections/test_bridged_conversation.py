@@ -51,7 +51,7 @@ class Stage:
         self._services = RequestServices(
             tracking=tracking,
             sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),
-            catalogues=CatalogCache(),
+            catalogs=CatalogCache(),
         )
         self.channel = Channel()
         self.conversation = self.converse()

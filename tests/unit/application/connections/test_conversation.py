@@ -181,7 +181,7 @@ async def test_what_the_server_says_goes_over_the_open_stream_or_waits_for_one(s
     stage.link.says(said[0])
     stage.channel.is_open = False
     stage.link.says(said[1])
-    stage.link.outlet.unsolicited(stage.link, jsonrpc.decode(said[2]), MARK)
+    stage.link.message_handler.unsolicited(stage.link, jsonrpc.decode(said[2]), MARK)
     stage.channel.is_open = True
     stage.conversation.listen(listening=False)
     assert stage.channel.told == said[:1]

@@ -116,9 +116,9 @@ def test_schemas_are_known_by_tool():
 
 def test_a_request_that_is_given_up_is_given_up_there_and_answered_no_more():
     stage = Stage(modern=True)
-    sink, underway = stage.send(7, "tools/call", b'"name":"t"')
+    sink, in_flight = stage.send(7, "tools/call", b'"name":"t"')
     for _ in range(2):
-        stage.service.cancel(underway)
+        stage.service.cancel(in_flight)
     stage.link.asked[0].result()
     assert stage.link.cancelled == [(b"7", None)]
     assert sink.got == []
@@ -152,9 +152,9 @@ def test_a_server_of_the_handshake_is_known_after_one_question():
 def test_requests_wait_for_the_verdict_together():
     stage = Stage()
     sinks = [stage.send(number, "tools/list")[0] for number in range(2)]
-    given_up, underway = stage.send(3, "tools/call", b'"name":"t"')
+    given_up, in_flight = stage.send(3, "tools/call", b'"name":"t"')
     (question,) = stage.link.asked
-    stage.service.cancel(underway)
+    stage.service.cancel(in_flight)
     question.result(MODERN)
     for asked in stage.link.of("tools/list"):
         asked.result(tools("t"))
@@ -204,9 +204,9 @@ def test_the_revisions_that_a_server_of_the_handshake_names_are_those_that_clien
 
 def test_a_discovery_that_is_given_up_while_it_is_judged_is_answered_no_more():
     stage = Stage()
-    sink, underway = stage.send(1, "server/discover")
+    sink, in_flight = stage.send(1, "server/discover")
     stage.link.asked[0].error(-32603)
-    stage.service.cancel(underway)
+    stage.service.cancel(in_flight)
     stage.link.asked[1].error(-32601)
     assert sink.got == []
 

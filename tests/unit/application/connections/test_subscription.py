@@ -224,7 +224,7 @@ async def test_a_wish_that_cannot_be_carried_is_answered_so_and_forgotten(kind):
 
 
 async def test_an_upstream_that_does_not_acknowledge_is_given_up_and_asked_again():
-    stage = Stage(patience=0.01, delay=0.0)
+    stage = Stage(timeout_seconds=0.01, delay=0.0)
     client = stage.subscribe()
     stage.subscription.listen(listening=True)
     again = await stage.far.until(2)

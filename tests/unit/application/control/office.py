@@ -63,12 +63,12 @@ class Archive(InMemoryAnalytics):
 class Office:
     """What the parts of the control service are made of, on one event loop."""
 
-    def __init__(self, archive, patience):
+    def __init__(self, archive, timeout_seconds):
         self.archive = archive
         self.world = World()
         self.registry = self.world.sessions
-        self.proxy = ProxyLoop(asyncio.get_running_loop(), patience=SOON)
-        self.store = StoreThread(lambda: self.archive, "riglm-test-archive", patience=patience)
+        self.proxy = ProxyLoop(asyncio.get_running_loop(), timeout_seconds=SOON)
+        self.store = StoreThread(lambda: self.archive, "riglm-test-archive", timeout_seconds=timeout_seconds)
 
     def visitor(self, at=None, name="code"):
         """A session of a client that just came."""
@@ -82,15 +82,15 @@ async def settled(store):
     async with asyncio.timeout(SOON):
         while True:
             try:
-                return await store.ask(lambda _: None, patience=SOON)
+                return await store.ask(lambda _: None, timeout_seconds=SOON)
             except ControlUnavailableError:
                 await asyncio.sleep(0.001)
 
 
 @contextmanager
-def an_office(patience=SOON):
+def an_office(timeout_seconds=SOON):
     """An office that is closed in the end, its archive's gate open."""
-    office = Office(Archive(), patience)
+    office = Office(Archive(), timeout_seconds)
     try:
         yield office
     finally:

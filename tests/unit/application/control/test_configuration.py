@@ -187,7 +187,7 @@ async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_
     monkeypatch.setattr(configuration, "_FILE_SECONDS", 0.05)
     go_on, discarded = threading.Event(), threading.Event()
     here = live()
-    write = here._documents.write_aside
+    write = here._documents.write_temporary
 
     def slow(*given):
         go_on.wait(30)
@@ -196,7 +196,7 @@ async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_
         written.discard = lambda: (discard(), discarded.set())
         return written
 
-    monkeypatch.setattr(here._documents, "write_aside", slow)
+    monkeypatch.setattr(here._documents, "write_temporary", slow)
     with pytest.raises(ControlUnavailableError):
         await here.put(CHANGE, persist=True)
     go_on.set()

@@ -54,7 +54,7 @@ async def test_a_loop_that_does_not_get_on_is_not_waited_for():
         there.loop.call_soon_threadsafe(lambda: (held.set(), go_on.wait(SOON)))
         assert await asyncio.to_thread(held.wait, SOON)
         with pytest.raises(ControlUnavailableError, match="did not answer in time"):
-            await ProxyLoop(there.loop, patience=BRIEFLY).look(lambda: None)
+            await ProxyLoop(there.loop, timeout_seconds=BRIEFLY).look(lambda: None)
         go_on.set()
         assert await ProxyLoop(there.loop).look(lambda: "here") == "here"
 
@@ -93,21 +93,21 @@ async def test_a_store_that_was_away_is_opened_again_when_it_is_back():
 
 
 async def test_a_store_that_hangs_is_not_waited_for():
-    with an_office(patience=BRIEFLY) as office:
+    with an_office(timeout_seconds=BRIEFLY) as office:
         office.archive.gate.clear()
         with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await office.store.ask(lambda store: store.count_sessions())
 
 
 async def test_while_a_store_hangs_others_are_told_at_once_and_it_is_asked_nothing_more():
-    with an_office(patience=BRIEFLY) as office:
+    with an_office(timeout_seconds=BRIEFLY) as office:
         office.archive.gate.clear()
-        first = asyncio.create_task(office.store.ask(lambda store: store.count_sessions(), patience=SOON))
+        first = asyncio.create_task(office.store.ask(lambda store: store.count_sessions(), timeout_seconds=SOON))
         async with asyncio.timeout(SOON):
             while not office.store.is_failing:
                 await asyncio.sleep(0.001)
         with pytest.raises(ControlUnavailableError, match="did not answer in time"):
-            await office.store.ask(lambda store: store.count_sessions(), patience=SOON)
+            await office.store.ask(lambda store: store.count_sessions(), timeout_seconds=SOON)
         assert office.archive.asked == 1
         office.archive.gate.set()
         assert await first == (0, 0)
@@ -122,7 +122,7 @@ async def test_what_is_done_too_late_is_undone():
         store.delete_override(made.id)
         undone.append(made)
 
-    with an_office(patience=BRIEFLY) as office:
+    with an_office(timeout_seconds=BRIEFLY) as office:
         office.archive.gate.clear()
         with pytest.raises(ControlUnavailableError):
             await office.store.ask(lambda store: store.put_override(made), undo=undo)
@@ -138,7 +138,7 @@ async def test_what_was_not_begun_in_time_is_never_done():
         first = asyncio.create_task(office.store.ask(lambda store: store.count_sessions()))
         assert await asyncio.to_thread(office.archive.entered.wait, SOON)
         with pytest.raises(ControlUnavailableError):
-            await office.store.ask(lambda store: store.put_override(an_override()), patience=BRIEFLY)
+            await office.store.ask(lambda store: store.put_override(an_override()), timeout_seconds=BRIEFLY)
         office.archive.gate.set()
         assert await first == (0, 0)
         assert list(await office.store.ask(lambda store: store.list_overrides())) == []

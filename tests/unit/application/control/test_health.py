@@ -76,14 +76,14 @@ async def test_riglm_is_ready_until_no_server_can_be_reached(patient):
 async def test_a_store_that_is_away_is_told_and_keeps_no_client_away(patient):
     patient.is_store_failing = True
     health = await patient.doctor.health()
-    assert (health.status, health.ready, health.store.state) == ("degraded", True, "away")
+    assert (health.status, health.ready, health.store.state) == ("degraded", True, "unavailable")
 
 
 async def test_that_the_store_is_away_is_noticed_by_asking_too(patient):
     patient.office.archive.away = True
     with pytest.raises(ControlUnavailableError):
         await patient.office.store.ask(lambda store: store.count_sessions())
-    assert (await patient.doctor.health()).store.state == "away"
+    assert (await patient.doctor.health()).store.state == "unavailable"
 
 
 async def test_an_embedder_that_failed_is_a_degradation(patient):

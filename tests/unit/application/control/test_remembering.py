@@ -38,7 +38,7 @@ def clock():
 
 @pytest.fixture
 def remembering(clock):
-    return AnswerCache(kept=2.0, patience=BRIEFLY, monotonic=clock)
+    return AnswerCache(kept=2.0, timeout_seconds=BRIEFLY, monotonic=clock)
 
 
 @pytest.fixture

@@ -38,13 +38,13 @@ class Desk:
     def in_force(self):
         return [each.tool for each in self.overrides.in_force()]
 
-    async def put(self, tool="read", kind=OverrideKind.PIN, **wish):
-        return await self.steering.put(OverrideRequest(kind=kind, tool=tool, **wish))
+    async def put(self, tool="read", kind=OverrideKind.PIN, **override_request):
+        return await self.steering.put(OverrideRequest(kind=kind, tool=tool, **override_request))
 
-    async def refused(self, **wish):
+    async def refused(self, **override_request):
         """The paths of what is wrong with a wish; nothing is stored of it."""
         with pytest.raises(InvalidInputError) as refused:
-            await self.put(**wish)
+            await self.put(**override_request)
         assert list(InMemoryAnalytics.list_overrides(self.archive)) == []
         return [fault.path for fault in refused.value.faults]
 
@@ -74,7 +74,7 @@ async def test_the_earlier_of_two_ends_counts(desk):
 
 
 @pytest.mark.parametrize(
-    ("wish", "path"),
+    ("override_request", "path"),
     [
         ({"tool": ""}, "tool"),
         ({"tool": "x" * 257}, "tool"),
@@ -87,8 +87,8 @@ async def test_the_earlier_of_two_ends_counts(desk):
         ({"expires_in": -1.0}, "expires_in"),
     ],
 )
-async def test_what_is_not_usable_is_refused_with_its_place(desk, wish, path):
-    assert await desk.refused(**wish) == [path]
+async def test_what_is_not_usable_is_refused_with_its_place(desk, override_request, path):
+    assert await desk.refused(**override_request) == [path]
 
 
 async def test_all_that_is_wrong_is_told_at_once(desk):
@@ -107,7 +107,7 @@ async def test_an_override_that_is_over_or_for_all_and_somebody_is_refused(desk)
 
 @pytest.mark.parametrize("kind", OverrideKind)
 async def test_an_override_of_riglms_own_tools_is_refused_with_the_fix(desk, kind):
-    with pytest.raises(ConflictError, match=r"filtering\.meta_tools\.call_tool says"):
+    with pytest.raises(ConflictError, match=r"set filtering\.meta_tools\.call_tool"):
         await desk.put("call_tool", kind)
     assert desk.in_force == []
 
@@ -168,7 +168,7 @@ async def test_while_the_store_is_away_nothing_is_half_done(desk):
 
 
 async def test_an_override_that_the_store_takes_too_late_is_taken_back():
-    with an_office(patience=BRIEFLY) as office, Worker() as worker:
+    with an_office(timeout_seconds=BRIEFLY) as office, Worker() as worker:
         desk = Desk(office, worker)
         office.archive.gate.clear()
         with pytest.raises(ControlUnavailableError, match="in time"):

@@ -47,12 +47,12 @@ def given(**env: str) -> ConfiguredServer:
     ],
 )
 def test_what_went_wrong_leads_to_what_to_do(server: ConfiguredServer, reason: str, said: str, fix: str) -> None:
-    assert fix in diagnosis(server, reason, ServerOutput(complaints=(said,))).fix
+    assert fix in diagnosis(server, reason, ServerOutput(rate_limited_log=(said,))).fix
 
 
 def test_the_line_that_tells_most_is_told_though_others_came_after_it():
     lines = ("start", "npm error code E404", *(f"npm error {number}" for number in range(5)))
-    assert diagnosis(COMMAND, "exited", ServerOutput(complaints=lines)).said == (
+    assert diagnosis(COMMAND, "exited", ServerOutput(rate_limited_log=lines)).said == (
         "npm error code E404",
         "npm error 3",
         "npm error 4",

@@ -8,7 +8,7 @@ from riglm.domain.client_setup import ENTRY
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.naming import Naming
 from riglm.domain.schemas.filtering import FilteringSettings
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from riglm.domain.upstream import UpstreamSpec
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
@@ -20,7 +20,7 @@ def tool(name: str, schema: Any = EMPTY, description: str = "Does it.") -> dict[
 
 def visited(server: str, *tools: dict[str, Any]) -> ServerProbe:
     spec = UpstreamSpec(name=server, kind="stdio", command=("true",))
-    return ServerProbe(spec=spec, catalogue=read_catalogue(json.dumps({"tools": tools}).encode()))
+    return ServerProbe(spec=spec, catalog=read_catalog(json.dumps({"tools": tools}).encode()))
 
 
 async def told(

@@ -32,7 +32,7 @@ def judged(history, predictor, most=5):
 def test_each_call_is_predicted_before_it_is_learned():
     witness = Witness()
     judged([a_session(1, "tool3", "tool4")], witness)
-    assert [(kind, tool, situation.calls) for kind, situation, tool in witness.seen] == [
+    assert [(kind, tool, prediction_input.calls) for kind, prediction_input, tool in witness.seen] == [
         ("predict", "", ()),
         ("learn", "tool3", ()),
         ("predict", "", ("tool3",)),

@@ -23,11 +23,11 @@ REQUESTS = {"sum of two numbers": "get-sum", "search online": "tavily_search", "
 class ByRelevance:
     """A predictor that passes relevance on."""
 
-    def learn(self, situation, tool, weight=1.0):
+    def learn(self, prediction_input, tool, weight=1.0):
         raise AssertionError("nothing is learned in retrieval")
 
-    def predict(self, situation, *, explain=False):
-        return Prediction(scores=situation.relevance.combined)
+    def predict(self, prediction_input, *, explain=False):
+        return Prediction(scores=prediction_input.relevance.combined)
 
 
 class Words:

@@ -22,14 +22,14 @@ class Witness(PredictorPort):
         self.seen: list[tuple[str, PredictionInput, str]] = []
         self._after: dict[tuple[str, ...], str] = {}
 
-    def learn(self, situation: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self.seen.append(("learn", situation, tool))
-        self._after[situation.calls] = tool
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        self.seen.append(("learn", prediction_input, tool))
+        self._after[prediction_input.calls] = tool
 
-    def predict(self, situation: PredictionInput, *, explain: bool = False) -> Prediction:
-        self.seen.append(("predict", situation, ""))
-        expected = self._after.get(situation.calls)
-        return Prediction(scores=np.array([float(tool == expected) for tool in situation.candidates]))
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        self.seen.append(("predict", prediction_input, ""))
+        expected = self._after.get(prediction_input.calls)
+        return Prediction(scores=np.array([float(tool == expected) for tool in prediction_input.candidates]))
 
 
 def written(directory: Path, sessions: list[dict[str, object]]) -> Path:
@@ -120,15 +120,15 @@ def test_in_folds_every_session_is_predicted_once_by_a_predictor_that_never_lear
     assert figures["calls"] == 2 * len(found.sessions)
     learned = [sum(kind == "learn" for kind, _, _ in one.seen) for one in made]
     asked = [sum(kind == "predict" for kind, _, _ in one.seen) for one in made]
-    for lessons, questions in zip(learned, asked, strict=True):
-        assert lessons == 3 * (len(found.sessions) - questions // 2)
+    for training_queue, questions in zip(learned, asked, strict=True):
+        assert training_queue == 3 * (len(found.sessions) - questions // 2)
 
 
 def test_contexts_teach_from_earlier_sessions_only(tmp_path):
     witness = Witness()
     found = a_set(tmp_path / "set", context="look it up and write it down")
     evaluate_sequences(found, unembedded(found), lambda: witness, protocol="online")
-    relevances = [situation.relevance for _, situation, _ in witness.seen]
+    relevances = [prediction_input.relevance for _, prediction_input, _ in witness.seen]
     first = [relevance for relevance in relevances[:5] if relevance]
     assert len(first) == 5
     assert all(not relevance.learned.any() for relevance in first)

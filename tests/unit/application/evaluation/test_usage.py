@@ -1,5 +1,5 @@
 from riglm.application.evaluation.dataset import Query
-from riglm.application.evaluation.retrieval import PredictedRanking, evaluate_usage, halves, taught
+from riglm.application.evaluation.retrieval import PredictedRanking, evaluate_usage, example, halves
 from riglm.domain.prediction import Prediction
 from riglm.domain.tool import ToolProfile
 from tests.unit.application.evaluation.sets import prepared
@@ -11,11 +11,11 @@ class ByRelevance:
     def __init__(self):
         self.learned = []
 
-    def learn(self, situation, tool, weight=1.0):
+    def learn(self, prediction_input, tool, weight=1.0):
         self.learned.append(tool)
 
-    def predict(self, situation, *, explain=False):
-        return Prediction(scores=situation.relevance.combined)
+    def predict(self, prediction_input, *, explain=False):
+        return Prediction(scores=prediction_input.relevance.combined)
 
 
 def _queries(count, group="", text=""):
@@ -43,7 +43,7 @@ def test_what_no_description_says_is_learned_from_the_history_and_the_control_st
     history, rest = halves(data.dataset.queries)
     control = evaluate_usage(data, PredictedRanking(ByRelevance(), data.retriever(), data), rest)
     predictor = ByRelevance()
-    learned = evaluate_usage(data, taught(data, predictor, history), rest)
+    learned = evaluate_usage(data, example(data, predictor, history), rest)
     assert control["r@5"] < 50
     assert learned["r@5"] == 100.0
     assert predictor.learned == ["tool33"] * len(history)

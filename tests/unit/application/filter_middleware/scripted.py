@@ -45,8 +45,8 @@ class ScriptedFilter(FilteringService):
     def reconfigured(self, session):
         return self.others
 
-    def passed(self, session, catalogue, *, is_whole):
-        self.passed_on.append((catalogue.names, is_whole))
+    def passed(self, session, catalog, *, is_whole):
+        self.passed_on.append((catalog.names, is_whole))
 
     @property
     def guards(self):
@@ -71,18 +71,18 @@ class ScriptedFilter(FilteringService):
         self.prepared.append(session.id)
         await self.usage_read.wait()
 
-    def compose(self, session, catalogue):
+    def compose(self, session, catalog):
         if self.fails:
             raise self.fails
-        self.know(session, catalogue)
-        seen = [tool for tool in catalogue.tools if tool.name not in self.denied]
+        self.know(session, catalog)
+        seen = [tool for tool in catalog.tools if tool.name not in self.denied]
         names = tuple(tool.name for tool in seen if self.shown is None or tool.name in self.shown)
         self.state(session).shown = names
         return ListSelection(
             shown=names,
             hidden=tuple(tool.name for tool in seen if tool.name not in names),
-            raw=b"[%b]" % b",".join([*(bytes(catalogue.by_name[name].raw) for name in names), OWN]),
-            is_passthrough=names == catalogue.names and self.shown is None,
+            raw=b"[%b]" % b",".join([*(bytes(catalog.by_name[name].raw) for name in names), OWN]),
+            is_passthrough=names == catalog.names and self.shown is None,
             predictor="scripted",
             reason="the test",
             mode="enforce",
@@ -92,8 +92,8 @@ class ScriptedFilter(FilteringService):
             tokens_own=3,
         )
 
-    def know(self, session, catalogue):
-        self.known.append(catalogue.names)
+    def know(self, session, catalog):
+        self.known.append(catalog.names)
 
     def fresh_seconds(self, session):
         return self.fresh

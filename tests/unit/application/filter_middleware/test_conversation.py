@@ -618,8 +618,8 @@ class Many(Stage):
             Server("one", {**answers, "tools/list": tools(*self.tools)}),
             Server("two", {**answers, "tools/list": tools("write")}),
         ]
-        listings = MergedListCache(self.naming)
-        return MultiServerConnection(self.services, self.servers, listings, CALLER, self.channel, self.showing)
+        merged_lists = MergedListCache(self.naming)
+        return MultiServerConnection(self.services, self.servers, merged_lists, CALLER, self.channel, self.showing)
 
     async def hello(self):
         await self.send(asks(0, "initialize", b"{}").line).answer()

@@ -30,7 +30,7 @@ class Stage(ShowingWorld):
         self.server = Server("up", modern=True)
         self.filter.kind = Surface.STABLE
         self.modern = SingleServerModernHandler(self.services, self.server, self.showing)
-        self.underway = None
+        self.in_flight = None
 
     def send(self, number, method, params=b"{}", client="c", headers=None):
         meta = {
@@ -45,7 +45,7 @@ class Stage(ShowingWorld):
     def take(self, message, headers=None):
         envelope = request_params.envelope(message)
         sink = Sink()
-        self.underway = self.modern.received(message, envelope, sink, CALLER, headers or {})
+        self.in_flight = self.modern.received(message, envelope, sink, CALLER, headers or {})
         return sink
 
     def call(self, number, name, arguments=b"{}", **more):
@@ -114,7 +114,7 @@ async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
     stage.filter.denied = {"delete"}
     sink = stage.send(1, "tools/call", params)
     assert jsonrpc.error_code(sink.answers[0]) == -32602
-    assert stage.underway.done
+    assert stage.in_flight.done
     assert stage.link.asked == []
     assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
 
@@ -126,7 +126,7 @@ async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_i
     sink = stage.take(jsonrpc.decode(line))
     ((_, _, status, _),) = sink.got
     assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
-    assert stage.underway.done
+    assert stage.in_flight.done
     stage.modern.told(jsonrpc.decode(line.replace(b'"id":1,', b"")))
     assert (stage.link.asked, stage.link.sent) == ([], [])
 
@@ -210,7 +210,7 @@ async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
     assert [got[0] for got in sink.got] == ["related", "replied"]
     assert bytes(sink.answers[0].result) == raw
     assert stage.records.calls == [("far", "up", None, DiscoveryMethod.NAMED)]
-    assert stage.underway.done
+    assert stage.in_flight.done
 
 
 async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
@@ -228,9 +228,9 @@ async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
 async def test_a_forwarded_call_is_given_up_upstream(stage):
     sink = stage.call(1, "call_tool", b'{"name":"far"}')
     asked = await stage.link.next("tools/call")
-    stage.modern.cancel(stage.underway)
+    stage.modern.cancel(stage.in_flight)
     assert stage.link.cancelled == [(b"1", None)]
-    assert stage.underway.done
+    assert stage.in_flight.done
     asked.result(b"{}")
     assert sink.got == []
 
@@ -238,9 +238,9 @@ async def test_a_forwarded_call_is_given_up_upstream(stage):
 async def test_a_list_and_a_plain_call_are_given_up_upstream(stage):
     for number, method in ((1, "tools/list"), (2, "tools/call"), (3, "prompts/list")):
         stage.send(number, method, b'{"name":"a"}')
-        stage.modern.cancel(stage.underway)
-        stage.modern.cancel(stage.underway)
-        assert stage.underway.done
+        stage.modern.cancel(stage.in_flight)
+        stage.modern.cancel(stage.in_flight)
+        assert stage.in_flight.done
     assert [cancelled for cancelled, _ in stage.link.cancelled] == [b"1", b"2", b"3"]
 
 
@@ -248,7 +248,7 @@ async def test_an_own_tool_that_waits_is_given_up(stage):
     stage.meta.gate = asyncio.Event()
     sink = stage.call(1, "call_tool", b'{"name":"far"}')
     await asyncio.sleep(0)
-    stage.modern.cancel(stage.underway)
+    stage.modern.cancel(stage.in_flight)
     stage.meta.gate.set()
     await stage.modern.close()
     assert stage.link.of("tools/call") == []
@@ -329,7 +329,7 @@ async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage
     stage.filter.kind = Surface.DYNAMIC
     stage.server.answers["tools/list"] = listed("a")
     one = await listening(stage, 5, b'{"toolsListChanged":true}')
-    first = stage.underway
+    first = stage.in_flight
     no_tools = await listening(stage, 6, b'{"promptsListChanged":true}')
     stranger = await listening(stage, 7, b'{"toolsListChanged":true}', client="other")
     assert jsonrpc.plain(jsonrpc.decode(one.notes[0]).params)["notifications"] == {"toolsListChanged": True}
@@ -360,7 +360,7 @@ async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stag
     stage.call(8, "a")
     stage.link.asked[-1].result(b"{}")
     assert len(sink.notes) == 1
-    assert isinstance(stage.underway, ProxiedRequest)
+    assert isinstance(stage.in_flight, ProxiedRequest)
 
 
 async def test_while_the_filter_is_off_a_list_passes_as_it_came(stage):

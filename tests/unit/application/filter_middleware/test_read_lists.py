@@ -52,8 +52,8 @@ def test_what_is_read_plainly_is_never_taken_for_what_is_not(lists):
 
 
 def test_entries_without_a_name_keep_their_places_over_pages(lists):
-    catalogue = read(lists, b'{"tools":[5,{"name":"a"},null]}', b'{"tools":[{"name":"a"},{"x":1},{"name":"b"}]}')
-    entries = [bytes(raw) for raw, _ in catalogue.entries()]
+    catalog = read(lists, b'{"tools":[5,{"name":"a"},null]}', b'{"tools":[{"name":"a"},{"x":1},{"name":"b"}]}')
+    entries = [bytes(raw) for raw, _ in catalog.entries()]
     assert entries == [b"5", b'{"name":"a"}', b"null", b'{"x":1}', b'{"name":"b"}']
 
 

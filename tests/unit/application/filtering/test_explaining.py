@@ -16,7 +16,7 @@ ALL = [f"tool{number:02}" for number in range(30)]
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
@@ -32,23 +32,23 @@ def told(explained):
     return {each.tool: each for each in explained.tools}
 
 
-def started(catalogue, session, signals=None, **rules):
+def started(catalog, session, signals=None, **rules):
     """A stage whose session has listed tool03, tool09 and tool20, and the signals of its prediction."""
     stage = Stage(**rules)
     stage.learned({"tool09": 0.9, "tool03": 0.5, "tool20": 0.25, "tool21": 0.001})
     stage.prediction.signals = signals or {}
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     return stage
 
 
-async def test_it_tells_the_list_that_comes_next_and_asking_changes_nothing(catalogue):
+async def test_it_tells_the_list_that_comes_next_and_asking_changes_nothing(catalog):
     session = a_session()
-    stage = started(catalogue, session, {"words": {"tool09": 3.0}})
+    stage = started(catalog, session, {"words": {"tool09": 3.0}})
     await stage.about(session, "mail", confidence=0.8)
     before = remembered(stage, session)
     first, second = stage.filtering.explain(session).told(), stage.filtering.explain(session).told()
     assert (first, remembered(stage, session)) == (second, before)
-    assert stage.shown(session, catalogue) == list(first.shown) == ["tool03", "tool09", "tool20"]
+    assert stage.shown(session, catalog) == list(first.shown) == ["tool03", "tool09", "tool20"]
     assert (first.size, first.surface, first.mode, first.predictor, first.live) == (
         3,
         "dynamic",
@@ -60,18 +60,18 @@ async def test_it_tells_the_list_that_comes_next_and_asking_changes_nothing(cata
     assert first.reason == "recorded use"
 
 
-async def test_a_session_that_has_listed_nothing_yet_is_explained_without_being_given_a_plan(catalogue):
+async def test_a_session_that_has_listed_nothing_yet_is_explained_without_being_given_a_plan(catalog):
     stage, session = Stage(), a_session()
     stage.learned({"tool09": 0.9})
-    stage.filtering.know(session, catalogue)
+    stage.filtering.know(session, catalog)
     assert stage.filtering.explain(session).told().shown == ("tool09",)
     assert stage.filtering.state(session).plan is None
 
 
-async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(catalogue):
+async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(catalog):
     session = a_session()
     words = {name: float(number % 7) for number, name in enumerate(ALL)}
-    stage = started(catalogue, session, {"words": words, "use": {"tool01": 9.0, "tool02": -2.0}})
+    stage = started(catalog, session, {"words": words, "use": {"tool01": 9.0, "tool02": -2.0}})
     explained = stage.filtering.explain(session).told()
     assert set(explained.signals) == {"likes", "words", "use"}
     for each in explained.tools:
@@ -82,9 +82,9 @@ async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(cata
     assert explained.tools[0].tool == "tool01"
 
 
-async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_own(catalogue, monkeypatch):
+async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_own(catalog, monkeypatch):
     session = a_session()
-    stage = started(catalogue, session)
+    stage = started(catalog, session)
 
     def predict(session, state, names, *, explain=False):
         return Prediction(scores=np.arange(float(len(names))), contributions={}, confidence=0.5)
@@ -95,10 +95,10 @@ async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_o
     assert all(each.contributions == {"other": each.score} for each in explained.tools)
 
 
-async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalogue):
+async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog):
     session = a_session()
     words, use = {"tool09": 3.0, "tool03": 2.0}, {"tool20": 5.0, "tool21": 1.0}
-    stage = started(catalogue, session, {"words": words, "use": use})
+    stage = started(catalog, session, {"words": words, "use": use})
     without = stage.filtering.explain(session).told().without
     assert without["use"].removed == ("tool20",)
     assert len(without["use"].added) == 1
@@ -107,33 +107,33 @@ async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog
     assert (without["likes"].added, without["likes"].removed) == ((), ())
 
 
-def test_a_list_that_is_whole_stays_whole_without_any_signal(catalogue):
+def test_a_list_that_is_whole_stays_whole_without_any_signal(catalog):
     stage, session = Stage(), a_session()
     stage.prediction.signals = {"words": {"tool09": 3.0}}
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     explained = stage.filtering.explain(session).told()
     assert (explained.size, explained.reason) == (30, "hiding tools does not pay")
     assert explained.without["words"].removed == explained.without["words"].added == ()
     assert told(explained)["tool05"].why == "all are shown: hiding tools does not pay"
 
 
-def test_every_tool_has_its_reason(catalogue):
+def test_every_tool_has_its_reason(catalog):
     exclude = an_override(kind=OverrideKind.EXCLUDE, tool="tool05", reason="it is slow")
     pin = an_override(kind=OverrideKind.PIN, tool="tool06", reason="we love it")
     session = a_session()
     stage = started(
-        catalogue, session, {"words": {"tool29": 1.0}}, overrides=[exclude, pin], denylist=["tool07"], pinned=["tool08"]
+        catalog, session, {"words": {"tool29": 1.0}}, overrides=[exclude, pin], denylist=["tool07"], pinned=["tool08"]
     )
     stage.calls(session, "tool25")
-    shown = stage.shown(session, catalogue)
+    shown = stage.shown(session, catalog)
     found = told(stage.filtering.explain(session).told())
     assert set(found) == set(ALL)
     assert shown == [each.tool for each in sorted(found.values(), key=lambda each: each.tool) if each.shown]
-    assert (found["tool05"].standing, found["tool05"].rank, found["tool05"].score) == ("away", None, None)
+    assert (found["tool05"].visibility, found["tool05"].rank, found["tool05"].score) == ("never", None, None)
     assert found["tool05"].why == "an override (exclude, all) was made for it: it is slow"
-    assert (found["tool07"].standing, found["tool07"].why) == ("denied", "denied: filtering.denylist names it")
-    assert (found["tool08"].standing, found["tool08"].why) == ("kept", "filtering.pinned names it")
-    assert (found["tool06"].standing, found["tool06"].shown) == ("kept", True)
+    assert (found["tool07"].visibility, found["tool07"].why) == ("denied", "denied: filtering.denylist names it")
+    assert (found["tool08"].visibility, found["tool08"].why) == ("always", "filtering.pinned names it")
+    assert (found["tool06"].visibility, found["tool06"].shown) == ("always", True)
     assert found["tool06"].why == "an override (pin, all) was made for it: we love it"
     assert found["tool09"].why == "listing it pays (a session needs it with probability 0.90)"
     costs = "listing it costs more than searching for it when it is needed"
@@ -152,11 +152,11 @@ def test_every_tool_has_its_reason(catalogue):
         ),
     ],
 )
-def test_a_denial_names_the_list(catalogue, rules, why):
+def test_a_denial_names_the_list(catalog, rules, why):
     stage, session = Stage(**rules), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     found = told(stage.filtering.explain(session).told())["tool01"]
-    assert (found.standing, found.shown, found.why) == ("denied", False, why)
+    assert (found.visibility, found.shown, found.why) == ("denied", False, why)
 
 
 async def test_a_tool_with_the_name_of_a_meta_tool_is_reached_in_another_way():
@@ -175,9 +175,9 @@ def test_a_cold_list_says_that_nothing_was_learned():
 
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])
-def test_the_reason_is_the_same_on_every_surface(catalogue, surface):
+def test_the_reason_is_the_same_on_every_surface(catalog, surface):
     session = a_session(era=ProtocolEra.MODERN)
-    stage = started(catalogue, session, surface=surface)
+    stage = started(catalog, session, surface=surface)
     explained = stage.filtering.explain(session).told()
     found = told(explained)
     assert explained.surface == surface
@@ -190,17 +190,17 @@ def test_the_reason_is_the_same_on_every_surface(catalogue, surface):
         assert found["tool29"].why == "shown, and not marked"
 
 
-def test_where_filtering_is_off_nothing_is_chosen(catalogue):
+def test_where_filtering_is_off_nothing_is_chosen(catalog):
     stage, session = Stage(enabled=False), a_session()
-    stage.filtering.know(session, catalogue)
+    stage.filtering.know(session, catalog)
     explained = stage.filtering.explain(session).told()
     assert (explained.mode, explained.reason, explained.size) == ("off", "filtering is off", 30)
     assert {each.why for each in explained.tools} == {"all are shown: filtering is off"}
 
 
-def test_in_the_mode_shadow_it_tells_what_would_be_shown(catalogue):
+def test_in_the_mode_shadow_it_tells_what_would_be_shown(catalog):
     session = a_session()
-    explained = started(catalogue, session, mode="shadow").filtering.explain(session).told()
+    explained = started(catalog, session, mode="shadow").filtering.explain(session).told()
     assert (explained.mode, explained.size) == ("shadow", 3)
 
 
@@ -209,8 +209,8 @@ def test_before_any_list_there_is_nothing_to_tell():
     assert (explained.tools, explained.shown) == ((), ())
 
 
-def test_of_a_session_that_is_gone_the_past_is_given(catalogue):
-    stage = started(catalogue, a_session(), {"words": {"tool20": 1.0}})
+def test_of_a_session_that_is_gone_the_past_is_given(catalog):
+    stage = started(catalog, a_session(), {"words": {"tool20": 1.0}})
     past = SessionState()
     past.called("tool11", 990.0)
     gone = a_session()
@@ -220,13 +220,13 @@ def test_of_a_session_that_is_gone_the_past_is_given(catalogue):
     assert stage.filtering._states.known(gone) is None
 
 
-def test_an_override_of_another_session_is_no_reason(catalogue):
+def test_an_override_of_another_session_is_no_reason(catalog):
     mine, other = a_session(), a_session()
     override = an_override(kind=OverrideKind.EXCLUDE, tool="tool05", scope=OverrideScope.SESSION, key=str(other.id))
     stage = Stage(overrides=[override])
     for session in (mine, other):
-        stage.shown(session, catalogue)
-    assert told(stage.filtering.explain(mine).told())["tool05"].standing == "open"
+        stage.shown(session, catalog)
+    assert told(stage.filtering.explain(mine).told())["tool05"].visibility == "auto"
     assert told(stage.filtering.explain(other).told())["tool05"].why == "an override (exclude, session) was made for it"
 
 

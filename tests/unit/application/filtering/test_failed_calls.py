@@ -10,7 +10,7 @@ def test_a_failed_call_puts_a_tool_in_use_and_trains_nothing():
     stage.filtering.called(session, "a", DiscoveryMethod.LISTED, success=False)
     stage.filtering.called(session, "b", DiscoveryMethod.LISTED, success=True)
     state = stage.filtering.state(session)
-    assert stage.prediction.lessons == [("b", DiscoveryMethod.LISTED, ())], (
+    assert stage.prediction.training_queue == [("b", DiscoveryMethod.LISTED, ())], (
         "nor is the next call learned as following it"
     )
     assert list(state.used_in_turn) == ["a", "b"]

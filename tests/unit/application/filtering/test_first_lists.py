@@ -8,7 +8,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
@@ -16,7 +16,7 @@ SURFACES = [("", ProtocolEra.HANDSHAKE), ("x", ProtocolEra.MODERN)]
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
@@ -27,37 +27,37 @@ def servers(count, each):
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
-def test_the_first_list_holds_the_tools_whose_listing_pays(catalogue, client, era):
+def test_the_first_list_holds_the_tools_whose_listing_pays(catalog, client, era):
     stage = Stage()
     stage.learned({"tool09": 0.9, "tool02": 0.5, "tool03": 0.001, "gone": 0.9})
-    listed = stage.filtering.compose(a_session(client, era), catalogue)
+    listed = stage.filtering.compose(a_session(client, era), catalog)
     assert listed.shown == ("tool02", "tool09")
     assert listed.hidden == tuple(name for name in ALL if name not in listed.shown)
     assert (listed.predictor, listed.reason) == ("hybrid", "recorded use")
 
 
-def test_the_first_list_needs_no_context_call_or_model(catalogue):
+def test_the_first_list_needs_no_context_call_or_model(catalog):
     stage = Stage()
     stage.learned({"tool09": 0.9})
-    assert stage.shown(a_session(), catalogue) == ["tool09"]
-    assert (stage.prediction.queries, stage.prediction.lessons) == ([], [])
+    assert stage.shown(a_session(), catalog) == ["tool09"]
+    assert (stage.prediction.queries, stage.prediction.training_queue) == ([], [])
 
 
 def test_a_large_definition_needs_more_use_to_be_listed():
     sizes = {f"{kind}{number}": size for kind, size in (("small", 400), ("large", 40_000)) for number in range(20)}
     entries = [b'{"name":"%b","description":"%b"}' % (name.encode(), b"x" * size) for name, size in sizes.items()]
-    catalogue = read_catalogue(b'{"tools":[%b]}' % b",".join(entries))
+    catalog = read_catalog(b'{"tools":[%b]}' % b",".join(entries))
     stage = Stage()
     stage.learned({"small1": 0.3, "large1": 0.3, "large2": 1.0})
-    assert stage.shown(a_session(), catalogue) == ["small1", "large2"]
+    assert stage.shown(a_session(), catalog) == ["small1", "large2"]
 
 
-def test_the_prices_decide_what_is_listed(catalogue):
+def test_the_prices_decide_what_is_listed(catalog):
     dear, cheap = Stage(), Stage(prices=Prices(extra_request=0.0, output=0.0, cached_input=0.0, cache_write=5.0))
     for stage in (dear, cheap):
         stage.learned({"tool09": 1.0, "tool02": 0.2})
-    assert dear.shown(a_session(), catalogue) == ["tool02", "tool09"]
-    assert cheap.shown(a_session(), catalogue) == ["tool09"]
+    assert dear.shown(a_session(), catalog) == ["tool02", "tool09"]
+    assert cheap.shown(a_session(), catalog) == ["tool09"]
 
 
 @pytest.mark.parametrize(
@@ -69,29 +69,29 @@ def test_a_list_stays_within_its_bounds_and_pinned_tools_come_on_top(rules, coun
     assert len(stage.shown(a_session(), a_catalogue(count=200))) == count
 
 
-def test_coverage_lists_the_fewest_tools_that_hold_a_share_of_the_use(catalogue):
+def test_coverage_lists_the_fewest_tools_that_hold_a_share_of_the_use(catalog):
     stage = Stage(coverage=0.8)
     stage.learned({"tool01": 0.5, "tool02": 0.3, "tool03": 0.1, "tool04": 0.1})
-    assert stage.shown(a_session(), catalogue) == ["tool01", "tool02"]
+    assert stage.shown(a_session(), catalog) == ["tool01", "tool02"]
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
-def test_all_sessions_of_a_warm_set_get_the_same_bytes(catalogue, client, era):
+def test_all_sessions_of_a_warm_set_get_the_same_bytes(catalog, client, era):
     stage = Stage()
     stage.learned({"tool09": 0.9, "tool02": 0.5})
-    first = stage.filtering.compose(a_session(client, era), catalogue).raw
-    assert stage.filtering.compose(a_session(client, era), catalogue).raw is first
+    first = stage.filtering.compose(a_session(client, era), catalog).raw
+    assert stage.filtering.compose(a_session(client, era), catalog).raw is first
     stage.prediction.likes, stage.prediction.confidence = ("tool20",), 0.9
-    assert stage.filtering.compose(a_session(client, era), catalogue).raw is first
+    assert stage.filtering.compose(a_session(client, era), catalog).raw is first
 
 
-def test_a_short_list_keeps_the_order_and_the_bytes_of_the_catalog_and_has_the_search_first(catalogue):
+def test_a_short_list_keeps_the_order_and_the_bytes_of_the_catalog_and_has_the_search_first(catalog):
     stage = Stage()
     stage.learned({"tool09": 0.9, "tool03": 0.5, "tool07": 0.7})
-    raw = stage.filtering.compose(a_session(), catalogue).raw
+    raw = stage.filtering.compose(a_session(), catalog).raw
     assert names_in(raw) == ["search_available_tools", "tool03", "tool07", "tool09", "call_tool"]
     entries = [bytes(entry) for entry in jsonrpc.elements(raw)]
-    assert entries[1:4] == [bytes(catalogue.by_name[name].raw) for name in ("tool03", "tool07", "tool09")]
+    assert entries[1:4] == [bytes(catalog.by_name[name].raw) for name in ("tool03", "tool07", "tool09")]
 
 
 @pytest.mark.parametrize(("others", "is_listed"), [(0.5, False), (8.0, True)])
@@ -103,12 +103,12 @@ def test_set_context_is_listed_where_it_can_avoid_enough_searches_and_answers_an
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
-def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalogue, client, era):
+def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalog, client, era):
     stage, session = Stage(), a_session(client, era)
     stage.prediction.likes = ("tool05",)
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     assert (listed.shown, listed.hidden) == (tuple(ALL), ())
-    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalogue.tools]
+    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalog.tools]
     assert listed.is_passthrough is (stage.filtering.surface(session) is Surface.DYNAMIC)
     assert (listed.reason, listed.tokens_own) == ("hiding tools does not pay", 0)
     assert stage.filtering.offered(session) == ()
@@ -116,18 +116,18 @@ def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalogue,
 
 
 @pytest.mark.parametrize("uses", [dict.fromkeys(ALL, 0.9), dict.fromkeys(ALL, 0.2)])
-def test_a_catalog_of_which_nearly_all_is_used_passes_unchanged(catalogue, uses):
+def test_a_catalog_of_which_nearly_all_is_used_passes_unchanged(catalog, uses):
     stage = Stage(max_tools=30)
     stage.learned(uses)
-    assert stage.filtering.compose(a_session(), catalogue).is_passthrough
+    assert stage.filtering.compose(a_session(), catalog).is_passthrough
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
 @pytest.mark.parametrize("limit", [1, 7, 50])
 def test_before_anything_was_learned_a_large_catalog_is_a_search_and_a_few_tools(client, era, limit):
     stage, session = Stage(min_tools=0, cold_start_limit=limit), a_session(client, era)
-    catalogue = a_catalogue(*(f"read_file_{number}" for number in range(100)), *(f"other{n}" for n in range(300)))
-    listed = stage.filtering.compose(session, catalogue)
+    catalog = a_catalogue(*(f"read_file_{number}" for number in range(100)), *(f"other{n}" for n in range(300)))
+    listed = stage.filtering.compose(session, catalog)
     names = names_in(listed.raw)
     assert names[0] == "search_available_tools"
     assert len(listed.shown) <= limit
@@ -136,24 +136,24 @@ def test_before_anything_was_learned_a_large_catalog_is_a_search_and_a_few_tools
 
 
 def test_cold_start_is_not_bound_by_max_tools():
-    catalogue = a_catalogue(*(f"read_file_{number}" for number in range(5)), *(f"t{n}" for n in range(300)))
+    catalog = a_catalogue(*(f"read_file_{number}" for number in range(5)), *(f"t{n}" for n in range(300)))
     names = ["read_file", "list_directory", "write_file", "web_search", "fetch", "send_email"]
     stage = Stage(min_tools=0, max_tools=2)
     shown = stage.shown(a_session(), a_catalogue(*names, *(f"t{n}" for n in range(300))))
     assert len(shown) > 2
     assert set(shown) <= set(names)
-    assert len(stage.shown(a_session(), catalogue)) <= 50
+    assert len(stage.shown(a_session(), catalog)) <= 50
 
 
 def test_a_cold_list_prefers_everyday_tools_to_those_that_come_first():
-    catalogue = a_catalogue(*(f"obscure{number}" for number in range(300)), "read_file", "web_search")
-    assert Stage(min_tools=2).shown(a_session(), catalogue) == ["read_file", "web_search"]
+    catalog = a_catalogue(*(f"obscure{number}" for number in range(300)), "read_file", "web_search")
+    assert Stage(min_tools=2).shown(a_session(), catalog) == ["read_file", "web_search"]
 
 
 def test_a_cold_list_takes_tools_of_each_server_in_turn():
-    catalogue, owner = servers(4, 60)
+    catalog, owner = servers(4, 60)
     stage = Stage(min_tools=6, owner=owner)
-    assert stage.shown(a_session(), catalogue) == [
+    assert stage.shown(a_session(), catalog) == [
         "s0__do000",
         "s0__do001",
         "s1__do000",
@@ -163,35 +163,35 @@ def test_a_cold_list_takes_tools_of_each_server_in_turn():
     ]
 
 
-def test_what_was_learned_meanwhile_counts_for_the_next_session_of_the_handshake_era(catalogue):
+def test_what_was_learned_meanwhile_counts_for_the_next_session_of_the_handshake_era(catalog):
     stage, under_way = Stage(), a_session()
-    before = stage.filtering.compose(under_way, catalogue)
+    before = stage.filtering.compose(under_way, catalog)
     stage.learned({"tool09": 0.9})
-    assert stage.filtering.compose(under_way, catalogue) == before
-    assert stage.shown(a_session(), catalogue) == ["tool09"]
+    assert stage.filtering.compose(under_way, catalog) == before
+    assert stage.shown(a_session(), catalog) == ["tool09"]
 
 
-def test_what_was_learned_meanwhile_counts_for_all_modern_sessions_at_once(catalogue):
+def test_what_was_learned_meanwhile_counts_for_all_modern_sessions_at_once(catalog):
     stage, under_way = Stage(), a_session("x", ProtocolEra.MODERN)
     stage.learned({"tool09": 0.9})
-    assert stage.shown(under_way, catalogue) == ["tool09"]
+    assert stage.shown(under_way, catalog) == ["tool09"]
     stage.learned({"tool04": 0.9}, sessions=20)
-    assert stage.shown(under_way, catalogue) == stage.shown(a_session("y", ProtocolEra.MODERN), catalogue) == ["tool04"]
+    assert stage.shown(under_way, catalog) == stage.shown(a_session("y", ProtocolEra.MODERN), catalog) == ["tool04"]
 
 
-def test_a_list_of_an_incomplete_catalog_does_not_bind_the_complete_one(catalogue):
+def test_a_list_of_an_incomplete_catalog_does_not_bind_the_complete_one(catalog):
     stage, session = Stage(), a_session()
     stage.learned({"tool29": 0.9})
     part = replace(a_catalogue(*ALL[:10]), missing=("slow",))
     assert "search_available_tools" in names_in(stage.filtering.compose(session, part).raw)
-    assert stage.shown(session, catalogue) == ["tool29"]
+    assert stage.shown(session, catalog) == ["tool29"]
 
 
-async def test_recorded_use_is_read_before_the_first_list_of_a_session_and_not_again(catalogue):
+async def test_recorded_use_is_read_before_the_first_list_of_a_session_and_not_again(catalog):
     stage, session = Stage(profile="work"), a_session()
     assert stage.filtering.needs_usage(session)
     await stage.filtering.prepare(session)
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert not stage.filtering.needs_usage(session)
     await stage.filtering.prepare(session)
     assert stage.use.refreshed == [(session, "work")]
@@ -202,20 +202,20 @@ def test_lists_that_nothing_is_chosen_for_wait_for_no_recorded_use(stage):
     assert not stage.filtering.needs_usage(a_session())
 
 
-async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(catalogue, caplog):
+async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(catalog, caplog):
     stage, session = Stage(), a_session()
     stage.use.error = OSError("the disk")
     await stage.filtering.prepare(session)
     stage.use.error = None
-    assert stage.shown(session, catalogue) == ALL
+    assert stage.shown(session, catalog) == ALL
     assert len(caplog.records) == 1
 
 
 def test_ten_thousand_tools_are_cut_to_a_few():
-    catalogue = a_catalogue(*(f"tool{number}" for number in range(10_000)))
+    catalog = a_catalogue(*(f"tool{number}" for number in range(10_000)))
     stage = Stage()
     stage.learned({"tool9999": 0.9, "tool5": 0.5})
-    assert stage.shown(a_session(), catalogue) == ["tool5", "tool9999"]
+    assert stage.shown(a_session(), catalog) == ["tool5", "tool9999"]
 
 
 @pytest.mark.parametrize("surface", ["dynamic", "stable", "hints", "full"])

@@ -51,7 +51,7 @@ class Life:
     def __init__(self, rules, era):
         self.stage = Stage(**rules)
         self.session = a_session("client", era)
-        self.catalogue = CATALOGUES[0]
+        self.catalog = CATALOGUES[0]
         self.contexts = 0
         self.announced = 0
         self.before = None
@@ -98,7 +98,7 @@ class Life:
             self.before = None
 
     def catalogue_changed(self, number):
-        self.catalogue = CATALOGUES[number]
+        self.catalog = CATALOGUES[number]
         self.before = None
 
     def override(self, kind, tool):
@@ -107,8 +107,8 @@ class Life:
         self.before = None
 
     def list(self):
-        listed = self.stage.filtering.compose(self.session, self.catalogue)
-        again = self.stage.filtering.compose(self.session, self.catalogue)
+        listed = self.stage.filtering.compose(self.session, self.catalog)
+        again = self.stage.filtering.compose(self.session, self.catalog)
         assert (again, again.raw) == (listed, listed.raw)
         names = names_in(listed.raw)
         self.nothing_denied_is_named([name for name in names if name not in OWN], listed)
@@ -124,11 +124,11 @@ class Life:
     def nothing_denied_is_named(self, names, selection):
         named = {*names, *selection.shown, *selection.hidden}
         assert not [name for name in named if self.stage.filtering.denial(self.session, name)]
-        denied = [name for name in self.catalogue.names if self.stage.filtering.denial(self.session, name)]
-        assert sorted([*selection.shown, *selection.hidden, *denied]) == sorted(self.catalogue.names)
+        denied = [name for name in self.catalog.names if self.stage.filtering.denial(self.session, name)]
+        assert sorted([*selection.shown, *selection.hidden, *denied]) == sorted(self.catalog.names)
 
     def order_is_the_catalogues(self, names):
-        assert names == [name for name in self.catalogue.names if name in set(names)]
+        assert names == [name for name in self.catalog.names if name in set(names)]
 
 
 def lists_context_later(rules, era=ProtocolEra.HANDSHAKE):

@@ -13,88 +13,88 @@ START = {"tool09": 0.9, "tool02": 0.5}
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
-def started(session, catalogue, prices=UNCACHED, **rules):
+def started(session, catalog, prices=UNCACHED, **rules):
     """A session that has listed tool02 and tool09. Without prompt caching, changes of short lists pay."""
     stage = Stage(prices=prices, **rules)
     stage.learned(START)
-    assert stage.shown(session, catalogue) == ["tool02", "tool09"]
+    assert stage.shown(session, catalog) == ["tool02", "tool09"]
     return stage
 
 
-def with_context(session, catalogue, **rules):
+def with_context(session, catalog, **rules):
     """A session that sets a context before its first list."""
     stage = Stage(**rules)
     stage.learned(START)
-    stage.filtering.know(session, catalogue)
+    stage.filtering.know(session, catalog)
     return stage
 
 
-async def test_a_change_that_does_not_pay_is_neither_made_nor_announced(catalogue):
+async def test_a_change_that_does_not_pay_is_neither_made_nor_announced(catalog):
     session = a_session()
-    stage = started(session, catalogue, prices=Prices())
-    before = stage.filtering.compose(session, catalogue).raw
+    stage = started(session, catalog, prices=Prices())
+    before = stage.filtering.compose(session, catalog).raw
     for number in range(10, 20):
         assert not await stage.about(session, f"task {number}", f"tool{number}", "tool20", "tool21")
         stage.calls(session, f"tool{number}", "tool21")
-        assert stage.filtering.compose(session, catalogue).raw == before
+        assert stage.filtering.compose(session, catalog).raw == before
     assert stage.filtering.state(session).changes == 0
 
 
-async def test_without_prompt_caching_the_same_change_pays_and_is_announced(catalogue):
+async def test_without_prompt_caching_the_same_change_pays_and_is_announced(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     assert await stage.about(session, "mail", "tool20", "tool21")
-    assert stage.shown(session, catalogue) == ["tool20", "tool21"]
+    assert stage.shown(session, catalog) == ["tool20", "tool21"]
     assert stage.filtering.state(session).changes == 1
 
 
 @pytest.mark.parametrize(("count", "pays"), [(30, False), (60, True)])
 async def test_a_context_shortens_a_whole_list_if_that_list_is_long_enough(count, pays):
     """Rewriting the prompt costs a fixed amount; what later requests save grows with the list."""
-    stage, session, catalogue = Stage(), a_session(), a_catalogue(count=count)
-    assert len(stage.shown(session, catalogue)) == count
+    stage, session, catalog = Stage(), a_session(), a_catalogue(count=count)
+    assert len(stage.shown(session, catalog)) == count
     assert await stage.about(session, "mail", "tool01", "tool02", confidence=0.8) is pays
-    assert len(stage.shown(session, catalogue)) == (2 if pays else count)
+    assert len(stage.shown(session, catalog)) == (2 if pays else count)
 
 
 async def test_a_list_is_not_shortened_by_what_the_context_still_needs():
-    stage, session, catalogue = Stage(max_tools=1), a_session(), a_catalogue(count=60)
-    stage.shown(session, catalogue)
+    stage, session, catalog = Stage(max_tools=1), a_session(), a_catalogue(count=60)
+    stage.shown(session, catalog)
     assert not await stage.about(session, "mail", *ALL[:9], confidence=0.8)
 
 
-async def test_a_definition_that_was_sent_in_a_result_is_no_reason_for_a_change(catalogue):
+async def test_a_definition_that_was_sent_in_a_result_is_no_reason_for_a_change(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     stage.filtering.state(session).sent.update(["tool20", "tool21"])
     assert not await stage.about(session, "mail", "tool20", "tool21")
     assert await stage.about(session, "post", "tool22", "tool23")
 
 
-async def test_calls_turns_and_pauses_leave_the_list_as_it_is(catalogue):
+async def test_calls_turns_and_pauses_leave_the_list_as_it_is(catalog):
     session = a_session()
-    stage = started(session, catalogue)
-    before = stage.filtering.compose(session, catalogue).raw
+    stage = started(session, catalog)
+    before = stage.filtering.compose(session, catalog).raw
     for number, name in enumerate(ALL):
         stage.calls(session, name, found=DiscoveryMethod.SEARCHED, turn_key=f"turn {number}")
         stage.now += 1000
-        assert stage.filtering.compose(session, catalogue).raw == before
+        assert stage.filtering.compose(session, catalog).raw == before
 
 
-async def test_what_is_predicted_meanwhile_changes_no_byte(catalogue):
+async def test_what_is_predicted_meanwhile_changes_no_byte(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     await stage.about(session, "mail", "tool20", "tool03")
-    first = stage.filtering.compose(session, catalogue).raw
+    first = stage.filtering.compose(session, catalog).raw
     for number in range(100):
         stage.prediction.needs = {f"tool{number % 30:02}": 1.0}
         stage.prediction.likes = tuple(stage.prediction.needs)
         stage.prediction.confidence = number / 100
-        assert stage.filtering.compose(session, catalogue).raw == first
+        assert stage.filtering.compose(session, catalog).raw == first
 
 
 @pytest.mark.parametrize(
@@ -108,176 +108,176 @@ async def test_what_is_predicted_meanwhile_changes_no_byte(catalogue):
         (1.0, ["tool20", "tool21"]),
     ],
 )
-async def test_below_three_tenths_of_confidence_the_first_list_stays(catalogue, confidence, shown):
+async def test_below_three_tenths_of_confidence_the_first_list_stays(catalog, confidence, shown):
     session = a_session()
-    stage = with_context(session, catalogue)
+    stage = with_context(session, catalog)
     await stage.about(session, "mail", "tool20", "tool21", confidence=confidence)
-    assert stage.shown(session, catalogue) == shown
+    assert stage.shown(session, catalog) == shown
 
 
 @pytest.mark.parametrize(("confidence", "place"), [(0.1, 0), (0.3, 0), (0.7, 0), (0.71, 2)])
-async def test_the_search_is_last_if_the_context_is_known_well(catalogue, confidence, place):
+async def test_the_search_is_last_if_the_context_is_known_well(catalog, confidence, place):
     session = a_session()
-    stage = with_context(session, catalogue)
+    stage = with_context(session, catalog)
     await stage.about(session, "mail", "tool20", "tool21", confidence=confidence)
-    assert names_in(stage.filtering.compose(session, catalogue).raw).index("search_available_tools") == place
+    assert names_in(stage.filtering.compose(session, catalog).raw).index("search_available_tools") == place
 
 
-async def test_a_list_with_the_same_tools_keeps_its_bytes(catalogue):
+async def test_a_list_with_the_same_tools_keeps_its_bytes(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     await stage.about(session, "mail", "tool01", "tool02", "tool03")
-    before = stage.filtering.compose(session, catalogue).raw
+    before = stage.filtering.compose(session, catalog).raw
     assert not await stage.about(session, "letters", "tool03", "tool02", "tool01", confidence=0.9)
-    assert stage.filtering.compose(session, catalogue).raw == before
+    assert stage.filtering.compose(session, catalog).raw == before
 
 
-async def test_tools_of_the_last_three_turns_stay(catalogue):
+async def test_tools_of_the_last_three_turns_stay(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     stage.calls(session, "tool09")
     assert await stage.about(session, "calendar", "tool21", "tool22")
-    assert stage.shown(session, catalogue) == ["tool09", "tool21", "tool22"]
+    assert stage.shown(session, catalog) == ["tool09", "tool21", "tool22"]
     for _ in range(3):
         stage.now += 1000
         stage.calls(session, "tool21")
     assert await stage.about(session, "files", "tool11", "tool12")
-    assert stage.shown(session, catalogue) == ["tool11", "tool12", "tool21"]
+    assert stage.shown(session, catalog) == ["tool11", "tool12", "tool21"]
 
 
-async def test_tools_that_stay_take_no_slots_from_a_new_context(catalogue):
+async def test_tools_that_stay_take_no_slots_from_a_new_context(catalog):
     session = a_session()
-    stage = with_context(session, catalogue, max_tools=8)
+    stage = with_context(session, catalog, max_tools=8)
     stage.calls(session, *ALL[:10])
     await stage.about(session, "mail", *ALL[12:24])
-    shown = stage.shown(session, catalogue)
+    shown = stage.shown(session, catalog)
     assert shown[:10] == ALL[:10]
     assert len(set(shown) & set(ALL[12:24])) == 8
 
 
-async def test_the_same_context_again_counts_only_if_its_confidence_band_changed(catalogue):
+async def test_the_same_context_again_counts_only_if_its_confidence_band_changed(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     assert await stage.about(session, "mail", "tool20", "tool21", confidence=0.4)
-    before = stage.shown(session, catalogue)
+    before = stage.shown(session, catalog)
     assert not await stage.about(session, "mail", "tool28", "tool29", confidence=0.6)
-    assert stage.shown(session, catalogue) == before
+    assert stage.shown(session, catalog) == before
     assert await stage.about(session, "mail", "tool28", "tool29", confidence=0.8)
-    assert stage.shown(session, catalogue) == ["tool28", "tool29"]
+    assert stage.shown(session, catalog) == ["tool28", "tool29"]
     assert stage.filtering.state(session).turn == 1
 
 
-async def test_a_context_of_which_little_is_known_brings_the_first_list_back_if_that_pays(catalogue):
+async def test_a_context_of_which_little_is_known_brings_the_first_list_back_if_that_pays(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     assert await stage.about(session, "mail", "tool20", "tool21")
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert await stage.about(session, "something else", "tool01", confidence=0.1)
-    assert stage.shown(session, catalogue) == ["tool02", "tool09"]
+    assert stage.shown(session, catalog) == ["tool02", "tool09"]
 
 
-async def test_lists_change_at_most_once_for_each_context(catalogue):
+async def test_lists_change_at_most_once_for_each_context(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     announced = 0
     for number in range(10):
         announced += await stage.about(session, f"task {number}", f"tool{number:02}", "tool20", "tool21")
         for _ in range(5):
             stage.calls(session, f"tool{number:02}", "tool21")
-            stage.shown(session, catalogue)
+            stage.shown(session, catalog)
     assert stage.filtering.state(session).changes == announced
     assert 0 < announced <= 10
 
 
-async def test_a_context_before_the_first_list_needs_no_announcement(catalogue):
+async def test_a_context_before_the_first_list_needs_no_announcement(catalog):
     session = a_session()
-    stage = with_context(session, catalogue)
+    stage = with_context(session, catalog)
     assert not await stage.about(session, "mail", "tool20", "tool21")
-    assert stage.shown(session, catalogue) == ["tool20", "tool21"]
+    assert stage.shown(session, catalog) == ["tool20", "tool21"]
 
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
-async def test_a_shadow_notes_the_lists_that_a_client_would_have_been_told_to_ask_for(catalogue, mode):
+async def test_a_shadow_notes_the_lists_that_a_client_would_have_been_told_to_ask_for(catalog, mode):
     """What a client that lists whenever it is told to is shown, and what is noted when none is told, are the same."""
     session, shown = a_session(), []
-    stage = started(session, catalogue, mode=mode)
+    stage = started(session, catalog, mode=mode)
     stage.filtering.when_foreshadowed(lambda _, selection: shown.append(list(selection.shown)))
     for text, tools in (("mail", ["tool20"]), ("mail", ["tool22"]), ("files", ["tool11", "tool12"])):
         announced = await stage.about(session, text, *tools)
         assert not (announced and mode == "shadow")
         if announced:
-            shown.append(stage.shown(session, catalogue))
+            shown.append(stage.shown(session, catalog))
     assert shown == [["tool20"], ["tool11", "tool12"]]
     assert stage.filtering.state(session).changes == 2
 
 
-async def test_a_tool_that_an_upstream_adds_during_the_session_is_listed(catalogue):
+async def test_a_tool_that_an_upstream_adds_during_the_session_is_listed(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     assert stage.shown(session, a_catalogue("unlocked", *ALL)) == ["unlocked", "tool02", "tool09"]
 
 
-async def test_of_many_tools_that_come_late_only_those_whose_listing_pays_are_listed(catalogue):
+async def test_of_many_tools_that_come_late_only_those_whose_listing_pays_are_listed(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     stage.learned({**START, "late07": 0.9})
     grown = a_catalogue(*ALL, *(f"late{number:02}" for number in range(50)))
     assert stage.shown(session, grown) == ["tool02", "tool09", "late07"]
 
 
-async def test_a_tool_that_an_upstream_takes_away_is_gone_from_the_list(catalogue):
+async def test_a_tool_that_an_upstream_takes_away_is_gone_from_the_list(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     assert stage.shown(session, a_catalogue(*(name for name in ALL if name != "tool02"))) == ["tool09"]
 
 
-async def test_planning_that_fails_shows_everything_and_is_logged_once(catalogue, caplog):
+async def test_planning_that_fails_shows_everything_and_is_logged_once(catalog, caplog):
     stage, session = Stage(), a_session()
     stage.use.error = ZeroDivisionError()
     for _ in range(3):
-        listed = stage.filtering.compose(session, catalogue)
+        listed = stage.filtering.compose(session, catalog)
         assert (listed.shown, listed.reason) == (tuple(ALL), "filtering failed")
     assert [record.getMessage() for record in caplog.records] == [
         "filtering failed; all that is allowed is shown, and this is said once"
     ]
 
 
-async def test_a_prediction_that_fails_leaves_the_list_and_the_calls_alone(catalogue):
+async def test_a_prediction_that_fails_leaves_the_list_and_the_calls_alone(catalog):
     session = a_session()
-    stage = started(session, catalogue)
+    stage = started(session, catalog)
     stage.prediction.error = ZeroDivisionError("the plug-in")
     stage.calls(session, "tool01")
-    assert stage.shown(session, catalogue) == ["tool02", "tool09"]
+    assert stage.shown(session, catalog) == ["tool02", "tool09"]
 
 
-def test_what_is_denied_stays_denied_when_planning_fails(catalogue):
+def test_what_is_denied_stays_denied_when_planning_fails(catalog):
     stage = Stage(denylist=["tool00"])
     stage.use.error = ZeroDivisionError()
-    assert stage.shown(a_session(), catalogue) == ALL[1:]
+    assert stage.shown(a_session(), catalog) == ALL[1:]
 
 
-def test_a_call_teaches_before_the_state_knows_it(catalogue):
+def test_a_call_teaches_before_the_state_knows_it(catalog):
     stage, session = Stage(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.calls(session, "tool01", "tool02", found=DiscoveryMethod.NAMED)
-    assert stage.prediction.lessons == [
+    assert stage.prediction.training_queue == [
         ("tool01", DiscoveryMethod.NAMED, ()),
         ("tool02", DiscoveryMethod.NAMED, ("tool01",)),
     ]
 
 
-def test_a_call_of_a_tool_that_does_not_exist_teaches_nothing(catalogue):
+def test_a_call_of_a_tool_that_does_not_exist_teaches_nothing(catalog):
     stage, session = Stage(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.calls(session, "invented")
-    assert (stage.prediction.lessons, stage.filtering.state(session).calls) == ([], [])
+    assert (stage.prediction.training_queue, stage.filtering.state(session).calls) == ([], [])
 
 
-def test_states_are_forgotten_with_their_session(catalogue):
+def test_states_are_forgotten_with_their_session(catalog):
     stage = Stage()
     sessions = [a_session() for _ in range(5)]
     for session in sessions:
-        stage.shown(session, catalogue)
+        stage.shown(session, catalog)
         stage.calls(session, "tool01")
     stage.filtering.forget(sessions[0])
     assert stage.filtering.state(sessions[0]).shown is None

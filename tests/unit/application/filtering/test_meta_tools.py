@@ -9,7 +9,7 @@ from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
@@ -18,7 +18,7 @@ UNCACHED = PriceSettings(preset="uncached").prices()
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
@@ -59,10 +59,10 @@ def named(tools):
 
 
 @pytest.mark.parametrize(("client", "era"), [("", ProtocolEra.HANDSHAKE), ("x", ProtocolEra.MODERN)])
-def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_tools(catalogue, client, era):
+def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_tools(catalog, client, era):
     stage, session = Stage(meta_tools={"mark_tool": True, "set_context": False}), a_session(client, era)
     stage.learned({"tool01": 0.9, "tool02": 0.5})
-    assert names_in(stage.filtering.compose(session, catalogue).raw) == [
+    assert names_in(stage.filtering.compose(session, catalog).raw) == [
         "search_available_tools",
         "tool01",
         "tool02",
@@ -76,19 +76,19 @@ def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_to
     ]
 
 
-def test_mark_tool_and_index_status_are_offered_only_if_they_are_enabled(catalogue):
+def test_mark_tool_and_index_status_are_offered_only_if_they_are_enabled(catalog):
     stage = Stage()
     stage.learned({"tool01": 0.9})
-    assert names_in(stage.filtering.compose(a_session(), catalogue).raw) == [
+    assert names_in(stage.filtering.compose(a_session(), catalog).raw) == [
         "search_available_tools",
         "tool01",
         "call_tool",
     ]
 
 
-async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of_listed_ones(catalogue):
+async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of_listed_ones(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.needs = {"tool09": 0.9, "tool03": 0.5, "tool01": 0.9}
     stage.prediction.finds("tool20", "tool02")
     answer, result = await run(stage, session, "set_context", context="send mail")
@@ -100,41 +100,41 @@ async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of
     assert "unchanged" in found["message"]
 
 
-async def test_a_context_of_which_nothing_is_known_brings_nothing(catalogue):
+async def test_a_context_of_which_nothing_is_known_brings_nothing(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     found = await said(stage, session, "set_context", context="send mail")
     assert (found["tools"], "listed" in found) == ([], False)
     assert "Search" in found["message"]
 
 
-async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalogue):
+async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.calls(session, "tool01")
     stage.use.next_uses = {"tool05": 0.8, "tool06": 0.0001}
     assert named((await said(stage, session, "set_context", context="send mail"))["tools"]) == ["tool05"]
 
 
-async def test_a_context_that_changes_the_list_names_what_the_next_list_holds(catalogue):
+async def test_a_context_that_changes_the_list_names_what_the_next_list_holds(catalog):
     stage, session = short(pinned=["tool20"], prices=UNCACHED), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.needs = {"tool09": 0.9, "tool03": 0.9}
     answer, result = await run(stage, session, "set_context", context="send mail")
     found = json.loads(result["content"][0]["text"])
     assert answer.list_changed
     assert "has changed" in found["message"]
-    assert stage.shown(session, catalogue) == found["listed"] == ["tool03", "tool09", "tool20"]
+    assert stage.shown(session, catalog) == found["listed"] == ["tool03", "tool09", "tool20"]
     assert found["tools"] == []
 
 
-async def test_at_default_prices_a_context_sends_definitions_and_leaves_the_list_alone(catalogue):
+async def test_at_default_prices_a_context_sends_definitions_and_leaves_the_list_alone(catalog):
     stage, session = short(prices=Prices()), a_session()
-    before = stage.filtering.compose(session, catalogue).raw
+    before = stage.filtering.compose(session, catalog).raw
     stage.prediction.needs = {"tool09": 0.9, "tool03": 0.9}
     answer, _ = await run(stage, session, "set_context", context="send mail")
     assert not answer.list_changed
-    assert stage.filtering.compose(session, catalogue).raw == before
+    assert stage.filtering.compose(session, catalog).raw == before
 
 
 async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
@@ -143,7 +143,7 @@ async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
     for tool, given in (("set_context", "context"), ("search_available_tools", "query")):
         stage, session = Stage(), a_session("x", ProtocolEra.MODERN)
         stage.learned({"b1": 0.9})
-        stage.shown(session, read_catalogue(b'{"tools":[%b,%b]}' % (raw, rest)))
+        stage.shown(session, read_catalog(b'{"tools":[%b,%b]}' % (raw, rest)))
         stage.prediction.finds("a")
         answer, _ = await run(stage, session, tool, **{given: "c"})
         text = json.loads(answer.result)["content"][0]["text"]
@@ -151,19 +151,19 @@ async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
 
 
 @pytest.mark.parametrize("given", [("set_context", "context"), ("search_available_tools", "query")])
-async def test_on_a_stable_surface_results_carry_tools_and_the_list_stays(catalogue, given):
+async def test_on_a_stable_surface_results_carry_tools_and_the_list_stays(catalog, given):
     stage, session = short(prices=UNCACHED), a_session("x", ProtocolEra.MODERN)
-    before = stage.filtering.compose(session, catalogue).raw
+    before = stage.filtering.compose(session, catalog).raw
     stage.prediction.finds("tool09", "tool01")
     answer, result = await run(stage, session, given[0], **{given[1]: "send mail"})
     assert not answer.list_changed
     assert named(json.loads(result["content"][0]["text"])["tools"]) == ["tool09"]
-    assert stage.filtering.compose(session, catalogue).raw == before
+    assert stage.filtering.compose(session, catalog).raw == before
 
 
-async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_ones_by_name(catalogue):
+async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_ones_by_name(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09", "tool01", near=("tool10",))
     found = await said(stage, session, "search_available_tools", query="mail")
     assert [(tool["name"], tool["why"]) for tool in found["tools"]] == [("tool09", "tool09 fits")]
@@ -173,33 +173,33 @@ async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_on
 
 
 @pytest.mark.parametrize(("matches", "is_named"), [(("tool01", "tool09"), True), (("tool09", "tool01"), False)])
-async def test_a_listed_tool_that_hardly_matches_is_named_only_if_none_matches_better(catalogue, matches, is_named):
+async def test_a_listed_tool_that_hardly_matches_is_named_only_if_none_matches_better(catalog, matches, is_named):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds(*matches, probability=0.01)
     found = await said(stage, session, "search_available_tools", query="mail")
     assert ("tool01" in found.get("already_available", ())) is is_named
 
 
-async def test_of_matches_that_do_not_pay_a_search_brings_the_best(catalogue):
+async def test_of_matches_that_do_not_pay_a_search_brings_the_best(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09", "tool10", "tool11", probability=0.001)
     assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
 
 
-async def test_a_result_has_at_most_answer_tools_definitions(catalogue):
+async def test_a_result_has_at_most_answer_tools_definitions(catalog):
     stage, session = short(answer_tools=2), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds(*ALL[5:15])
     stage.prediction.needs = dict.fromkeys(ALL[5:15], 0.9)
     assert len((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == 2
     assert len((await said(stage, session, "set_context", context="mail"))["tools"]) == 2
 
 
-async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_them_as_suggested(catalogue):
+async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_them_as_suggested(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09")
     stage.use.next_uses = {"tool20": 0.9, "tool01": 0.9, "tool09": 0.9, "tool21": 0.0001}
     found = await said(stage, session, "search_available_tools", query="mail")
@@ -208,9 +208,9 @@ async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_the
     assert (state.searched, state.suggested) == ({"tool09"}, {"tool20"})
 
 
-async def test_no_definition_is_sent_twice_in_a_session(catalogue):
+async def test_no_definition_is_sent_twice_in_a_session(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.use.next_uses = {"tool20": 0.9}
     seen = []
     for number in range(4):
@@ -225,17 +225,17 @@ async def test_no_definition_is_sent_twice_in_a_session(catalogue):
     assert (found["tools"], found["already_available"]) == ([], ["tool09", "tool10", "tool14"])
 
 
-async def test_another_session_gets_the_definitions_too(catalogue):
+async def test_another_session_gets_the_definitions_too(catalog):
     stage = short()
     stage.prediction.finds("tool09")
     for session in (a_session(), a_session()):
-        stage.shown(session, catalogue)
+        stage.shown(session, catalog)
         assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
 
 
-async def test_what_a_search_found_counts_as_searched_and_what_a_context_brought_as_suggested(catalogue):
+async def test_what_a_search_found_counts_as_searched_and_what_a_context_brought_as_suggested(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09")
     answer, _ = await run(stage, session, "search_available_tools", query="mail")
     assert (answer.selection.shown, answer.selection.surface) == (("tool09",), "search")
@@ -247,9 +247,9 @@ async def test_what_a_search_found_counts_as_searched_and_what_a_context_brought
     assert (state.searched, state.suggested) == ({"tool09"}, {"tool10", "tool11"})
 
 
-async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalogue):
+async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09", "tool10")
     await said(stage, session, "search_available_tools", query="mail")
     stage.prediction.finds("tool10")
@@ -257,27 +257,27 @@ async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_
     assert stage.filtering.state(session).queries == {"tool09": "mail", "tool10": "post"}
 
 
-async def test_a_search_that_finds_nothing_says_so_and_names_what_is_near(catalogue):
+async def test_a_search_that_finds_nothing_says_so_and_names_what_is_near(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds(near=("tool10", "tool11"))
     found = await said(stage, session, "search_available_tools", query="book a flight")
     assert (found["tools"], found["near"]) == ([], ["tool10", "tool11"])
     assert found["message"].startswith("No tool matches.")
 
 
-async def test_while_meanings_are_not_compared_yet_a_search_does_not_say_that_nothing_matches(catalogue):
+async def test_while_meanings_are_not_compared_yet_a_search_does_not_say_that_nothing_matches(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.is_ready = False
     found = await said(stage, session, "search_available_tools", query="book a flight")
     assert "still loading" in found["message"]
     assert "No tool matches" not in found["message"]
 
 
-async def test_no_result_names_a_denied_or_excluded_tool(catalogue):
+async def test_no_result_names_a_denied_or_excluded_tool(catalog):
     stage, session = short(denylist=["TOOL09"]), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09", "tool10", near=("tool09",))
     stage.prediction.needs = {"tool09": 0.9, "tool11": 0.9}
     stage.use.next_uses = {"tool09": 0.9}
@@ -290,49 +290,49 @@ async def test_no_result_names_a_denied_or_excluded_tool(catalogue):
         assert b"tool09" not in answer.result
 
 
-async def test_call_tool_passes_name_and_arguments_on(catalogue):
+async def test_call_tool_passes_name_and_arguments_on(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     raw = b'{"name":"tool09","arguments":{"n":1.0}}'
     answer, _ = await run(stage, session, "call_tool", raw)
     assert answer.forward == (b'"tool09"', b'{"n":1.0}')
 
 
 @pytest.mark.parametrize("raw", [b"{}", b"null", b'""'])
-async def test_call_tool_may_do_without_arguments(catalogue, raw):
+async def test_call_tool_may_do_without_arguments(catalog, raw):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     given = b'{"name":"tool09"}' if raw == b'""' else b'{"name":"tool09","arguments":%b}' % raw
     answer, _ = await run(stage, session, "call_tool", given)
     assert answer.forward == (b'"tool09"', b"{}")
 
 
-async def test_call_tool_takes_arguments_that_were_written_as_text(catalogue):
+async def test_call_tool_takes_arguments_that_were_written_as_text(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     answer, _ = await run(stage, session, "call_tool", name="tool09", arguments='{"n": 1}')
     assert answer.forward == (b'"tool09"', b'{"n": 1}')
 
 
-async def test_call_tool_passes_on_names_that_no_list_has(catalogue):
+async def test_call_tool_passes_on_names_that_no_list_has(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     answer, _ = await run(stage, session, "call_tool", name="new_tool")
     assert answer.forward == (b'"new_tool"', b"{}")
 
 
-async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalogue):
+async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalog):
     stage, session = short(denylist=["tool09"]), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     answer, _ = await run(stage, session, "call_tool", name="Tool-09")
     assert answer.forward == (b'"Tool-09"', b"{}")
     assert stage.filtering.denial(session, "Tool-09") is not None
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_call_tool_does_not_call_riglms_own_tools(catalogue, name):
+async def test_call_tool_does_not_call_riglms_own_tools(catalog, name):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert "call it directly" in await refusal(stage, session, "call_tool", name=name)
 
 
@@ -343,9 +343,9 @@ async def test_call_tool_reaches_an_upstreams_tool_with_the_name_of_one_of_riglm
     assert answer.forward == (b'"set_context"', b'{"x": 1}')
 
 
-async def test_the_name_that_call_tool_is_given_goes_on_sign_by_sign(catalogue):
+async def test_the_name_that_call_tool_is_given_goes_on_sign_by_sign(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     for raw in (rb'"t\ud800x"', rb'"t\u006fol"', b'" t"'):
         answer, _ = await run(stage, session, "call_tool", b'{"name":%b}' % raw)
         assert answer.forward == (raw, b"{}")
@@ -376,18 +376,18 @@ async def test_what_only_call_tool_reaches_is_not_sent_without_it():
     assert (named(found["tools"]), "near" in found) == (["tool05"], False)
 
 
-async def test_a_tool_is_marked_for_the_context(catalogue):
+async def test_a_tool_is_marked_for_the_context(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     await stage.about(session, "mail", "tool01")
     for relevant in (True, False):
         await said(stage, session, "mark_tool", name="tool09", relevant=relevant)
     assert stage.prediction.marks == [("tool09", True), ("tool09", False)]
 
 
-async def test_a_mark_without_a_context_or_for_no_tool_is_refused(catalogue):
+async def test_a_mark_without_a_context_or_for_no_tool_is_refused(catalog):
     stage, session = short(denylist=["tool08"]), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert "set_context" in await refusal(stage, session, "mark_tool", name="tool09", relevant=True)
     await stage.about(session, "mail", "tool01")
     for name in ("invented", "tool08"):
@@ -395,9 +395,9 @@ async def test_a_mark_without_a_context_or_for_no_tool_is_refused(catalogue):
     assert stage.prediction.marks == []
 
 
-async def test_the_status_carries_the_signal_and_how_the_session_stands(catalogue):
+async def test_the_status_carries_the_signal_and_how_the_session_stands(catalog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     found = await said(stage, session, "index_status")
     assert (found["embeddings"], found["advice"]) == ({"provider": "fastembed"}, "ask")
     assert found["session"] == {
@@ -427,9 +427,9 @@ async def test_the_status_carries_the_signal_and_how_the_session_stands(catalogu
         ("mark_tool", b'{"name":"a","relevant":"yes"}', "`relevant` to be true or false"),
     ],
 )
-async def test_bad_arguments_are_answered_by_what_is_expected(catalogue, tool, arguments, words):
+async def test_bad_arguments_are_answered_by_what_is_expected(catalog, tool, arguments, words):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert words in await refusal(stage, session, tool, arguments)
 
 
@@ -439,18 +439,18 @@ async def test_before_any_list_there_is_nothing_to_find(tool, key):
 
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "\x00\x07\x1b", "\ud83d", "😀"])
-async def test_odd_texts_are_searched_like_others(catalogue, text):
+async def test_odd_texts_are_searched_like_others(catalog, text):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.finds("tool09")
     found = await said(stage, session, "search_available_tools", query=text)
     assert named(found["tools"]) == ["tool09"]
 
 
 @pytest.mark.parametrize("tool", ["set_context", "search_available_tools", "index_status"])
-async def test_a_prediction_that_fails_is_said_in_the_result_and_logged(catalogue, tool, caplog):
+async def test_a_prediction_that_fails_is_said_in_the_result_and_logged(catalog, tool, caplog):
     stage, session = short(), a_session()
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     stage.prediction.error = ZeroDivisionError("the model")
     assert "failed inside riglm" in await refusal(stage, session, tool, context="a", query="a")
     assert caplog.records[-1].exc_info[1] is stage.prediction.error
@@ -464,7 +464,7 @@ class Voice:
 
 
 @pytest.mark.parametrize("names", [("inner_voice.retrieve",), ("alias", "inner_voice.retrieve")])
-async def test_the_inner_voice_is_asked_by_every_name_whatever_the_surface(catalogue, names):
+async def test_the_inner_voice_is_asked_by_every_name_whatever_the_surface(catalog, names):
     stage, session = short(mode="shadow"), a_session()
     tools = MetaTools(stage.filtering, Voice(), names)
     for name in names:
@@ -504,10 +504,10 @@ BY_AN_ALIAS = ("snip", "inner_voice.retrieve")
 
 
 @pytest.mark.parametrize("denied", ["snip", "INNER_VOICE.*"])
-async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server_is_asked_instead(catalogue, denied):
+async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server_is_asked_instead(catalog, denied):
     stage, session = short(denylist=[denied]), a_session()
     tools = MetaTools(stage.filtering, Voice(), BY_AN_ALIAS)
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     for name in BY_AN_ALIAS:
         assert tools.is_denied(name)
         assert not tools.owns(session, name)
@@ -518,10 +518,10 @@ async def test_what_is_denied_by_one_of_its_names_is_denied_by_all_and_no_server
 
 
 @pytest.mark.parametrize("voice", [Voice(), None], ids=["on", "off"])
-async def test_call_tool_sends_no_question_for_the_voice_to_a_server_by_any_name(catalogue, voice):
+async def test_call_tool_sends_no_question_for_the_voice_to_a_server_by_any_name(catalog, voice):
     stage, session = short(), a_session()
     tools = MetaTools(stage.filtering, voice, BY_AN_ALIAS)
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     for name in BY_AN_ALIAS:
         answer = await tools.run(session, "call_tool", json.dumps({"name": name, "arguments": {}}).encode())
         assert answer.forward is None

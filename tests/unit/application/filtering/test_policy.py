@@ -18,123 +18,123 @@ def override(kind, tool, **about):
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
-def filtered(stage, session, catalogue):
+def filtered(stage, session, catalog):
     stage.learned({"tool01": 0.9, "tool02": 0.8, "tool03": 0.7})
-    return stage.shown(session, catalogue)
+    return stage.shown(session, catalog)
 
 
-def test_an_included_tool_is_shown_whatever_is_predicted(catalogue):
+def test_an_included_tool_is_shown_whatever_is_predicted(catalog):
     stage = Stage(overrides=[override(OverrideKind.INCLUDE, "tool29")])
-    assert filtered(stage, a_session(), catalogue) == ["tool01", "tool02", "tool03", "tool29"]
+    assert filtered(stage, a_session(), catalog) == ["tool01", "tool02", "tool03", "tool29"]
 
 
-def test_an_excluded_tool_is_not_shown_and_runs(catalogue):
+def test_an_excluded_tool_is_not_shown_and_runs(catalog):
     stage, session = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool01")]), a_session()
-    assert filtered(stage, session, catalogue) == ["tool02", "tool03"]
+    assert filtered(stage, session, catalog) == ["tool02", "tool03"]
     assert stage.filtering.denial(session, "tool01") is None
-    assert "tool01" in stage.filtering.compose(session, catalogue).hidden
+    assert "tool01" in stage.filtering.compose(session, catalog).hidden
 
 
-def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalogue):
+def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalog):
     stage, session = Stage(), a_session()
-    filtered(stage, session, catalogue)
+    filtered(stage, session, catalog)
     stage.overrides = (override(OverrideKind.PIN, "tool29", expires_at=1500.0),)
-    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03", "tool29"]
+    assert stage.shown(session, catalog) == ["tool01", "tool02", "tool03", "tool29"]
     stage.now = 1500.0
-    assert stage.shown(session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert stage.shown(session, catalog) == ["tool01", "tool02", "tool03"]
 
 
-def test_an_override_for_one_session_concerns_no_other(catalogue):
+def test_an_override_for_one_session_concerns_no_other(catalog):
     mine, other = a_session(), a_session()
     stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
-    assert stage.shown(mine, catalogue) == ALL[1:]
-    assert stage.shown(other, catalogue) == ALL
+    assert stage.shown(mine, catalog) == ALL[1:]
+    assert stage.shown(other, catalog) == ALL
 
 
 @pytest.mark.parametrize("client", ["x", "claude-code"])
-def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalogue, client):
+def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalog, client):
     mine, other = a_session(client, ProtocolEra.MODERN), a_session(client, ProtocolEra.MODERN)
     stage = Stage()
     stage.learned({"tool04": 0.9, "tool11": 0.9})
-    before = stage.filtering.compose(other, catalogue)
+    before = stage.filtering.compose(other, catalog)
     stage.overrides = tuple(
         override(kind, tool, scope=OverrideScope.SESSION, key=str(mine.id))
         for kind, tool in ((OverrideKind.EXCLUDE, "tool04"), (OverrideKind.PIN, "tool29"))
     )
-    steered = stage.filtering.compose(mine, catalogue)
-    assert stage.filtering.compose(other, catalogue).raw == before.raw
+    steered = stage.filtering.compose(mine, catalog)
+    assert stage.filtering.compose(other, catalog).raw == before.raw
     assert set(steered.shown) == set(before.shown) - {"tool04"} | {"tool29"}
     assert stage.filtering.explain(mine).told().shown == steered.shown
     assert not steered.is_passthrough
 
 
-def test_a_list_that_an_override_decides_is_promised_only_until_another_may_count(catalogue):
+def test_a_list_that_an_override_decides_is_promised_only_until_another_may_count(catalog):
     stage, session = Stage(surface="full"), a_session("x", ProtocolEra.MODERN)
-    stage.filtering.compose(session, catalogue)
+    stage.filtering.compose(session, catalog)
     assert stage.filtering.fresh_seconds(session) == MAX_FRESH_SECONDS
     stage.overrides = (override(OverrideKind.EXCLUDE, "tool00", expires_at=stage.now + 60.0),)
     assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
-def test_an_override_for_a_principal_concerns_its_sessions(catalogue):
+def test_an_override_for_a_principal_concerns_its_sessions(catalog):
     mine = a_session("x", ProtocolEra.MODERN)
     mine.principal = "p"
     stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.PRINCIPAL, key="p")])
-    assert "tool00" not in stage.shown(mine, catalogue)
-    assert "tool00" in stage.shown(a_session("x", ProtocolEra.MODERN), catalogue)
+    assert "tool00" not in stage.shown(mine, catalog)
+    assert "tool00" in stage.shown(a_session("x", ProtocolEra.MODERN), catalog)
 
 
 @pytest.mark.parametrize("client", ["", "claude-code"])
 @pytest.mark.parametrize("era", ProtocolEra)
-def test_a_denied_tool_is_in_no_list_of_any_surface(catalogue, client, era):
+def test_a_denied_tool_is_in_no_list_of_any_surface(catalog, client, era):
     stage = Stage(denylist=["TOOL05"])
     stage.learned({"tool05": 0.9, "tool06": 0.9})
-    listed = stage.filtering.compose(a_session(client, era), catalogue)
+    listed = stage.filtering.compose(a_session(client, era), catalog)
     assert "tool05" not in names_in(listed.raw)
     assert "tool05" not in {*listed.shown, *listed.hidden}
     assert b"tool05" not in listed.raw
 
 
-async def test_a_denied_tool_is_not_predicted_learned_or_followed(catalogue):
+async def test_a_denied_tool_is_not_predicted_learned_or_followed(catalog):
     stage, session = Stage(denylist=["tool05"]), a_session()
-    stage.filtering.know(session, catalogue)
+    stage.filtering.know(session, catalog)
     stage.calls(session, "tool05", found=DiscoveryMethod.NAMED)
     stage.use.next_uses = {"tool05": 0.9, "tool08": 0.9}
     await stage.about(session, "mail", "tool05", "tool06", "tool07")
-    assert stage.prediction.lessons == []
-    assert stage.shown(session, catalogue) == ["tool06", "tool07", "tool08"]
+    assert stage.prediction.training_queue == []
+    assert stage.shown(session, catalog) == ["tool06", "tool07", "tool08"]
 
 
-def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalogue):
+def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalog):
     stage = Stage(allowlist=["tool0*"])
     assert stage.filtering.denial(a_session(), "tool10") == "Unknown tool: tool10"
     assert stage.filtering.denial(a_session(), "Tool01") == "Unknown tool: Tool01"
     assert stage.filtering.denial(a_session(), "tool01") is None
 
 
-def test_a_hidden_tool_may_run(catalogue):
+def test_a_hidden_tool_may_run(catalog):
     stage, session = Stage(), a_session()
-    assert "tool20" not in filtered(stage, session, catalogue)
+    assert "tool20" not in filtered(stage, session, catalog)
     assert stage.filtering.denial(session, "tool20") is None
 
 
-def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalogue):
+def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalog):
     stage, session = Stage(), a_session()
-    assert filtered(stage, session, catalogue) == ["tool01", "tool02", "tool03"]
+    assert filtered(stage, session, catalog) == ["tool01", "tool02", "tool03"]
     assert stage.filtering.overridden(session) is False
     stage.overrides = (override(OverrideKind.PIN, "tool29"), override(OverrideKind.EXCLUDE, "tool02"))
     assert stage.filtering.overridden(session) is True
-    assert stage.shown(session, catalogue) == ["tool01", "tool03", "tool29"]
+    assert stage.shown(session, catalog) == ["tool01", "tool03", "tool29"]
     assert stage.filtering.overridden(session) is False
 
 
-def test_to_ask_what_an_override_changes_changes_nothing(catalogue):
+def test_to_ask_what_an_override_changes_changes_nothing(catalog):
     stage, session = Stage(), a_session()
-    filtered(stage, session, catalogue)
+    filtered(stage, session, catalog)
     state = stage.filtering.state(session)
     before = [getattr(state, name) for name in state.__slots__]
     stage.overrides = (override(OverrideKind.INCLUDE, "tool28"), override(OverrideKind.EXCLUDE, "tool02"))
@@ -142,9 +142,9 @@ def test_to_ask_what_an_override_changes_changes_nothing(catalogue):
     assert [getattr(state, name) for name in state.__slots__] == before
 
 
-def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalogue):
+def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalog):
     stage = Stage()
-    stage.shown(a_session(), catalogue)
+    stage.shown(a_session(), catalog)
     stage.overrides = (override(OverrideKind.EXCLUDE, "tool02"),)
     assert stage.filtering.overridden(a_session()) is False
 
@@ -157,18 +157,18 @@ def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalogue):
         override(OverrideKind.EXCLUDE, "tool01", scope=OverrideScope.SESSION, key="another session"),
     ],
 )
-def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalogue, harmless):
+def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalog, harmless):
     stage, session = Stage(), a_session()
-    filtered(stage, session, catalogue)
+    filtered(stage, session, catalog)
     stage.overrides = (harmless,)
     assert stage.filtering.overridden(session) is False
 
 
 @pytest.mark.parametrize("rules", [{"mode": "shadow"}, {"surface": "full"}, {}])
-def test_a_list_that_nobody_chooses_from_is_another_one_when_a_tool_is_excluded(catalogue, rules):
+def test_a_list_that_nobody_chooses_from_is_another_one_when_a_tool_is_excluded(catalog, rules):
     stage, session = Stage(**rules), a_session()
     assert stage.filtering.overridden(session) is False
-    assert stage.shown(session, catalogue) == ALL
+    assert stage.shown(session, catalog) == ALL
     stage.overrides = (override(OverrideKind.PIN, "tool29"),)
     assert stage.filtering.overridden(session) is False
     stage.overrides = (override(OverrideKind.EXCLUDE, "tool29"),)

@@ -7,7 +7,7 @@ from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
 from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
@@ -17,7 +17,7 @@ USES = {"tool09": 0.9, "tool02": 0.5}
 
 
 @pytest.fixture
-def catalogue():
+def catalog():
     return a_catalogue(count=30)
 
 
@@ -45,21 +45,21 @@ def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
     assert [extended.surface(each) for each in (claude, modern)] == [Surface.HINTS, Surface.FULL]
 
 
-async def test_nothing_that_a_session_does_changes_a_stable_list(catalogue):
+async def test_nothing_that_a_session_does_changes_a_stable_list(catalog):
     stage, session = learned(), a_session("x", ProtocolEra.MODERN)
-    before = stage.filtering.compose(session, catalogue).raw
+    before = stage.filtering.compose(session, catalog).raw
     assert not await stage.about(session, "mail", "tool20", "tool21")
     for turn in range(10):
         stage.calls(session, "tool20", turn_key=str(turn))
-        assert stage.filtering.compose(session, catalogue).raw == before
-    assert stage.filtering.compose(a_session("y", ProtocolEra.MODERN), catalogue).raw == before
+        assert stage.filtering.compose(session, catalog).raw == before
+    assert stage.filtering.compose(a_session("y", ProtocolEra.MODERN), catalog).raw == before
     assert stage.filtering.state(session).changes == 0
 
 
 @pytest.mark.parametrize(("period", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
-def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalogue, period, promised):
+def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalog, period, promised):
     stage, session = learned(period=period), a_session("x", ProtocolEra.MODERN)
-    stage.filtering.compose(session, catalogue)
+    stage.filtering.compose(session, catalog)
     promises = set()
     for _ in range(100):
         promises.add(stage.filtering.fresh_seconds(session))
@@ -71,30 +71,30 @@ def test_a_list_is_promised_for_no_longer_than_an_override_takes_to_count():
     assert PROMISED_SECONDS <= PAUSE_SECONDS
 
 
-def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalogue):
+def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalog):
     stage, session = learned(pinned=["tool20"]), a_session("claude-code", ProtocolEra.MODERN)
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     entries = jsonrpc.elements(listed.raw)
     assert names_in(listed.raw) == ALL
     marked = [name for name, entry in zip(ALL, entries, strict=True) if MARK in bytes(entry)]
     assert marked == ["tool02", "tool09", "tool20"]
-    assert bytes(entries[0]) == bytes(catalogue.tools[0].raw)
+    assert bytes(entries[0]) == bytes(catalog.tools[0].raw)
     assert (listed.hidden, listed.is_passthrough, stage.filtering.offered(session)) == ((), False, ())
 
 
 def test_a_mark_keeps_what_the_upstream_says_in_meta():
-    catalogue = read_catalogue(b'{"tools":[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":false}},{"name":"b"}]}')
+    catalog = read_catalog(b'{"tools":[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":false}},{"name":"b"}]}')
     stage = Stage()
     stage.learned({"a": 0.9})
-    raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
+    raw = stage.filtering.compose(a_session("claude-code"), catalog).raw
     assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
 
 
 def test_hints_keep_entries_that_riglm_cannot_read_and_mark_a_name_once():
-    catalogue = read_catalogue(b'{"tools":[5,{"name":"a"},{"x":1},{"name":"a","y":2},{"name":"b"},null]}')
+    catalog = read_catalog(b'{"tools":[5,{"name":"a"},{"x":1},{"name":"a","y":2},{"name":"b"},null]}')
     stage = Stage()
     stage.learned({"a": 0.9})
-    raw = stage.filtering.compose(a_session("claude-code"), catalogue).raw
+    raw = stage.filtering.compose(a_session("claude-code"), catalog).raw
     assert raw == b'[5,{"name":"a",%b},{"x":1},{"name":"a","y":2},{"name":"b"},null]' % MARK
 
 
@@ -105,10 +105,10 @@ def test_hints_mark_at_most_max_tools():
     assert sum(MARK in bytes(entry) for entry in jsonrpc.elements(raw)) == 3
 
 
-def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalogue):
+def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalog):
     stage, session = Stage(), a_session("claude-code")
-    listed = stage.filtering.compose(session, catalogue)
-    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalogue.tools]
+    listed = stage.filtering.compose(session, catalog)
+    assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalog.tools]
     assert not listed.is_passthrough
     assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
@@ -117,9 +117,9 @@ def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_f
     ("rules", "client"),
     [({"surface": "full"}, ""), ({"mode": "shadow"}, ""), ({"mode": "shadow"}, "claude-code"), ({"pinned": ["*"]}, "")],
 )
-def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalogue, rules, client):
+def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalog, rules, client):
     stage, session = learned(**rules), a_session(client)
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     assert listed.is_passthrough
     assert stage.filtering.offered(session) == ()
 
@@ -134,23 +134,23 @@ def test_a_meta_tool_is_answered_though_not_listed_unless_an_upstream_tool_has_i
 
 
 @pytest.mark.parametrize("surface", ["dynamic", "stable"])
-def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(catalogue, surface):
+def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(catalog, surface):
     stage, session = Stage(surface=surface, pinned=["set_context"]), a_session()
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     assert names_in(listed.raw) == [*ALL, "set_context"]
     assert stage.meta_tools.owns(session, "set_context")
 
 
-def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalogue):
+def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalog):
     small, full = Stage(), Stage(surface="full")
     for stage in (small, full):
-        stage.shown(a_session(), catalogue)
-    assert small.prediction.known == [catalogue]
+        stage.shown(a_session(), catalog)
+    assert small.prediction.known == [catalog]
 
 
-def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says(catalogue):
+def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says(catalog):
     stage, session = Stage(surface="full"), a_session("x", ProtocolEra.MODERN)
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert stage.filtering.fresh_seconds(session) > 86_400 * 300
 
 
@@ -163,10 +163,10 @@ def test_changes_are_announced_where_lists_follow_a_session_or_a_warm_set():
     assert not Stage(surface="stable").filtering.announces(dynamic)
 
 
-def test_a_dynamic_list_is_not_promised_to_stay(catalogue):
+def test_a_dynamic_list_is_not_promised_to_stay(catalog):
     stage, session = learned(surface="dynamic"), a_session("x", ProtocolEra.MODERN)
     assert stage.filtering.fresh_seconds(session) == 0.0
-    stage.shown(session, catalogue)
+    stage.shown(session, catalog)
     assert stage.filtering.fresh_seconds(session) == 0.0
 
 
@@ -177,40 +177,40 @@ def test_a_small_catalog_still_lacks_what_is_denied():
     assert (listed.shown, listed.hidden) == (("a",), ())
 
 
-def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidden(catalogue):
+def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidden(catalog):
     stage, session = learned(mode="shadow"), a_session()
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     assert listed.is_passthrough
     assert names_in(listed.raw) == ALL
     assert (listed.shown, len(listed.hidden)) == (("tool02", "tool09"), 28)
-    enforced = learned().filtering.compose(session, catalogue)
+    enforced = learned().filtering.compose(session, catalog)
     assert (listed.mode, listed.tokens_own) == ("shadow", enforced.tokens_own)
     assert stage.filtering.listed(session) == frozenset(ALL)
 
 
-def test_shadow_mode_denies_what_policy_denies(catalogue):
+def test_shadow_mode_denies_what_policy_denies(catalog):
     stage, session = Stage(mode="shadow", denylist=["tool00"]), a_session()
-    assert names_in(stage.filtering.compose(session, catalogue).raw) == ALL[1:]
+    assert names_in(stage.filtering.compose(session, catalog).raw) == ALL[1:]
     assert stage.filtering.denial(session, "TOOL00") == "Unknown tool: TOOL00"
 
 
-def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalogue):
+def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalog):
     stage, session = learned(strategy="denylist", denylist=["tool1*"]), a_session()
-    listed = stage.filtering.compose(session, catalogue)
+    listed = stage.filtering.compose(session, catalog)
     assert names_in(listed.raw) == [name for name in ALL if not name.startswith("tool1")]
     assert (stage.filtering.offered(session), listed.hidden) == ((), ())
     allowed = learned(strategy="allowlist", allowlist=["tool0?"])
-    assert allowed.shown(session, catalogue) == ALL[:10]
+    assert allowed.shown(session, catalog) == ALL[:10]
 
 
-def test_a_filter_without_prediction_passes_everything(catalogue):
+def test_a_filter_without_prediction_passes_everything(catalog):
     stage = learned(predicted=False)
-    assert stage.filtering.compose(a_session(), catalogue).is_passthrough
+    assert stage.filtering.compose(a_session(), catalog).is_passthrough
 
 
-def test_tokens_of_a_list_are_counted(catalogue):
-    selection = learned().filtering.compose(a_session(), catalogue)
-    each = len(bytes(catalogue.tools[0].raw)) / 4
+def test_tokens_of_a_list_are_counted(catalog):
+    selection = learned().filtering.compose(a_session(), catalog)
+    each = len(bytes(catalog.tools[0].raw)) / 4
     own = sum(len(bytes(entry)) for entry in jsonrpc.elements(selection.raw)) / 4 - 2 * each
     assert selection.tokens_own == pytest.approx(own, abs=1)
     assert selection.tokens_shown - selection.tokens_own == pytest.approx(2 * each, abs=1)
@@ -220,9 +220,9 @@ def test_tokens_of_a_list_are_counted(catalogue):
 def test_a_tool_with_the_name_of_a_meta_tool_gives_way_and_this_is_logged_once(caplog):
     stage, session = Stage(), a_session()
     stage.learned({"tool01": 0.9, "call_tool": 0.9})
-    catalogue = a_catalogue("call_tool", *ALL)
+    catalog = a_catalogue("call_tool", *ALL)
     for _ in range(2):
-        listed = stage.filtering.compose(session, catalogue)
+        listed = stage.filtering.compose(session, catalog)
     assert names_in(listed.raw) == ["search_available_tools", "tool01", "call_tool"]
     assert "call_tool" in listed.hidden
     assert [record.getMessage() for record in caplog.records] == [

@@ -16,7 +16,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.tool import read_catalogue
+from riglm.domain.tool import read_catalog
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 
@@ -90,13 +90,13 @@ class FailingStore(InMemoryAnalytics):
         raise OSError("the disk is gone")
 
 
-def catalogue(**tools):
+def catalog(**tools):
     """A list of tools with these descriptions."""
     entries = [{"name": name, "description": said, "inputSchema": {}} for name, said in tools.items()]
-    return read_catalogue(jsonrpc.encode({"tools": entries}))
+    return read_catalog(jsonrpc.encode({"tools": entries}))
 
 
-TOOLS = catalogue(
+TOOLS = catalog(
     send_mail="Send a mail to somebody.", read_file="Read a file from the disk.", play_song="Play a song aloud."
 )
 
@@ -119,7 +119,7 @@ class Stage:
         self.store = store or InMemoryAnalytics()
         self.embedder = ScriptedEmbedder()
         self.now = NOON
-        self.options = {"patience": 5.0, "scope": "principal", **options}
+        self.options = {"timeout_seconds": 5.0, "scope": "principal", **options}
         self.make_predictor = lambda: select_predictor("hybrid")
         self.put = []
 
@@ -172,7 +172,7 @@ class Stage:
         async with asyncio.timeout(10):
             while self.service.knowledge is None:
                 await asyncio.sleep(0)
-            await self.service.knowledge.experiences.ready("", 10)
+            await self.service.knowledge.scope_models.ready("", 10)
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""
@@ -189,8 +189,8 @@ class Stage:
 
     def learned(self):
         """Learn all that waits to be learned, at once."""
-        self.service._lessons.finish(10.0)
-        self.service._lessons.begin()
+        self.service._training_queue.finish(10.0)
+        self.service._training_queue.begin()
 
     def used_before(self, *tools, principal=""):
         """Record a session of an earlier run."""

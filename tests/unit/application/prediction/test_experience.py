@@ -13,7 +13,7 @@ from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import SessionState
-from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalogue
+from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalog
 
 NAMES = TOOLS.names
 
@@ -28,7 +28,7 @@ async def loaded(stage, *principals):
 
 
 def used(stage, principal=""):
-    return stage.service.knowledge.experiences.of(principal).used
+    return stage.service.knowledge.scope_models.of(principal).used
 
 
 def first(stage, principal="", calls=()):
@@ -82,7 +82,7 @@ async def test_a_scope_that_was_not_asked_for_lately_is_replayed_when_it_is():
         await loaded(stage, "ann")
         for number in range(MAX_SCOPES):
             await loaded(stage, f"somebody {number}")
-        assert service.knowledge.experiences.known("ann") is None
+        assert service.knowledge.scope_models.known("ann") is None
         await loaded(stage, "ann")
         assert first(stage, "ann") == "play_song"
 
@@ -117,7 +117,7 @@ async def test_a_tool_that_describes_itself_anew_is_what_was_never_used():
     async with stage.running() as service:
         await loaded(stage, "ann")
         assert (first(stage), first(stage, "ann")) == ("read_file", "read_file")
-        service.know(catalogue(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
+        service.know(catalog(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert (first(stage), used(stage)) == ("send_mail", {"send_mail"})
         assert (first(stage, "ann"), used(stage, "ann")) == (None, set())
@@ -132,7 +132,7 @@ async def test_calls_after_a_change_are_replayed_and_those_before_are_not():
     async with stage.running() as service:
         await loaded(stage)
         stage.now = NOON - 86_400.0 + 20.5  # the change lies between the calls that are on record
-        service.know(catalogue(send_mail="Sends all mail, to anybody.", read_file="Reads what there is."))
+        service.know(catalog(send_mail="Sends all mail, to anybody.", read_file="Reads what there is."))
         await stage.at_rest()
         assert used(stage) == {"send_mail"}
 
@@ -172,7 +172,7 @@ async def test_a_long_past_is_replayed_in_slices_between_which_others_get_their_
     stage.used_before(*["play_song", "read_file"] * 2, principal="ann")
 
     class Told(FrequencyPredictor):
-        def learn(self, situation, tool, weight=1.0):
+        def learn(self, prediction_input, tool, weight=1.0):
             order.append(tool)
 
     stage.make_predictor = Told
@@ -185,6 +185,6 @@ async def test_a_long_past_is_replayed_in_slices_between_which_others_get_their_
         for _ in range(3):
             stage.worker.submit(lambda: order.append("another's turn"), Urgency.LATER)
         held.set()
-        await service.knowledge.experiences.ready("ann", 10.0)
+        await service.knowledge.scope_models.ready("ann", 10.0)
         assert order == ["play_song", *["another's turn"] * 3, "read_file", "play_song", "read_file"]
         assert used(stage, "ann") == {"play_song", "read_file"}

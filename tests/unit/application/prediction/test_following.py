@@ -15,8 +15,8 @@ NAMES = TOOLS.names
 class Contrary(FrequencyPredictor):
     """Likes best what is used least."""
 
-    def predict(self, situation, *, explain=False):
-        prediction = super().predict(situation, explain=explain)
+    def predict(self, prediction_input, *, explain=False):
+        prediction = super().predict(prediction_input, explain=explain)
         prediction.scores[:] = -np.asarray(prediction.scores)
         return prediction
 
@@ -36,7 +36,7 @@ def a_plan(**changes):
 
 
 def predictor(stage, principal=""):
-    return type(stage.service.knowledge.experiences.of(principal).predictor)
+    return type(stage.service.knowledge.scope_models.of(principal).predictor)
 
 
 async def loaded(stage, *principals):
@@ -55,13 +55,13 @@ async def test_another_predictor_learns_from_the_record_before_it_answers():
         await loaded(stage, "ann")
         before = {who: predictor(stage, who) for who in ("", "ann", "bob")}
         told = asyncio.Event()
-        service.when_anew(told.set)
+        service.on_reload(told.set)
         service.follow(a_plan(), anew=True)
         assert {who: predictor(stage, who) for who in before} == before
         async with asyncio.timeout(10):
             await told.wait()
         assert {predictor(stage, who) for who in before} == {Contrary}
-        knowledge = service.knowledge.experiences
+        knowledge = service.knowledge.scope_models
         assert (knowledge.of("").used, knowledge.of("ann").used) == ({"read_file", "send_mail"}, {"play_song"})
 
 
@@ -80,7 +80,7 @@ async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_af
     stage.embedder.opening.clear()
     async with stage.running() as service:
         told = asyncio.Event()
-        service.when_anew(told.set)
+        service.on_reload(told.set)
         service.know(TOOLS)
         await stage.known()
         service.follow(a_plan(), anew=True)
@@ -96,7 +96,7 @@ async def test_the_last_of_several_plans_counts():
     async with stage.running() as service:
         await loaded(stage)
         told = asyncio.Event()
-        service.when_anew(told.set)
+        service.on_reload(told.set)
         for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
             service.follow(a_plan(make_predictor=make), anew=True)
             await asyncio.sleep(0)
@@ -126,9 +126,9 @@ async def test_bounds_and_goals_count_without_learning_anew():
     async with stage.running() as service:
         await loaded(stage)
         session, state = a_session(), SessionState(calls=["read_file"])
-        before = service.knowledge.experiences.of("")
+        before = service.knowledge.scope_models.of("")
         assert service.size(session, service.predict(session, state, NAMES)) == len(NAMES)
         service.follow(a_plan(most=2), anew=False)
-        assert service.knowledge.experiences.of("") is before
+        assert service.knowledge.scope_models.of("") is before
         assert service.size(session, service.predict(session, state, NAMES)) == 2
         assert service.knowledge.learner.most_pairs == 3

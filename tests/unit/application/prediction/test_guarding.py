@@ -18,12 +18,12 @@ class Scripted(PredictorPort):
         self.answer = answer
         self.learned = []
 
-    def learn(self, situation, tool, weight=1.0):
+    def learn(self, prediction_input, tool, weight=1.0):
         self.learned.append((tool, weight))
         if isinstance(self.answer, Exception):
             raise self.answer
 
-    def predict(self, situation, *, explain=False):
+    def predict(self, prediction_input, *, explain=False):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer() if callable(self.answer) else self.answer
@@ -42,8 +42,8 @@ def instead():
 def guard(instead):
     made = []
 
-    def make(answer, patience=5.0):
-        made.append(IsolatedPredictor(Scripted(answer), instead, patience=patience))
+    def make(answer, timeout_seconds=5.0):
+        made.append(IsolatedPredictor(Scripted(answer), instead, timeout_seconds=timeout_seconds))
         return made[-1]
 
     yield make
@@ -88,14 +88,14 @@ def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, capl
         go.wait(10)
         return scores(5, 6)
 
-    predictor = guard(slow, patience=0.01)
+    predictor = guard(slow, timeout_seconds=0.01)
     for _ in range(3):
         assert predictor.predict(SITUATION).scores.tolist() == [0.1, 0.2]
     assert len(asked) == 1
     late = predictor._late
     go.set()
     late.result(5)
-    predictor._patience = 5.0
+    predictor._timeout_seconds = 5.0
     assert predictor.predict(SITUATION).scores.tolist() == [5, 6]
     assert "did not answer within 10 ms" in caplog.text
 
@@ -110,7 +110,7 @@ def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
 
 
 def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
-    guarded = IsolatedPredictor(Scripted(scores(0.3, 0.4)), instead, patience=5.0)
+    guarded = IsolatedPredictor(Scripted(scores(0.3, 0.4)), instead, timeout_seconds=5.0)
     guarded.learn(SITUATION, "a")
     guarded.predict(SITUATION)
     thread, gone = guarded._worker._thread, weakref.ref(guarded)

@@ -60,27 +60,30 @@ def test_of_many_calls_the_latest_are_kept_in_their_order(most, kept):
 
 def test_calls_are_taught_session_by_session_with_what_went_before():
     history = [recorded("ann", "a", "b"), recorded("bob", "a", found=DiscoveryMethod.SEARCHED)]
-    found = [(each.situation.principal, each.situation.calls, each.tool, each.signal) for each in examples(history)]
+    found = [
+        (each.prediction_input.principal, each.prediction_input.calls, each.tool, each.signal)
+        for each in examples(history)
+    ]
     assert found == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
 
 
 def test_failed_calls_are_neither_taught_nor_counted():
     history = [recorded("ann", "a", "b", "c", failed={1})]
-    assert [(each.situation.calls, each.tool) for each in examples(history)] == [((), "a"), (("a",), "c")]
+    assert [(each.prediction_input.calls, each.tool) for each in examples(history)] == [((), "a"), (("a",), "c")]
     assert [call.tool for call in latest(history, 2)[0].calls] == ["a", "c"]
 
 
 def test_a_call_is_learned_among_the_tools_that_its_session_had():
     history = [recorded("ann", TOOLS[0], available=TOOLS), recorded("ann", TOOLS[1])]
     first, second = examples(history)
-    assert (first.situation.candidates, first.has_catalog) == (TOOLS, True)
-    assert (second.situation.candidates, second.has_catalog) == ((TOOLS[0], TOOLS[1]), False)
+    assert (first.prediction_input.candidates, first.has_catalog) == (TOOLS, True)
+    assert (second.prediction_input.candidates, second.has_catalog) == ((TOOLS[0], TOOLS[1]), False)
 
 
 def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_name():
     history = [recorded("ann", "files__tool0", available=("files__tool0", "files__tool1", "bare", "known"))]
     [example] = examples(history, {"known": "mail"}.get)
-    assert {tool: example.situation.servers[tool] for tool in example.situation.candidates} == {
+    assert {tool: example.prediction_input.servers[tool] for tool in example.prediction_input.candidates} == {
         "files__tool0": "files",
         "files__tool1": "files",
         "bare": "",
@@ -94,12 +97,12 @@ def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to
     assert [bool(session.tools_available) for session in kept] == [False, True, True]
 
 
-def live(experience, history):
+def live(scope_model, history):
     """Learn the calls of sessions as they are made."""
     for session in history:
         before = []
         for call in session.calls:
-            situation = PredictionInput(
+            prediction_input = PredictionInput(
                 candidates=TOOLS,
                 calls=tuple(before),
                 servers=SERVERS,
@@ -108,7 +111,7 @@ def live(experience, history):
                 time=call.timestamp,
             )
             if call.success:
-                experience.learn(situation, call.tool, SIGNALS[call.found])
+                scope_model.learn(prediction_input, call.tool, SIGNALS[call.found])
                 before.append(call.tool)
 
 

@@ -18,7 +18,7 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalogue
+from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalog
 
 NAMES = TOOLS.names
 
@@ -67,7 +67,7 @@ async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
 
 async def test_who_asks_to_be_caught_up_waits_for_the_model_and_every_vector_however_long_loading_takes(monkeypatch):
     monkeypatch.setattr("riglm.application.prediction.loading._LOADING_SECONDS", 0.0)
-    stage = Stage(patience=0.0)
+    stage = Stage(timeout_seconds=0.0)
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
@@ -124,9 +124,9 @@ async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_t
     stage, state, told = Stage(), SessionState(calls=["read_file"]), []
 
     class Stranger(FrequencyPredictor):
-        def predict(self, situation, *, explain=False):
-            told.append(situation.lasting)
-            return Prediction(scores=np.arange(len(situation.candidates), dtype=np.float64))
+        def predict(self, prediction_input, *, explain=False):
+            told.append(prediction_input.lasting)
+            return Prediction(scores=np.arange(len(prediction_input.candidates), dtype=np.float64))
 
     stage.make_predictor = Stranger
     async with stage.recalling() as service:
@@ -141,7 +141,7 @@ async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_t
 
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():
-    stage, state = Stage(patience=0.0), SessionState()
+    stage, state = Stage(timeout_seconds=0.0), SessionState()
     async with stage.recalling() as service:
         stage.embedder.go.clear()
         await service.set_context(a_session(), state, "play me a song")
@@ -153,7 +153,7 @@ async def test_a_vector_that_comes_late_is_added_when_it_comes():
 
 
 async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
-    stage, state = Stage(patience=0.0), SessionState()
+    stage, state = Stage(timeout_seconds=0.0), SessionState()
     async with stage.recalling() as service:
         stage.embedder.go.clear()
         await service.set_context(a_session(), state, "the first")
@@ -227,9 +227,9 @@ async def test_a_search_waits_for_the_model_and_for_vectors_that_are_not_stored(
 
 
 async def test_no_search_claims_that_nothing_fits_while_meanings_are_expected():
-    stage = Stage(patience=0.2)
+    stage = Stage(timeout_seconds=0.2)
     meaning(stage)
-    tools = catalogue(**{f"tool{number}": f"It reads subject{number}." for number in range(60)})
+    tools = catalog(**{f"tool{number}": f"It reads subject{number}." for number in range(60)})
     stage.embedder.kept = {passage(said) for said in profiles(tools)[:30]}
     stage.embedder.held_after = 1  # the query's vector comes, those of the other tools do not
     stage.embedder.go.clear()
@@ -256,7 +256,7 @@ async def test_calls_before_and_while_prediction_loads_are_learned_once():
     stage, state, learned, held = Stage(), SessionState(), [], threading.Event()
 
     class Counting(FrequencyPredictor):
-        def learn(self, situation, tool, weight=1.0):
+        def learn(self, prediction_input, tool, weight=1.0):
             learned.append(tool)
 
     stage.make_predictor = Counting
@@ -317,7 +317,7 @@ async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serv
         assert state.context.model == "model-b"
         assert index.model == "model-a"
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
-        service.know(catalogue(sing="Sing a song."))
+        service.know(catalog(sing="Sing a song."))
         stage.embedder.go.set()
         await stage.at_rest()
         assert index.model == "model-b"
@@ -333,7 +333,7 @@ async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
         await call(stage, state, "read_file")
         await call(stage, state, "send_mail")
         assert service.status()["learned_pairs"] == 2
-        service.know(catalogue(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
+        service.know(catalog(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert service.status()["learned_pairs"] == 1
 
@@ -457,7 +457,7 @@ async def test_any_text_is_a_context_and_a_query(text):
 
 
 async def test_tools_that_differ_in_case_or_say_nothing_are_tools_of_their_own():
-    tools = catalogue(Read="Read a book.", read="Read a sensor.", mute="")
+    tools = catalog(Read="Read a book.", read="Read a sensor.", mute="")
     stage, state = Stage(), SessionState()
     async with stage.running() as service:
         service.know(tools)
@@ -470,7 +470,7 @@ async def test_tools_that_differ_in_case_or_say_nothing_are_tools_of_their_own()
 async def test_an_empty_list_is_known_and_predicts_nothing():
     stage = Stage()
     async with stage.running() as service:
-        service.know(catalogue())
+        service.know(catalog())
         await stage.recalled()
         assert service.status()["tools"] == {"indexed": 0, "embedded": 0}
         assert (await service.search(a_session(), "song", 3, anything)).abstained

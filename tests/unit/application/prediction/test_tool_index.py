@@ -10,7 +10,7 @@ from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import request_texts
-from tests.unit.application.prediction.scripted_embedder import ScriptedEmbedder, catalogue
+from tests.unit.application.prediction.scripted_embedder import ScriptedEmbedder, catalog
 
 LEDGER, ZEBRA = ({"keep": said, "send": "Send a mail."} for said in ("Keep a ledger.", "Feed a zebra."))
 
@@ -36,7 +36,7 @@ class Bench:
 
     def know(self, **tools):
         """A list came, and all that follows from it was done."""
-        self.index.know(catalogue(**tools))
+        self.index.know(catalog(**tools))
         self.at_rest()
 
     def at_rest(self):
@@ -66,7 +66,7 @@ def test_a_description_that_comes_back_before_the_other_was_read_is_what_counts(
         held = threading.Event()
         bench.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
         for described in (ZEBRA, LEDGER):
-            bench.index.know(catalogue(**described))
+            bench.index.know(catalog(**described))
         held.set()
         bench.at_rest()
         assert bench.index.fingerprint("keep") == first
@@ -81,7 +81,7 @@ def test_a_list_that_says_nothing_new_is_not_read_again():
         submitted = []
         bench.worker.submit = lambda *job: submitted.append(job)
         for described in (LEDGER, {"play": "Play a song."}, LEDGER):
-            bench.index.know(catalogue(**described))
+            bench.index.know(catalog(**described))
         assert submitted == []
         assert bench.index.retriever is made
 
@@ -101,14 +101,14 @@ def test_vectors_count_while_others_are_still_made():
     with Bench() as bench:
         bench.embedder.held_after = 3
         bench.embedder.go.clear()
-        bench.index.know(catalogue(**tools))
+        bench.index.know(catalog(**tools))
         assert bench.embedder.held.wait(10)
         counted = bench.index.counts()[1]
         assert bench.index.counts()[0] == 64
         assert 8 <= counted <= 24
         assert bench.index.weights.semantic > 0
-        likeness = bench.index.retriever._static.likeness(bench.asked("subject1"))[1]
-        assert np.count_nonzero(likeness) <= counted
+        similarity = bench.index.retriever._static.similarity(bench.asked("subject1"))[1]
+        assert np.count_nonzero(similarity) <= counted
         bench.embedder.go.set()
         bench.at_rest()
         assert bench.index.counts() == (64, 64)
@@ -118,7 +118,7 @@ def test_until_the_first_vectors_are_there_words_count_alone():
     with Bench() as bench:
         bench.embedder.held_after = 0
         bench.embedder.go.clear()
-        bench.index.know(catalogue(**LEDGER))
+        bench.index.know(catalog(**LEDGER))
         assert bench.embedder.held.wait(10)
         assert bench.index.counts() == (2, 0)
         assert (bench.index.weights.lexical, bench.index.weights.semantic) == (1.0, 0.0)
@@ -137,7 +137,7 @@ def test_what_the_last_model_embedded_is_compared_with_its_vectors_while_another
         retriever = bench.index.retriever
         assert retriever.weights("model-a").semantic > 0 == retriever.weights("model-b").semantic
         assert bench.index.counts() == (2, 0)
-        assert retriever._static.likeness(before)[0] is not None
+        assert retriever._static.similarity(before)[0] is not None
 
 
 def test_what_was_embedded_before_the_model_failed_counts():

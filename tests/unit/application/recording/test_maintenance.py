@@ -60,20 +60,20 @@ def an_old_session(store, calls=2):
 def test_pairs_are_there_after_a_round(store):
     session = a_session()
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    assert Maintenance(lambda: store, lambda: 2, clock=Clock()).look_after()
+    assert Maintenance(lambda: store, lambda: 2, clock=Clock()).run_once()
     assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [NOW]
 
 
 def test_learned_pairs_beyond_the_bound_are_forgotten(store):
     store.record_many([a_learned_pair(updated_at=float(at)) for at in range(3)])
-    Maintenance(lambda: store, lambda: 3, most_pairs=2).look_after()
+    Maintenance(lambda: store, lambda: 3, most_pairs=2).run_once()
     assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
 
 
 def test_sessions_whose_process_was_killed_end_with_their_last_record(store):
     killed, alive = a_session(started_at=1000.0), a_session(started_at=2500.0)
     store.record_many([killed, alive, an_invocation(killed, "a", timestamp=1100.0)])
-    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=Clock(3000.0)).look_after()
+    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=Clock(3000.0)).run_once()
     assert {each.session.id: each.session.ended_at for each in store.list_sessions()} == {
         killed.id: 1100.0,
         alive.id: None,
@@ -86,7 +86,7 @@ def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog
             raise AnalyticsUnavailableError("no such table")
 
     store = Stuck()
-    Maintenance(lambda: store, lambda: 1, clock=Clock()).look_after()
+    Maintenance(lambda: store, lambda: 1, clock=Clock()).run_once()
     assert store.refreshes == [NOW]
     assert "learned pairs could not be pruned" in caplog.text
 
@@ -94,32 +94,32 @@ def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog
 def test_nothing_is_refreshed_while_nothing_new_is_stored(store):
     stored, clock = 0, Clock()
     maintenance = Maintenance(lambda: store, lambda: stored, clock=clock)
-    maintenance.look_after()
+    maintenance.run_once()
     clock.now += 600.0
-    maintenance.look_after()
+    maintenance.run_once()
     assert len(store.refreshes) == 1
     stored = 1
-    maintenance.look_after()
+    maintenance.run_once()
     assert len(store.refreshes) == 2
 
 
 def test_what_another_process_refreshed_lately_is_not_refreshed_again(store):
     session, clock = a_session(), Clock()
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
     clock.now += 599.0
-    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
     assert len(store.refreshes) == 1
     clock.now += 1.0
-    Maintenance(lambda: store, lambda: 2, clock=clock).look_after()
+    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
     assert len(store.refreshes) == 2
 
 
 def test_a_refresh_by_a_clock_ahead_holds_up_no_other(store):
     session = a_session()
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    Maintenance(lambda: store, lambda: 2, clock=Clock(NOW + 86_400.0)).look_after()
-    Maintenance(lambda: store, lambda: 2, clock=Clock()).look_after()
+    Maintenance(lambda: store, lambda: 2, clock=Clock(NOW + 86_400.0)).run_once()
+    Maintenance(lambda: store, lambda: 2, clock=Clock()).run_once()
     assert store.latest_refresh() == NOW
 
 
@@ -136,17 +136,17 @@ def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store)
     session = an_old_session(store)
     store.record_many([an_invocation(session, "write")])
     clock = Clock()
-    Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
+    Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
     assert store.get_cooccurrences(["read"])
     next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
-    Maintenance(lambda: store, lambda: 3, clock=clock).look_after()
+    Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
     assert not store.get_cooccurrences(["read"])
 
 
 def test_what_is_too_old_is_removed_and_told(store, caplog):
     caplog.set_level("INFO")
     an_old_session(store)
-    Maintenance(lambda: store, lambda: 0, expiry=of_all_before(5000.0)).look_after()
+    Maintenance(lambda: store, lambda: 0, expiry=of_all_before(5000.0)).run_once()
     assert store.list_sessions() == []
     assert "removed what was too old: 1 session, 2 invocations" in caplog.text
 
@@ -154,28 +154,28 @@ def test_what_is_too_old_is_removed_and_told(store, caplog):
 def test_what_is_too_old_is_looked_for_now_and_then_although_nothing_new_is_stored(store):
     clock = Clock()
     maintenance = Maintenance(
-        lambda: store, lambda: 0, expiry=of_all_before(5000.0), rhythm=MaintenanceSchedule(purge=60.0), clock=clock
+        lambda: store, lambda: 0, expiry=of_all_before(5000.0), schedule=MaintenanceSchedule(purge=60.0), clock=clock
     )
-    maintenance.look_after()
+    maintenance.run_once()
     an_old_session(store)
     clock.now += 59.0
-    maintenance.look_after()
+    maintenance.run_once()
     assert len(store.list_sessions()) == 1
     clock.now += 1.0
-    maintenance.look_after()
+    maintenance.run_once()
     assert store.list_sessions() == []
 
 
 def test_without_limits_nothing_is_removed(store):
     an_old_session(store)
-    Maintenance(lambda: store, lambda: 0).look_after()
+    Maintenance(lambda: store, lambda: 0).run_once()
     assert len(store.list_sessions()) == 1
 
 
 def test_forgetting_that_was_given_up_is_finished(store):
     an_old_session(store)
     next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
-    Maintenance(lambda: store, lambda: 0).look_after()
+    Maintenance(lambda: store, lambda: 0).run_once()
     assert store.list_sessions() == []
 
 
@@ -184,16 +184,16 @@ def test_nothing_is_done_while_another_process_is_at_it(store):
     maintenance = Maintenance(lambda: store, lambda: 1, expiry=of_all_before(5000.0))
     with store.maintenance_lease() as mine:
         assert mine
-        assert not maintenance.look_after()
+        assert not maintenance.run_once()
         assert store.refreshes == []
         assert len(store.list_sessions()) == 1
-    assert maintenance.look_after()
+    assert maintenance.run_once()
     assert store.list_sessions() == []
 
 
 def test_a_process_that_found_another_at_it_tries_again_soon(store):
     an_old_session(store)
-    rhythm = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
+    schedule = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
     with store.maintenance_lease():
         tried = threading.Event()
 
@@ -205,7 +205,7 @@ def test_a_process_that_found_another_at_it_tries_again_soon(store):
                     yield mine
 
         watched = Watched()
-        maintenance = Maintenance(lambda: watched, lambda: 1, rhythm=rhythm)
+        maintenance = Maintenance(lambda: watched, lambda: 1, schedule=schedule)
         maintenance.start()
         assert tried.wait(SOON)
         assert watched.refreshes == []
@@ -226,8 +226,8 @@ def test_two_at_once_purge_nothing_twice(store):
         def maintenance_lease(self):
             return store.maintenance_lease()
 
-    rhythm = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
-    both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), rhythm=rhythm) for _ in range(2)]
+    schedule = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
+    both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), schedule=schedule) for _ in range(2)]
     for each in both:
         each.start()
     deadline = threading.Event()
@@ -293,17 +293,17 @@ def test_a_failed_round_is_logged_and_tried_again(store, caplog):
         return store
 
     maintenance = Maintenance(open_store, lambda: 0)
-    maintenance.look_after()
+    maintenance.run_once()
     assert "could not be looked after" in caplog.text
-    maintenance.look_after()
+    maintenance.run_once()
     assert len(store.refreshes) == 1
 
 
 def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(store):
     stored = iter(range(1_000_000))
     told = threading.Semaphore(0)
-    rhythm = MaintenanceSchedule(delay=0.0, interval=0.001, watch=0.0005)
-    with Maintenance(lambda: store, lambda: next(stored), rhythm=rhythm, on_forgotten=told.release) as maintenance:
+    schedule = MaintenanceSchedule(delay=0.0, interval=0.001, watch=0.0005)
+    with Maintenance(lambda: store, lambda: next(stored), schedule=schedule, on_forgotten=told.release) as maintenance:
         for _ in range(3):
             assert store.refreshed.acquire(timeout=SOON)
         next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=maintenance._clock())))
@@ -314,7 +314,7 @@ def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(st
 
 
 def test_closing_does_not_wait_for_the_delay(store):
-    maintenance = Maintenance(lambda: store, lambda: 0, rhythm=MaintenanceSchedule(delay=3600.0))
+    maintenance = Maintenance(lambda: store, lambda: 0, schedule=MaintenanceSchedule(delay=3600.0))
     maintenance.start()
     maintenance.close(SOON)
     assert not maintenance._thread.is_alive()
@@ -331,7 +331,7 @@ def test_closing_gives_a_purge_up(store):
                 yield removed
                 begun.set()
 
-    maintenance = Maintenance(Slow, lambda: 1, expiry=of_all_before(5000.0), rhythm=MaintenanceSchedule(delay=0.0))
+    maintenance = Maintenance(Slow, lambda: 1, expiry=of_all_before(5000.0), schedule=MaintenanceSchedule(delay=0.0))
     maintenance.start()
     assert begun.wait(SOON)
     maintenance.close(SOON)
@@ -346,8 +346,8 @@ def test_another_measure_of_what_is_too_old_counts_at_the_next_look():
     store = InMemoryAnalytics()
     an_old_session(store)
     maintenance = Maintenance(lambda: store, lambda: 0, clock=Clock())
-    assert maintenance.look_after()
+    assert maintenance.run_once()
     assert len(store.list_sessions()) == 1
     maintenance.keep(lambda now: Expiry.of_all(now - 10.0, now))
-    assert maintenance.look_after()
+    assert maintenance.run_once()
     assert not store.list_sessions()

@@ -56,7 +56,12 @@ class Recording(RuleBasedStateMachine):
         self.shelf = Shelf(Path(self.folder.name))
         shelf, shop = self.shelf, self.shop
         self.recorder = Eager(
-            lambda: shop, open_spool=lambda: shelf, limits=LIMITS, backoff=Even(), patience=0.01, close_timeout=0.05
+            lambda: shop,
+            open_spool=lambda: shelf,
+            limits=LIMITS,
+            backoff=Even(),
+            timeout_seconds=0.01,
+            close_timeout=0.05,
         )
         self.recorder.start()
 

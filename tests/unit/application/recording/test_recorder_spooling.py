@@ -49,7 +49,7 @@ def root(tmp_path):
 
 def spooling(shop, root, **options):
     shelf = options.pop("shelf", None) or Shelf(root)
-    return Eager(lambda: shop, open_spool=lambda: shelf, **{"patience": IMPATIENT, **options})
+    return Eager(lambda: shop, open_spool=lambda: shelf, **{"timeout_seconds": IMPATIENT, **options})
 
 
 def test_what_comes_while_the_store_is_away_is_on_disk_and_stored_when_it_is_back(shop, root, caplog):
@@ -114,7 +114,7 @@ def test_a_hanging_store_that_fails_in_the_end_loses_and_doubles_nothing(shop, r
 def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
     shop.gate.clear()
     limits = QueueLimits(records=100, batch_records=10)
-    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
         recorder.put(a_session())
         assert shop.tried.wait(SOON)
         for _ in range(10):
@@ -130,7 +130,7 @@ def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_d
     session = a_session()
     shop.gate.clear()
     limits = QueueLimits(records=40, batch_records=4)
-    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
         recorder.put(session)
         assert shop.tried.wait(SOON)
         for _ in range(35):
@@ -147,7 +147,7 @@ def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_d
 def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
     shop.gate.clear()
     limits = QueueLimits(size_bytes=1000)
-    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
         recorder.put(an_invocation(a_session(), "read"), 700)
         assert shop.tried.wait(SOON)
         recorder.put(an_invocation(a_session(), "read"), 200)
@@ -245,7 +245,7 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     session = a_session()
     calls = [an_invocation(session, "read") for _ in range(20)]
     shop.gate.clear()
-    recorder = spooling(shop, root, patience=3600.0)
+    recorder = spooling(shop, root, timeout_seconds=3600.0)
     recorder.start()
     for call in calls:
         recorder.put(call)
@@ -276,7 +276,7 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
 def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, root):
     with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
-    recorder = spooling(shop, root, patience=3600.0)
+    recorder = spooling(shop, root, timeout_seconds=3600.0)
     shop.gate.clear()
     recorder.start()
     assert shop.tried.wait(SOON)
@@ -290,7 +290,7 @@ def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, ro
 def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop, root):
     with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
-    recorder = spooling(shop, root, patience=3600.0)
+    recorder = spooling(shop, root, timeout_seconds=3600.0)
     shop.gate.clear()
     recorder.start()
     assert shop.tried.wait(SOON)
@@ -310,7 +310,7 @@ def test_a_session_that_a_full_spool_cannot_take_does_not_stand_in_the_way_of_ca
     step, go_on = threading.Semaphore(0), threading.Event()
     shop.on_try = lambda: None if go_on.is_set() else step.acquire(timeout=SOON)
     limits = QueueLimits(batch_records=10, batch_seconds=0.001)
-    recorder = spooling(shop, root, shelf=Shelf(root, max_bytes=1000), limits=limits, patience=3600.0)
+    recorder = spooling(shop, root, shelf=Shelf(root, max_bytes=1000), limits=limits, timeout_seconds=3600.0)
     for record in (session, *calls):
         recorder.put(record)
     with recorder:
@@ -442,7 +442,7 @@ def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_some
         left.append([an_invocation(a_session(), "old")])
     session = a_session()
     calls = [an_invocation(session, "live") for _ in range(39)]
-    recorder = spooling(shop, root, limits=QueueLimits(records=40, batch_records=4), patience=3600.0)
+    recorder = spooling(shop, root, limits=QueueLimits(records=40, batch_records=4), timeout_seconds=3600.0)
     for call in calls[:4]:
         recorder.put(call)
     shop.gate.clear()
@@ -541,7 +541,7 @@ def test_the_next_batch_is_made_while_the_store_has_one(shop, root):
 
     shop.gate.clear()
     limits = QueueLimits(batch_records=2)
-    with spooling(shop, root, limits=limits, patience=3600.0) as recorder:
+    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
         for record in (a_session(), a_session(), a_session(), Note()):
             recorder.put(record)
         assert Note.made.wait(SOON)
@@ -553,7 +553,7 @@ def test_the_next_batch_is_made_while_the_store_has_one(shop, root):
 def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
     shop.gate.clear()
     limits = QueueLimits(batch_records=2)
-    recorder = spooling(shop, root, limits=limits, patience=3600.0)
+    recorder = spooling(shop, root, limits=limits, timeout_seconds=3600.0)
     recorder.start()
     for _ in range(7):
         recorder.put(a_session())

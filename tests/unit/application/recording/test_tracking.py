@@ -244,7 +244,7 @@ def test_what_ends_the_process_is_not_held_back():
 def test_only_the_first_list_is_told_of():
     told = []
     service = tracking(Sink())
-    service.when_listed(lambda: told.append("listed"))
+    service.on_listed(lambda: told.append("listed"))
     session = a_session()
     service.session_opened(session)
     assert told == []
@@ -272,7 +272,7 @@ def test_whoever_wants_to_know_is_told_of_the_end_of_a_session_even_if_it_cannot
     ended = []
     for number, sink in enumerate((Sink(), Brim())):
         service, session = tracking(sink), a_session()
-        service.when_closed(ended.append)
+        service.on_closed(ended.append)
         service.session_closed(session, 1.0)
         assert ended[number] is session
 

@@ -27,9 +27,9 @@ def test_an_object_is_read_once_however_often_it_is_given():
 
 def test_a_definition_that_was_changed_in_place_is_read_anew():
     definition, read = {"name": "a", "description": "old"}, ToolReader()
-    before = read([definition]).catalogue
+    before = read([definition]).catalog
     definition["description"] = "new"
-    assert read([definition]).catalogue.digest != before.digest
+    assert read([definition]).catalog.digest != before.digest
 
 
 def test_equal_tools_in_other_objects_come_out_as_the_newest_objects():
@@ -37,7 +37,7 @@ def test_equal_tools_in_other_objects_come_out_as_the_newest_objects():
     first = read([{"name": "a"}])
     again = {"name": "a"}
     assert read([again]).objects["a"] is again
-    assert read([again]).catalogue is first.catalogue
+    assert read([again]).catalog is first.catalog
 
 
 def test_two_tools_of_one_name_are_refused_and_one_given_twice_is_one():

@@ -221,10 +221,10 @@ async def test_what_clients_subscribe_to_at_two_processes_at_once_is_all_told_to
     there = await other.takes_over()
     for process, conversation, uri in ((one, here, b"a"), (other, there, b"b")):
         message = asks(2, "resources/subscribe", b'{"uri":"%b"}' % uri)
-        process.parting = await process.sharing.arrives(b"id", message, ANNA, conversation)
+        process.before_response = await process.sharing.arrives(b"id", message, ANNA, conversation)
         conversation.received(message, Sink())
-    await one.parting(OK)
-    await other.parting(OK)
+    await one.before_response(OK)
+    await other.before_response(OK)
     third = Process(state)
     assert await third.takes_over() is not None
     assert [bytes(asked.message.params) for asked in third.server.link.of("resources/subscribe")] == [

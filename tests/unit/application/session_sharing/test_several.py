@@ -28,13 +28,13 @@ class TicketLink(Link):
         self.ticket = ticket
         return bool(ticket)
 
-    def let_go(self):
+    def detach(self):
         self.ticket = b""
 
 
 class TicketServer(Server):
-    def connect(self, outlet):
-        self.links.append(TicketLink(self, outlet))
+    def connect(self, message_handler):
+        self.links.append(TicketLink(self, message_handler))
         return self.links[-1]
 
 
@@ -67,52 +67,52 @@ async def carried_from(stage):
 
 
 @pytest.fixture
-async def carried():
+async def handoff():
     return await carried_from(Stage())
 
 
-async def test_only_servers_without_a_ticket_are_told_anew(carried):
-    assert list(carried.tickets) == ["web"]
+async def test_only_servers_without_a_ticket_are_told_anew(handoff):
+    assert list(handoff.tickets) == ["web"]
     stage = Stage()
-    stage.sessions.adopt(carried.session)
-    assert not stage.conversation.adopt(carried)
+    stage.sessions.adopt(handoff.session)
+    assert not stage.conversation.adopt(handoff)
     answer = await stage.asks(HELLO)
     assert "initialize" not in stage.web.link.methods
     assert stage.own.link.methods[0] == "initialize"
     assert jsonrpc.plain(answer.result)["instructions"] == "# web\nBe kind."
     assert await stage.lists() == ["web__one", "own__two"]
-    assert stage.conversation.session is carried.session
-    assert stage.conversation.tickets == carried.tickets
-    assert stage.records.opened == {carried.session.id}
+    assert stage.conversation.session is handoff.session
+    assert stage.conversation.tickets == handoff.tickets
+    assert stage.records.opened == {handoff.session.id}
 
 
-async def test_a_newer_ticket_takes_the_place_of_the_older(carried):
+async def test_a_newer_ticket_takes_the_place_of_the_older(handoff):
     stage = Stage()
     await stage.asks(HELLO)
-    newer = carried.tickets["web"].replace(b':"ticket"', b':"newer"')
+    newer = handoff.tickets["web"].replace(b':"ticket"', b':"newer"')
     stage.conversation.adopt(
         ConnectionHandoff(session=stage.conversation.session, handshake=HELLO, tickets={"web": newer})
     )
     assert stage.web.link.ticket == b"newer"
 
 
-async def test_where_all_have_tickets_nobody_is_told_anew(carried):
+async def test_where_all_have_tickets_nobody_is_told_anew(handoff):
     stage = Stage()
     stage.conversation = MultiServerConnection(
         stage.services, [stage.web], MergedListCache("prefix"), CALLER, stage.channel
     )
-    stage.sessions.adopt(carried.session)
+    stage.sessions.adopt(handoff.session)
     stage.conversation.listen(listening=True)
-    assert stage.conversation.adopt(carried)
+    assert stage.conversation.adopt(handoff)
     assert stage.web.link.listening == [True]
 
 
 @pytest.mark.parametrize("ticket", [b"", b"null", b"[1]", b'{"ticket":5}', b'{"ticket":""}'])
-async def test_a_ticket_that_is_none_is_not_gone_on_with(carried, ticket):
+async def test_a_ticket_that_is_none_is_not_gone_on_with(handoff, ticket):
     stage = Stage()
-    stage.sessions.adopt(carried.session)
+    stage.sessions.adopt(handoff.session)
     assert not stage.conversation.adopt(
-        ConnectionHandoff(session=carried.session, handshake=HELLO, tickets={"web": ticket})
+        ConnectionHandoff(session=handoff.session, handshake=HELLO, tickets={"web": ticket})
     )
     await stage.asks(HELLO)
     assert "initialize" in stage.web.link.methods
@@ -131,9 +131,9 @@ async def test_a_list_that_changed_elsewhere_is_fetched_again_and_told_to_who_li
 
 async def test_a_connection_that_is_left_to_others_ends_nothing_of_theirs():
     stage = Stage()
-    stage.conversation.let_go()
+    stage.conversation.detach()
     await stage.asks(HELLO)
-    stage.conversation.let_go()
+    stage.conversation.detach()
     assert stage.web.link.ticket == b""
     await stage.conversation.close()
     assert stage.records.closed == []

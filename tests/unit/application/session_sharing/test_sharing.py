@@ -75,7 +75,7 @@ class Process(World, NewsListener):
             self.tracking, self.hasher, evidence, shared=True, monotonic=self.clock, clock=self.clock
         )
         services = self.services
-        self.services = RequestServices(tracking=self.tracking, sessions=self.sessions, catalogues=services.catalogues)
+        self.services = RequestServices(tracking=self.tracking, sessions=self.sessions, catalogs=services.catalogs)
         self.states = SessionStates()
         self.contexts = []
         self.news = []
@@ -113,11 +113,11 @@ class Process(World, NewsListener):
 
     async def takes_over(self, session_id=b"id", caller=ANNA):
         """The client's next request comes in here."""
-        carried = await self.sharing.find(session_id, caller)
-        if carried is None:
+        handoff = await self.sharing.find(session_id, caller)
+        if handoff is None:
             return None
         conversation = self.conversation(caller)
-        return conversation if await self.sharing.resume(session_id, carried, conversation) else None
+        return conversation if await self.sharing.resume(session_id, handoff, conversation) else None
 
     async def asked(self, conversation, message, session_id=b"id", caller=ANNA, do=id):
         """One request in the handshake era; `do` happens in the session of the connection meanwhile."""
@@ -255,7 +255,7 @@ async def test_leaving_a_connection_to_others_records_no_end(one, other):
     conversation = await one.opens()
     session_id = conversation.session.id
     there = await other.takes_over()
-    conversation.let_go()
+    conversation.detach()
     await conversation.close()
     one.sharing.left(b"id")
     assert one.records.closed == []

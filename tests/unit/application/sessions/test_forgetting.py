@@ -16,10 +16,10 @@ class Remembering(Process):
     """A riglm that lets go of what was forgotten, when it hears of it."""
 
     def hears(self, session, at=2_000_000_000.0):
-        def let_go(one):
+        def detach(one):
             self.states.forget(one)
 
-        forgetting = SessionReset(self.sessions, [let_go, self.sharing.forgotten])
+        forgetting = SessionReset(self.sessions, [detach, self.sharing.forgotten])
         strangers = [ErasureRequest(whose=ErasureScope.SESSION, key=key, at=at) for key in (str(uuid7()), "no id")]
         forgetting.heard([*strangers, ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=at)])
 

@@ -284,9 +284,9 @@ def test_too_many_sessions_push_out_the_one_that_was_silent_for_longest():
     held = w.sessions.of_connection(handled(HTTP), CODE, VERSION)
     anna, bert = (w.sessions.of_request(caller, CODE, "", b"") for caller in (ANNA, BERT))
     w.sessions.of_request(ANNA, CODE, "", b"")
-    nobody = w.sessions.of_request(HTTP, CODE, "", b"")
+    no_client = w.sessions.of_request(HTTP, CODE, "", b"")
     assert w.records.closed == [bert.id]
-    assert [session.ended_at for session in (held, anna, nobody)] == [None, None, None]
+    assert [session.ended_at for session in (held, anna, no_client)] == [None, None, None]
     assert len(w.sessions) == 3
 
 

@@ -47,13 +47,13 @@ def test_the_index_in_a_list_names_what_is_hidden_in_at_most_400_tokens(count):
 
 def test_the_index_changes_only_with_the_list():
     names = [f"tool{number}" for number in range(100)]
-    stage, session, catalogue = Stage(), a_session(), a_catalogue(*names)
+    stage, session, catalog = Stage(), a_session(), a_catalogue(*names)
     stage.learned({"tool1": 0.9})
-    first = stage.filtering.compose(session, catalogue).raw
+    first = stage.filtering.compose(session, catalog).raw
     stage.calls(session, "tool5", "tool6")
     stage.learned({"tool2": 0.9})
-    assert stage.filtering.compose(session, catalogue).raw == first
-    assert stage.filtering.compose(a_session(), catalogue).raw != first
+    assert stage.filtering.compose(session, catalog).raw == first
+    assert stage.filtering.compose(a_session(), catalog).raw != first
 
 
 def test_index_tokens_limits_the_index_and_zero_removes_it():

@@ -63,11 +63,11 @@ def test_negative_feedback_raises_neither_a_tool_nor_a_context(events, feedback)
         with_feedback.insert(min(place, len(with_feedback)), what)
     before, later = after(events), after(with_feedback)
     for asked in CONTEXTS:
-        votes, fewer = (each.votes(asked, "", HASHES) for each in (before, later))
-        assert fewer.confidence <= votes.confidence
-        assert fewer.trust == pytest.approx(votes.trust)
-        assert fewer.by_tool.get("deploy", 0.0) <= votes.by_tool.get("deploy", 0.0) + 1e-12
-        assert {**fewer.by_tool, "deploy": 0.0} == pytest.approx({**votes.by_tool, "deploy": 0.0})
+        pair_scores, fewer = (each.pair_scores(asked, "", HASHES) for each in (before, later))
+        assert fewer.confidence <= pair_scores.confidence
+        assert fewer.trust == pytest.approx(pair_scores.trust)
+        assert fewer.by_tool.get("deploy", 0.0) <= pair_scores.by_tool.get("deploy", 0.0) + 1e-12
+        assert {**fewer.by_tool, "deploy": 0.0} == pytest.approx({**pair_scores.by_tool, "deploy": 0.0})
         first, second = (retriever(each).relevance(asked, NAMES).combined for each in (before, later))
         assert ranks(second)[0] >= ranks(first)[0]
         assert np.all(second <= first + 1e-12)

@@ -42,9 +42,9 @@ def test_a_pair_keeps_no_words_of_its_context():
 def test_the_same_context_asks_for_the_tool_that_was_used_in_it():
     pairs = LearnedPairs()
     _learn(pairs, "ship it to production")
-    votes = pairs.votes(context("ship it to production"), "", HASHES)
-    assert votes.by_tool == {"deploy": 1.0}
-    assert votes.trust == pytest.approx(1.0)
+    pair_scores = pairs.pair_scores(context("ship it to production"), "", HASHES)
+    assert pair_scores.by_tool == {"deploy": 1.0}
+    assert pair_scores.trust == pytest.approx(1.0)
 
 
 def test_a_tool_that_came_along_once_counts_less_than_one_that_comes_every_time():
@@ -52,44 +52,44 @@ def test_a_tool_that_came_along_once_counts_less_than_one_that_comes_every_time(
     for _ in range(9):
         _learn(pairs, "ship it")
     _learn(pairs, "ship it", tool="rollback", signal=1.5)
-    votes = pairs.votes(context("ship it"), "", HASHES).by_tool
-    assert votes["deploy"] == pytest.approx(1.0)
-    assert votes["rollback"] == pytest.approx(0.5)
+    pair_scores = pairs.pair_scores(context("ship it"), "", HASHES).by_tool
+    assert pair_scores["deploy"] == pytest.approx(1.0)
+    assert pair_scores["rollback"] == pytest.approx(0.5)
 
 
 def test_a_context_that_shares_nothing_asks_for_no_tool():
     pairs = LearnedPairs()
     pairs.learn(Context(text="ship it"), "deploy", 1.0, scope="", at=0.0, description_hash="d1")
-    assert pairs.votes(Context(text="violin"), "", HASHES).by_tool == {}
+    assert pairs.pair_scores(Context(text="violin"), "", HASHES).by_tool == {}
 
 
 def test_contexts_are_matched_by_words_when_there_are_no_vectors():
     pairs = LearnedPairs()
     pairs.learn(Context(text="ship the release"), "deploy", 1.0, scope="", at=0.0, description_hash="d1")
-    assert pairs.votes(Context(text="a release to ship"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
+    assert pairs.pair_scores(Context(text="a release to ship"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
 
 
 def test_vectors_of_different_models_are_matched_by_words_alone():
     pairs = LearnedPairs()
     _learn(pairs, "ship the release")
     other = replace(context("violin"), model="another", vector=context("ship the release").vector)
-    assert pairs.votes(other, "", HASHES).by_tool == {}
+    assert pairs.pair_scores(other, "", HASHES).by_tool == {}
 
 
 def test_one_scope_does_not_learn_from_another_not_even_from_that_of_callers_without_a_name():
     pairs = LearnedPairs()
     _learn(pairs, "ship it", scope="anna")
-    assert pairs.votes(context("ship it"), "ben", HASHES).by_tool == {}
-    assert pairs.votes(context("ship it"), "anna", HASHES).by_tool == pytest.approx({"deploy": 1.0})
+    assert pairs.pair_scores(context("ship it"), "ben", HASHES).by_tool == {}
+    assert pairs.pair_scores(context("ship it"), "anna", HASHES).by_tool == pytest.approx({"deploy": 1.0})
     _learn(pairs, "ship it", tool="rollback")
-    assert pairs.votes(context("ship it"), "ben", HASHES).by_tool == {}
-    assert set(pairs.votes(context("ship it"), "", HASHES).by_tool) == {"rollback"}
+    assert pairs.pair_scores(context("ship it"), "ben", HASHES).by_tool == {}
+    assert set(pairs.pair_scores(context("ship it"), "", HASHES).by_tool) == {"rollback"}
 
 
 def test_what_was_learned_of_another_description_does_not_vote():
     pairs = LearnedPairs()
     _learn(pairs, "ship it")
-    assert pairs.votes(context("ship it"), "", {"deploy": "changed"}).by_tool == {}
+    assert pairs.pair_scores(context("ship it"), "", {"deploy": "changed"}).by_tool == {}
 
 
 def test_a_changed_description_forgets_what_was_learned_of_the_tool():
@@ -99,7 +99,7 @@ def test_a_changed_description_forgets_what_was_learned_of_the_tool():
     assert pairs.forget_tools({"deploy": "changed"}) == [gone.id]
     assert pairs.forget_tools({"deploy": "changed"}) == []
     assert len(pairs) == 1
-    assert set(pairs.votes(context("ship it"), "", HASHES).by_tool) == {"rollback"}
+    assert set(pairs.pair_scores(context("ship it"), "", HASHES).by_tool) == {"rollback"}
 
 
 def _of_three_tools(count: int = 600):
@@ -115,9 +115,9 @@ def _of_three_tools(count: int = 600):
 def _compared(pairs, hashes):
     """What pairs say about contexts, with what those say that learned the same and forgot nothing."""
     fresh = LearnedPairs()
-    fresh.catch_up(pair for lessons in pairs._lessons for pair in lessons.values())
+    fresh.catch_up(pair for training_queue in pairs._training_queue for pair in training_queue.values())
     for text in ("ship number3 to place3", "ship number10 to place4", "place2 number300"):
-        said, expected = (each.votes(context(text), "", hashes) for each in (pairs, fresh))
+        said, expected = (each.pair_scores(context(text), "", hashes) for each in (pairs, fresh))
         assert said.by_tool == pytest.approx(expected.by_tool)
         assert said.confidence == pytest.approx(expected.confidence)
     assert len(pairs) == len(fresh)
@@ -163,7 +163,7 @@ def test_what_was_forgotten_takes_no_memory_for_ever():
     assert len(contexts) <= 200
     assert len(contexts._vocabulary) <= 400
     assert len(contexts._scopes) <= 200
-    assert pairs.votes(context("word2999"), "user2999", HASHES).by_tool == pytest.approx({"deploy": 1.0})
+    assert pairs.pair_scores(context("word2999"), "user2999", HASHES).by_tool == pytest.approx({"deploy": 1.0})
 
 
 def test_scopes_stay_apart_when_contexts_of_others_are_forgotten():
@@ -172,20 +172,20 @@ def test_scopes_stay_apart_when_contexts_of_others_are_forgotten():
         tool = "rollback" if number % 3 else "deploy"
         _learn(pairs, f"ship number{number}", tool=tool, scope=f"user{number % 3}")
     pairs.forget_tools({"rollback": "changed"})
-    assert set(pairs.votes(context("ship number3"), "user0", HASHES).by_tool) == {"deploy"}
+    assert set(pairs.pair_scores(context("ship number3"), "user0", HASHES).by_tool) == {"deploy"}
     _learn(pairs, "ship it", tool="rollback", scope="somebody new")
-    assert pairs.votes(context("ship it"), "user1", HASHES).by_tool == {}
-    assert set(pairs.votes(context("ship it"), "somebody new", HASHES).by_tool) == {"rollback"}
-    assert set(pairs.votes(context("ship it"), "user0", HASHES).by_tool) == {"deploy"}
+    assert pairs.pair_scores(context("ship it"), "user1", HASHES).by_tool == {}
+    assert set(pairs.pair_scores(context("ship it"), "somebody new", HASHES).by_tool) == {"rollback"}
+    assert set(pairs.pair_scores(context("ship it"), "user0", HASHES).by_tool) == {"deploy"}
 
 
 def test_all_can_be_forgotten_and_learned_again():
     pairs, hashes = _of_three_tools()
     pairs.forget_tools(dict.fromkeys(hashes, "changed"))
     assert len(pairs) == 0
-    assert pairs.votes(context("ship number3 to place3"), "", hashes) == ({}, 0.0, 0.0)
+    assert pairs.pair_scores(context("ship number3 to place3"), "", hashes) == ({}, 0.0, 0.0)
     _learn(pairs, "ship it")
-    assert pairs.votes(context("ship it"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
+    assert pairs.pair_scores(context("ship it"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
 
 
 def test_learning_under_a_changed_description_starts_anew():
@@ -222,7 +222,7 @@ def test_pruning_keeps_within_the_bound_what_is_newest_and_surest():
     gone = pairs.pruned(10)
     assert old.id in gone
     assert len(pairs) == 12 - len(gone) <= 10
-    assert pairs.votes(context("new number0"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
+    assert pairs.pair_scores(context("new number0"), "", HASHES).by_tool == pytest.approx({"deploy": 1.0})
 
 
 def test_what_was_restored_answers_as_what_was_learned():
@@ -231,7 +231,9 @@ def test_what_was_restored_answers_as_what_was_learned():
     restored = LearnedPairs()
     restored.restore(kept)
     asked = context("ship number3 again")
-    assert restored.votes(asked, "", HASHES).by_tool == pytest.approx(pairs.votes(asked, "", HASHES).by_tool)
+    assert restored.pair_scores(asked, "", HASHES).by_tool == pytest.approx(
+        pairs.pair_scores(asked, "", HASHES).by_tool
+    )
     assert restored.confidence(asked, "", HASHES) == pytest.approx(pairs.confidence(asked, "", HASHES))
     again = restored.learn(context("ship number3"), "deploy", 1.0, scope="", at=1.0, description_hash="d1")
     assert (again.id, again.uses) == (kept[3].id, 2)
@@ -244,8 +246,8 @@ def test_votes_are_trusted_where_tools_recur_and_not_where_they_do_not():
         recurring.learn(asked, "deploy", 1.0, scope="", at=0.0, description_hash="")
         scattered.learn(asked, f"tool{number}", 1.0, scope="", at=0.0, description_hash="")
     asked = context("ship parcel soon")
-    assert recurring.votes(asked, "", {}).trust > 0.5
-    assert scattered.votes(asked, "", {}).trust == 0.0
+    assert recurring.pair_scores(asked, "", {}).trust > 0.5
+    assert scattered.pair_scores(asked, "", {}).trust == 0.0
 
 
 def test_votes_of_unrelated_contexts_are_not_trusted_however_often_they_were_right():
@@ -256,7 +258,7 @@ def test_votes_of_unrelated_contexts_are_not_trusted_however_often_they_were_rig
     trusts = []
     for similarity in (0.05, 0.15, 0.3):
         vector = np.float32(similarity) * mine[0] + np.float32((1 - similarity**2) ** 0.5) * mine[1]
-        trusts.append(pairs.votes(Context(text="tune my violin", vector=vector, model="m"), "", {}).trust)
+        trusts.append(pairs.pair_scores(Context(text="tune my violin", vector=vector, model="m"), "", {}).trust)
     assert trusts[0] == 0 < trusts[1] < trusts[2]
 
 

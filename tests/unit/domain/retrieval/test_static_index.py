@@ -3,7 +3,7 @@ import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import PairReliability
-from riglm.domain.retrieval.scoring import level, relative, standardised, suitability
+from riglm.domain.retrieval.scoring import level, relative, standardized, suitability
 from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL
@@ -46,9 +46,9 @@ def test_without_meaning_a_request_fits_when_words_are_shared():
 
 
 def test_equal_scores_tell_nothing():
-    assert not standardised(np.full((2, 3), 7.0)).any()
+    assert not standardized(np.full((2, 3), 7.0)).any()
     assert not relative(np.zeros(3)).any()
-    assert standardised(np.zeros((1, 0))).shape == (1, 0)
+    assert standardized(np.zeros((1, 0))).shape == (1, 0)
 
 
 def test_what_was_right_one_time_in_four_is_hardly_trusted_and_old_failures_are_forgotten():

@@ -162,10 +162,10 @@ def forget_what_hangs_on(connection: Connection, entities: ColumnElement[bool], 
             observed = kg_observation.c
             connection.execute(delete(kg_observation).where(observed.owner == owner, observed.about.in_(some)))
             connection.execute(delete(kg_relation).where(kg_relation.c.owner == owner, _touches(some)))
-        tell_anew(connection, owner, neighbours, changed)
+        refresh_entity_texts(connection, owner, neighbours, changed)
 
 
-def tell_anew(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
+def refresh_entity_texts(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
     """Write the text of an owner's entities, by hash, from their current relations; return how many changed."""
     told = 0
     columns = kg_entity.c

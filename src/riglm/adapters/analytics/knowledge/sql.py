@@ -22,10 +22,10 @@ from riglm.adapters.analytics.knowledge.rows import (
     entity_of,
     forget_what_hangs_on,
     identity,
+    refresh_entity_texts,
     relation_of,
     relation_row,
     row_of,
-    tell_anew,
     vector_of,
 )
 from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
@@ -85,9 +85,11 @@ class SqlKnowledge(KnowledgePort):
     def add_entities(self, entities: Sequence[Entity]) -> UpsertCounts:
         return self._add(Table.ENTITIES, entities)
 
-    def tell_anew(self, owner: str, names: Sequence[str]) -> int:
+    def refresh_entity_texts(self, owner: str, names: Sequence[str]) -> int:
         with self._database.writing() as connection:
-            return tell_anew(connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity))
+            return refresh_entity_texts(
+                connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity)
+            )
 
     def add_observations(self, observations: Sequence[Observation]) -> UpsertCounts:
         return self._add(Table.OBSERVATIONS, observations)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from riglm.domain.rawjson import has_surrogates, mended
+from riglm.domain.rawjson import has_surrogates, repaired
 
 MAX_LINE_LENGTH: Final = 256 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes."""
@@ -68,7 +68,7 @@ def decoded(read: Callable[[bytes], _Read], text: bytes) -> _Read:
     except msgspec.DecodeError:
         if not has_surrogates(text):
             raise
-        return read(mended(text))
+        return read(repaired(text))
 
 
 def moment(text: str) -> float:

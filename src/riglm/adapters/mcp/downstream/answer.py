@@ -229,13 +229,13 @@ _waiting: Final[set["asyncio.Task[None]"]] = set()
 
 
 class DelayedResponseSink(ClientResponseSink):
-    """Holds the answer to one request back until `parting` is through, which is bounded and does not raise."""
+    """Holds the answer to one request back until `before_response` is through, which is bounded and does not raise."""
 
     __slots__ = ("_parting", "_sink")
 
-    def __init__(self, sink: ClientResponseSink, parting: BeforeResponse) -> None:
+    def __init__(self, sink: ClientResponseSink, before_response: BeforeResponse) -> None:
         self._sink = sink
-        self._parting = parting
+        self._parting = before_response
 
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._sink.related(message, event)

@@ -61,7 +61,7 @@ class HandshakeEndpoint:
         self._sessions = sessions
         self._shared = shared
         self._buffer = buffer
-        self._standing: set[Events] = set()
+        self._visibility: set[Events] = set()
         self.answers: set[HttpResponse | Events] = set()
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
@@ -72,15 +72,17 @@ class HandshakeEndpoint:
         session = await self._session(request, send)
         if session is None:
             return
-        parting = None
+        before_response = None
         if self._shared is not None:
             try:
-                parting = await self._shared.arrives(session, message, request.caller)
+                before_response = await self._shared.arrives(session, message, request.caller)
             except SessionEndedError:
                 await _refuse_session(send)
                 return
         if message.is_request:
-            await self._exchange(session, message, self._new_answer(session, request), request, send, parting=parting)
+            await self._exchange(
+                session, message, self._new_answer(session, request), request, send, before_response=before_response
+            )
             return
         session.conversation.received(message, _NOBODY)
         if message.method == "notifications/cancelled":
@@ -101,7 +103,7 @@ class HandshakeEndpoint:
 
     def end_streams(self) -> None:
         """End the streams that would stay open without a request."""
-        for events in self._standing:
+        for events in self._visibility:
             events.ended()
 
     def give_up(self) -> None:
@@ -120,11 +122,11 @@ class HandshakeEndpoint:
         def extra(reply: Message | None) -> Iterable[Header]:
             return () if reply is not None and reply.error else ((b"mcp-session-id", session.id),)
 
-        parting = None
+        before_response = None
         if self._shared is not None:
-            parting = await self._shared.opening(session, message, request.caller)
+            before_response = await self._shared.opening(session, message, request.caller)
         try:
-            await self._exchange(session, message, answer, request, send, extra, parting)
+            await self._exchange(session, message, answer, request, send, extra, before_response)
         finally:
             if not answer.accepted:
                 self._sessions.discard(session)
@@ -142,10 +144,10 @@ class HandshakeEndpoint:
         request: McpHttpRequest,
         send: Send,
         extra: Extra = no_extra,
-        parting: BeforeResponse | None = None,
+        before_response: BeforeResponse | None = None,
     ) -> None:
         self.answers.add(answer)
-        sink = answer if parting is None else DelayedResponseSink(answer, parting)
+        sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
         session.ask(entry)
         try:
@@ -205,11 +207,11 @@ class HandshakeEndpoint:
 
     async def _stand_open(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> None:
         """Send a stream that no answer ends."""
-        self._standing.add(events)
+        self._visibility.add(events)
         try:
             await self._stream(session, events, request, send)
         finally:
-            self._standing.discard(events)
+            self._visibility.discard(events)
 
     async def _stream(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""

@@ -78,9 +78,9 @@ class ModernEndpoint:
         answer = JsonOrSseResponse(self._buffer, request.cut, errors_have_status=True)
         sink: ClientResponseSink = answer
         if self._sharing is not None:
-            parting = await self._sharing.modern_arrives(message, envelope, request.caller)
-            sink = answer if parting is None else DelayedResponseSink(answer, parting)
-        underway = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
+            before_response = await self._sharing.modern_arrives(message, envelope, request.caller)
+            sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
+        in_flight = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
         self.answers.add(answer)
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
@@ -90,8 +90,8 @@ class ModernEndpoint:
         finally:
             self.answers.discard(answer)
             self._listening.discard(answer)
-            if not underway.done:
-                self._service.cancel(underway)
+            if not in_flight.done:
+                self._service.cancel(in_flight)
 
     def _refusal(
         self, message: Message, envelope: request_params.RequestEnvelope | None, request: McpHttpRequest

@@ -181,7 +181,7 @@ class RequestGuard:
 
         `tokens` are those of the permitted principals, by name; without any, every client is permitted, without a name.
         """
-        self._doors = AllowedOrigins(host, hosts=hosts, origins=origins)
+        self._allowed_origins = AllowedOrigins(host, hosts=hosts, origins=origins)
         self._tokens = {name: token.encode() for name, token in (tokens or {}).items()}
 
     def admit(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> str | Rejection:
@@ -189,7 +189,7 @@ class RequestGuard:
 
         `anonymous` spares it the token: a browser asks without one whether it may send a request that has it.
         """
-        if not self._doors.knows_host(headers.get(b"host", b"").decode("latin-1")):
+        if not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
             return Rejection(421, "Invalid Host header: add the name to downstream.allowed_hosts if it is yours")
         origin = headers.get(b"origin")
         if origin is not None and not self._knows_origin(origin.decode("latin-1")):
@@ -202,7 +202,7 @@ class RequestGuard:
         return principal
 
     def _knows_origin(self, origin: str) -> bool:
-        return self._doors.knows_origin(origin) or is_loopback_origin(origin)
+        return self._allowed_origins.knows_origin(origin) or is_loopback_origin(origin)
 
     def _known(self, authorization: bytes) -> str | None:
         """Return the principal of a token; all are compared, so that the time reveals nothing."""

@@ -262,7 +262,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         try:
             return await self._sharing.arrives(session.id, message, caller, session.conversation)
         except SessionEndedError:
-            self.let_go(session)
+            self.detach(session)
             raise
 
     def listening(self, session: HttpSession) -> None:
@@ -273,7 +273,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         session = self._open.get(session_id)
         if isinstance(session, SharedHttpSession):
             if news == ENDED:
-                self.let_go(session)
+                self.detach(session)
             else:
                 session.hear(news)
 
@@ -281,9 +281,9 @@ class SharedHttpSessions(HttpSessions, NewsListener):
         await self._sharing.ended(session.id)
         self.discard(session)
 
-    def let_go(self, session: HttpSession) -> None:
+    def detach(self, session: HttpSession) -> None:
         """Leave a session to the other processes."""
-        session.conversation.let_go()
+        session.conversation.detach()
         self.discard(session)
 
     def discard(self, session: HttpSession) -> None:
@@ -299,32 +299,32 @@ class SharedHttpSessions(HttpSessions, NewsListener):
 
     async def close(self) -> None:
         for session in list(self._open.values()):
-            self.let_go(session)
+            self.detach(session)
         await super().close()
 
     def _made(self, caller: Caller) -> HttpSession:
         return SharedHttpSession(self._proxy, self._sharing, caller)
 
     def _make_room(self, session: HttpSession) -> None:
-        self.let_go(session)
+        self.detach(session)
 
     async def _expire(self, session: HttpSession) -> None:
         [lives] = await self._sharing.lives([session.id], longer=False)
         if lives:
-            self.let_go(session)
+            self.detach(session)
         else:
             self.discard(session)
 
     async def _take_over(self, session_id: bytes, caller: Caller, *, introduce: bool) -> HttpSession | None:
-        carried = await self._sharing.find(session_id, caller)
-        if carried is None or session_id in self._open:
+        handoff = await self._sharing.find(session_id, caller)
+        if handoff is None or session_id in self._open:
             return None
         if not self._has_room():
             self._sharing.left(session_id)
             return None
         session = SharedHttpSession(self._proxy, self._sharing, caller, session_id)
-        if not await self._sharing.resume(session_id, carried, session.conversation, introduce=introduce):
-            session.conversation.let_go()
+        if not await self._sharing.resume(session_id, handoff, session.conversation, introduce=introduce):
+            session.conversation.detach()
             self._sharing.left(session_id)
             with contextlib.suppress(Exception):
                 await session.conversation.close()

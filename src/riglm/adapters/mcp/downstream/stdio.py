@@ -276,7 +276,7 @@ class StdioClient:
         self._limit = limit
         self._gone = gone
         self._ended = False
-        self._patience = START_SECONDS
+        self._timeout_seconds = START_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self._full = False
         self._taken = 0
@@ -329,7 +329,7 @@ class StdioClient:
         self._wait_or_go()
 
     def _answered(self) -> None:
-        self._patience = ANSWER_SECONDS
+        self._timeout_seconds = ANSWER_SECONDS
         if self._ended:
             self._wait_or_go()
 
@@ -343,7 +343,7 @@ class StdioClient:
             self._timer.cancel()
         if self._connection.owes:
             self._taken = self._output.taken
-            self._timer = asyncio.get_running_loop().call_later(self._patience, self._waited)
+            self._timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._waited)
         else:
             self._gone()
 

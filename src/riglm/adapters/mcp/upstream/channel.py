@@ -119,12 +119,12 @@ class PendingRequests:
     """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
 
     def __init__(
-        self, name: str, patience: UpstreamTimeouts, on_expiry: Callable[[bytes, OutboundRequest], None]
+        self, name: str, timeout_seconds: UpstreamTimeouts, on_expiry: Callable[[bytes, OutboundRequest], None]
     ) -> None:
         """`on_expiry` gets the key of a request that timed out, before it fails."""
         self._name = name
         self._on_expiry = on_expiry
-        self._deadlines = Deadlines(name, patience)
+        self._deadlines = Deadlines(name, timeout_seconds)
         self._by_key: dict[bytes, RequestDeadline] = {}
         self._key_of: dict[int, bytes] = {}
 

@@ -33,18 +33,18 @@ class ChannelLink(UpstreamLink):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        outlet: ServerMessageHandler,
-        patience: UpstreamTimeouts,
+        message_handler: ServerMessageHandler,
+        timeout_seconds: UpstreamTimeouts,
         on_close: Callable[["ChannelLink"], None],
         condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A link that opens with its first request; `on_close` is called when it is closed and released."""
         self.spec = spec
-        self._outlet = outlet
-        self._patience = patience
+        self._message_handler = message_handler
+        self._timeout_seconds = timeout_seconds
         self._on_close = on_close
-        self._introduction = HandshakeReplay()
-        self._pending = PendingRequests(spec.name, patience, self._expired)
+        self._handshake_replay = HandshakeReplay()
+        self._pending = PendingRequests(spec.name, timeout_seconds, self._expired)
         self._line = ReconnectingChannel(
             spec.name,
             opener,
@@ -61,7 +61,7 @@ class ChannelLink(UpstreamLink):
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return
         if message.method == "initialize":
-            self._introduction.begin()
+            self._handshake_replay.begin()
         try:
             self._line.send(message.line)
         except UpstreamUnavailableError as error:
@@ -102,15 +102,15 @@ class ChannelLink(UpstreamLink):
         waiting = self._pending.pop(jsonrpc.id_key(message.id or b"null"))
         if waiting is not None:
             if waiting.reply.message.method in NOTED:
-                self._introduction.answered(waiting.reply.message, message)
+                self._handshake_replay.answered(waiting.reply.message, message)
             waiting.reply.replied(message)
-        elif not self._introduction.heard(message):
+        elif not self._handshake_replay.heard(message):
             _log.debug("ignored a response without a request", extra={"upstream": self.spec.name})
 
     def _said(self, message: Message) -> None:
         waiting = self._related(message)
         if waiting is None:
-            self._outlet.unsolicited(self, message)
+            self._message_handler.unsolicited(self, message)
             return
         waiting.progressed()
         waiting.reply.related(message)
@@ -140,7 +140,7 @@ class ChannelLink(UpstreamLink):
 
     async def _greet(self, channel: MessageChannel) -> None:
         """Repeat the client's handshake on a channel that replaces a broken one."""
-        await self._introduction.repeat(channel, self._patience.initialize)
+        await self._handshake_replay.repeat(channel, self._timeout_seconds.initialize)
 
     def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":

@@ -17,10 +17,10 @@ from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPor
 class ChannelUpstream(UpstreamPort):
     """Gives each client connection of the handshake era a channel, or a seat at a shared one; one to the modern era."""
 
-    def __init__(self, spec: UpstreamSpec, patience: UpstreamTimeouts) -> None:
+    def __init__(self, spec: UpstreamSpec, timeout_seconds: UpstreamTimeouts) -> None:
         """An upstream to which nothing is open yet."""
         self.spec = spec
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[ChannelLink] = set()
         self._shared: set[SharedProcess] = set()
@@ -47,16 +47,20 @@ class ChannelUpstream(UpstreamPort):
         """True if one more client connection may have a dedicated channel."""
         return self.spec.sharing != "shared"
 
-    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         if not self.has_room():
-            return self._table().attach(outlet)
-        link = ChannelLink(self.spec, self.open, outlet, self._patience, self._links.discard, self._condition)
+            return self._table().attach(message_handler)
+        link = ChannelLink(
+            self.spec, self.open, message_handler, self._timeout_seconds, self._links.discard, self._condition
+        )
         self._links.add(link)
         return link
 
-    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
-            self._stateless = SharedLink(self.spec, self.open_stateless, outlet, self._patience, self._condition)
+            self._stateless = SharedLink(
+                self.spec, self.open_stateless, message_handler, self._timeout_seconds, self._condition
+            )
         return self._stateless
 
     def supports(self, era: ProtocolEra) -> bool | None:
@@ -78,7 +82,7 @@ class ChannelUpstream(UpstreamPort):
         for shared in self._shared:
             if shared.is_open:
                 return shared
-        shared = SharedProcess(self.spec, self.open, self._patience, self._emptied, self._condition)
+        shared = SharedProcess(self.spec, self.open, self._timeout_seconds, self._emptied, self._condition)
         self._shared.add(shared)
         return shared
 

@@ -68,12 +68,12 @@ class UpstreamTimeouts:
 class RequestDeadline:
     """One request that waits for its answer."""
 
-    __slots__ = ("clock", "key", "last", "on_expiry", "patience", "reply", "until")
+    __slots__ = ("clock", "key", "last", "on_expiry", "reply", "timeout_seconds", "until")
 
     def __init__(
         self,
         reply: OutboundRequest,
-        patience: float,
+        timeout_seconds: float,
         most: float,
         clock: Callable[[], float],
         on_expiry: Callable[["RequestDeadline"], None],
@@ -82,7 +82,7 @@ class RequestDeadline:
         self.key = b""
         """The id that the server knows it by, where that is its owner's to know."""
         self.reply = reply
-        self.patience = patience
+        self.timeout_seconds = timeout_seconds
         self.last = clock()
         self.until = self.last + most
         self.on_expiry = on_expiry
@@ -95,10 +95,10 @@ class RequestDeadline:
 class Deadlines:
     """Ends requests that waited too long; looks a few times a second, and only while something waits."""
 
-    def __init__(self, name: str, patience: UpstreamTimeouts) -> None:
+    def __init__(self, name: str, timeout_seconds: UpstreamTimeouts) -> None:
         """Deadlines for requests to the upstream called `name`, over any number of links."""
         self._name = name
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._waiting: dict[int, RequestDeadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -107,8 +107,8 @@ class Deadlines:
 
     def add(self, reply: OutboundRequest, on_expiry: Callable[[RequestDeadline], None]) -> RequestDeadline:
         """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too."""
-        patience, most = self._patience.of(reply.message.method)
-        waiting = RequestDeadline(reply, patience, most, self._patience.clock, on_expiry)
+        timeout_seconds, most = self._timeout_seconds.of(reply.message.method)
+        waiting = RequestDeadline(reply, timeout_seconds, most, self._timeout_seconds.clock, on_expiry)
         self._waiting[id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
@@ -126,18 +126,18 @@ class Deadlines:
         self._waiting.clear()
 
     def _sweep(self) -> None:
-        now = self._patience.clock()
-        late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.patience]
+        now = self._timeout_seconds.clock()
+        late = [one for one in self._waiting.values() if now > one.until or now - one.last > one.timeout_seconds]
         loop = asyncio.get_running_loop()
         for waiting in late:  # each separately: a client that raises must not delay the others
-            loop.call_soon(self._expire, waiting, now - waiting.last > waiting.patience)
+            loop.call_soon(self._expire, waiting, now - waiting.last > waiting.timeout_seconds)
         self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
 
     def _expire(self, waiting: RequestDeadline, was_quiet: bool) -> None:
         if self._waiting.pop(id(waiting), None) is None:
             return  # it was answered in the last moment
         waiting.on_expiry(waiting)
-        seconds = waiting.patience if was_quiet else self._patience.call_max
+        seconds = waiting.timeout_seconds if was_quiet else self._timeout_seconds.call_max
         waiting.reply.failed(
             ErrorKind.TIMEOUT,
             f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",

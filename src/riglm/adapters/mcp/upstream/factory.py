@@ -39,7 +39,7 @@ class Upstreams:
         """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
         self._specs = specs
         self._limit = limit
-        self._patience = UpstreamTimeouts(
+        self._timeout_seconds = UpstreamTimeouts(
             connect=timeouts.connect,
             initialize=timeouts.initialize,
             list=timeouts.list,
@@ -51,14 +51,14 @@ class Upstreams:
     @contextlib.asynccontextmanager
     async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
         """Create the upstreams, in the order configured; everything they hold is released at the end."""
-        guardian, client = ProcessReaper(), None
+        reaper, client = ProcessReaper(), None
         if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
             from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415
 
-            client = HttpClient(connect_timeout=self._patience.connect)
+            client = HttpClient(connect_timeout=self._timeout_seconds.connect)
         try:
             yield tuple(
-                StdioUpstream(spec, guardian=guardian, patience=self._patience, limit=self._limit)
+                StdioUpstream(spec, reaper=reaper, timeout_seconds=self._timeout_seconds, limit=self._limit)
                 if client is None or spec.kind == "stdio"
                 else self._remote(spec, client, input_schema)
                 for spec in self._specs
@@ -66,7 +66,7 @@ class Upstreams:
         finally:
             if client is not None:
                 await client.close()
-            guardian.close()
+            reaper.close()
 
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
@@ -76,7 +76,7 @@ class Upstreams:
         from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
 
         place = HttpEndpoint(
-            spec=spec, client=client, target=Target(spec.url), patience=self._patience, limit=self._limit
+            spec=spec, client=client, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit
         )
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
 
@@ -89,21 +89,21 @@ class HttpUpstream(UpstreamPort):
         self.spec = place.spec
         self.place = place
         self.headers = place.headers
-        self.deadlines = Deadlines(place.spec.name, place.patience)
+        self.deadlines = Deadlines(place.spec.name, place.timeout_seconds)
         self._input_schema = input_schema
         self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[HttpLink] = set()
         self._stateless: ModernHttpLink | None = None
         self.condition = RequestHealthTracker(place.spec.name)
 
-    def connect(self, outlet: ServerMessageHandler) -> UpstreamLink:
-        link = HandshakeHttpLink(self, outlet)
+    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
+        link = HandshakeHttpLink(self, message_handler)
         self._links.add(link)
         return link
 
-    def stateless(self, outlet: ServerMessageHandler) -> UpstreamLink:
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
-            self._stateless = ModernHttpLink(self, outlet, self._input_schema)
+            self._stateless = ModernHttpLink(self, message_handler, self._input_schema)
         return self._stateless
 
     def supports(self, era: ProtocolEra) -> bool | None:

@@ -41,9 +41,9 @@ class HandshakeHttpLink(HttpLink):
 
     __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_repeated", "_session")
 
-    def __init__(self, around: HttpLinkContext, outlet: ServerMessageHandler) -> None:
+    def __init__(self, around: HttpLinkContext, message_handler: ServerMessageHandler) -> None:
         """A link without a session."""
-        super().__init__(around, outlet)
+        super().__init__(around, message_handler)
         self._offered = b""
         """The id of a session whose handshake is not answered yet."""
         self._session = b""
@@ -82,7 +82,7 @@ class HandshakeHttpLink(HttpLink):
             self._held = []
             self.tell(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
         else:
-            seconds = self._around.place.patience.initialize
+            seconds = self._around.place.timeout_seconds.initialize
             self.tell(self._around.headers + self._session, message, seconds)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
@@ -113,7 +113,7 @@ class HandshakeHttpLink(HttpLink):
             stream.ended()
 
         exchange = resume_stream(self._get, self.limit, last_event_id, stream, ended)
-        self._deliveries.keep(exchange, self._around.place.patience.call_max, stream.ended)
+        self._deliveries.keep(exchange, self._around.place.timeout_seconds.call_max, stream.ended)
 
     @property
     def ticket(self) -> bytes:
@@ -130,7 +130,7 @@ class HandshakeHttpLink(HttpLink):
                 self._listening.restart()
         return True
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         self._session = b""
 
     async def close(self) -> None:
@@ -195,7 +195,7 @@ class HandshakeHttpLink(HttpLink):
             known = not proven and await is_known(place, self._around.headers + self._session)
             if not known:
                 greeting = greet(place, jsonrpc.decode(self._handshake), tuple((self._repeated or {}).values()))
-                self._session = session_headers(*await asyncio.wait_for(greeting, place.patience.initialize))
+                self._session = session_headers(*await asyncio.wait_for(greeting, place.timeout_seconds.initialize))
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailableError, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
@@ -233,7 +233,7 @@ class HandshakeHttpLink(HttpLink):
         return self._send(b"GET", block, b"", sink)
 
     def _heard(self, message: Message, event: EventPosition | None) -> None:
-        self._outlet.unsolicited(self, message, event)
+        self._message_handler.unsolicited(self, message, event)
 
     def _release(self) -> None:
         held, self._held = self._held or [], None

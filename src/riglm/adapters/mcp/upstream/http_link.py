@@ -82,7 +82,7 @@ class HttpEndpoint:
     spec: UpstreamSpec
     client: HttpClient
     target: Target
-    patience: UpstreamTimeouts
+    timeout_seconds: UpstreamTimeouts
     limit: int
 
     @property
@@ -119,14 +119,14 @@ class HttpLink(UpstreamLink, PostOwner):
     link rarely needs is made on demand.
     """
 
-    __slots__ = ("_around", "_closed", "_deliveries", "_outlet", "_posts", "limit", "spec")
+    __slots__ = ("_around", "_closed", "_deliveries", "_message_handler", "_posts", "limit", "spec")
 
-    def __init__(self, around: HttpLinkContext, outlet: ServerMessageHandler) -> None:
+    def __init__(self, around: HttpLinkContext, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
         self.spec = around.place.spec
         self.limit = around.place.limit
         self._around = around
-        self._outlet = outlet
+        self._message_handler = message_handler
         self._posts: dict[int, PostRequest] | None = None
         """The requests on their way; None when there are none."""
         self._deliveries = Deliveries()

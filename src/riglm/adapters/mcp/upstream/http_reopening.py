@@ -159,10 +159,13 @@ class ModernHttpLink(HttpLink):
     """Adds the headers that repeat the body; to give a request up is to close its connection."""
 
     def __init__(
-        self, around: HttpLinkContext, outlet: ServerMessageHandler, input_schema: Callable[[str, str], Raw | None]
+        self,
+        around: HttpLinkContext,
+        message_handler: ServerMessageHandler,
+        input_schema: Callable[[str, str], Raw | None],
     ) -> None:
         """`input_schema` gives the schema of an upstream's tool as last listed, by upstream and tool."""
-        super().__init__(around, outlet)
+        super().__init__(around, message_handler)
         self._input_schema = input_schema
 
     def block(self, post: PostRequest) -> bytes:
@@ -175,7 +178,7 @@ class ModernHttpLink(HttpLink):
 
     def send(self, message: Message) -> None:
         block = self._around.headers + headers.for_request(message, _LATEST, ())
-        self.tell(block, message, self._around.place.patience.initialize)
+        self.tell(block, message, self._around.place.timeout_seconds.initialize)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)

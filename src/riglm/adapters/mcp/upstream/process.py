@@ -102,7 +102,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
     def __init__(
         self,
         spec: UpstreamSpec,
-        guardian: ProcessReaper,
+        reaper: ProcessReaper,
         *,
         limit: int,
         grace: float,
@@ -113,7 +113,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
 
         Args:
             spec: what to start.
-            guardian: watches it.
+            reaper: terminates the child if riglm is killed.
             limit: the longest line in bytes; four times as much may wait for the child to read it.
             grace: seconds for it to go before it is ended, and again before it is killed.
             receiver: receives its messages.
@@ -122,7 +122,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self.closing = False
         """Whether riglm itself ends it."""
         self._spec = spec
-        self._guardian = guardian
+        self._reaper = reaper
         self._limit = limit
         self._grace = grace
         self._receiver = receiver
@@ -167,7 +167,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._stdin = process.get_pipe_transport(0)
 
     @property
-    def is_gone(self) -> bool:
+    def is_missing(self) -> bool:
         """Whether the process ended."""
         return self._gone.is_set()
 
@@ -193,7 +193,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         """Have the guardian watch the new group before anything else happens."""
         self._process = cast("asyncio.SubprocessTransport", transport)
         self._group = self._process.get_pid()
-        self._guardian.watch(self._group)
+        self._reaper.watch(self._group)
 
     def write(self, line: bytes) -> None:
         """Send one message.
@@ -302,7 +302,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         """It did not come to a start, or not to its end."""
         self.closing = True
         if self._kill(signal.SIGKILL):
-            self._guardian.release(self._group)
+            self._reaper.release(self._group)
         self._on_gone(self)
 
     async def _went(self, seconds: float) -> bool:
@@ -319,7 +319,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
                 if not self._kill(0):
                     break
                 await asyncio.sleep(0.025)
-        self._guardian.release(self._group)
+        self._reaper.release(self._group)
 
     def _kill(self, number: int) -> bool:
         if not self._group:  # group 0 would be our own

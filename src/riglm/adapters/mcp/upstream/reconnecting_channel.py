@@ -228,19 +228,19 @@ class _ChannelReceiver(Receiver):
     """Listens to one channel until another takes its place."""
 
     def __init__(self, lifeline: ReconnectingChannel) -> None:
-        self._lifeline = lifeline
+        self._reconnecting_channel = lifeline
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why the channel closed before it was ready."""
         self.deaf = False
 
     def heard(self, line: bytes) -> None:
         if not self.deaf:
-            self._lifeline.on_line(line)
+            self._reconnecting_channel.on_line(line)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         if not self.deaf:
-            self._lifeline.on_missed(words, key)
+            self._reconnecting_channel.on_missed(words, key)
 
     def ended(self, words: str) -> None:
         if not self.deaf:
-            self._lifeline.lost(self, words)
+            self._reconnecting_channel.lost(self, words)

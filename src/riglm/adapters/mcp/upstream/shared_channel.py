@@ -26,12 +26,12 @@ class SharedChannel(ABC):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        patience: UpstreamTimeouts,
+        timeout_seconds: UpstreamTimeouts,
         condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A channel that opens with its first request."""
         self.spec = spec
-        self.pending = PendingRequests(spec.name, patience, self._expired)
+        self.pending = PendingRequests(spec.name, timeout_seconds, self._expired)
         self._line = ReconnectingChannel(
             spec.name,
             opener,
@@ -162,13 +162,13 @@ class SharedLink(SharedChannel, UpstreamLink):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        outlet: ServerMessageHandler,
-        patience: UpstreamTimeouts,
+        message_handler: ServerMessageHandler,
+        timeout_seconds: UpstreamTimeouts,
         condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A link that opens with its first request."""
-        super().__init__(spec, opener, patience, condition)
-        self._outlet = outlet
+        super().__init__(spec, opener, timeout_seconds, condition)
+        self._message_handler = message_handler
         self._answers = 0
         self._refusals = 0
 
@@ -234,7 +234,7 @@ class SharedLink(SharedChannel, UpstreamLink):
         elif self.pending.only is not None:
             self.relate(self.pending.only, message)
         else:
-            self._outlet.unsolicited(self, message)
+            self._message_handler.unsolicited(self, message)
 
     def _ended(self, message: Message) -> None:
         """The server ends a subscription: no answer will come."""

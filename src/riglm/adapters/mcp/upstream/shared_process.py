@@ -23,11 +23,11 @@ from riglm.ports.upstream import (
 class SharedClientLink(UpstreamLink):
     """The link of one client connection to a shared process, which looks like a dedicated one to the client."""
 
-    def __init__(self, shared: "SharedProcess", outlet: ServerMessageHandler) -> None:
+    def __init__(self, shared: "SharedProcess", message_handler: ServerMessageHandler) -> None:
         self.spec = shared.spec
-        self.outlet = outlet
+        self.message_handler = message_handler
         self._shared = shared
-        self._underway: dict[int, SharedRequest] = {}
+        self._in_flight: dict[int, SharedRequest] = {}
         self._opening: OutboundRequest | None = None
         self._closed = False
 
@@ -45,7 +45,7 @@ class SharedClientLink(UpstreamLink):
             return
         if message.method == "resources/subscribe":
             self._shared.subscribe(self, asked.uri)
-        self._underway[id(reply)] = asked
+        self._in_flight[id(reply)] = asked
         self._shared.ask(message, asked)
 
     def send(self, message: Message) -> None:
@@ -57,7 +57,7 @@ class SharedClientLink(UpstreamLink):
             self._shared.tell(message)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
-        asked = self._underway.pop(id(reply), None)
+        asked = self._in_flight.pop(id(reply), None)
         if asked is not None:
             self._shared.give_up(asked, notice)
         else:
@@ -76,14 +76,14 @@ class SharedClientLink(UpstreamLink):
         words = f"upstream {self.spec.name!r} did not answer before the link to it was closed"
         if self._opening is not None and self._shared.leave_greeting(self._opening):
             self._opening.failed(ErrorKind.UNKNOWN, words)
-        for asked in list(self._underway.values()):
+        for asked in list(self._in_flight.values()):
             self._shared.give_up(asked, None)
             asked.failed(ErrorKind.UNKNOWN, words)
         await self._shared.leave(self)
 
     def over(self, asked: "SharedRequest") -> None:
         """A request came to its end."""
-        self._underway.pop(id(asked.reply), None)
+        self._in_flight.pop(id(asked.reply), None)
 
     def refused(self, asked: "SharedRequest") -> None:
         """A request had no success."""
@@ -94,12 +94,12 @@ class SharedClientLink(UpstreamLink):
 class SharedRequest(OutboundRequest):
     """A request of one seat on its way."""
 
-    __slots__ = ("headers", "message", "reply", "resumable", "seat")
+    __slots__ = ("client_link", "headers", "message", "reply", "resumable")
 
-    def __init__(self, message: Message, reply: OutboundRequest, seat: SharedClientLink) -> None:
+    def __init__(self, message: Message, reply: OutboundRequest, client_link: SharedClientLink) -> None:
         self.message = message
         self.reply = reply
-        self.seat = seat
+        self.client_link = client_link
         self.headers = reply.headers
         self.resumable = reply.resumable
 
@@ -115,14 +115,14 @@ class SharedRequest(OutboundRequest):
         """Channels have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        self.seat.over(self)
+        self.client_link.over(self)
         if message.error:
-            self.seat.refused(self)
+            self.client_link.refused(self)
         self.reply.replied(message, status, event)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        self.seat.over(self)
-        self.seat.refused(self)
+        self.client_link.over(self)
+        self.client_link.refused(self)
         self.reply.failed(kind, words)
 
     def interrupted(self) -> None:
@@ -187,45 +187,45 @@ class SharedProcess(SharedChannel):
         self,
         spec: UpstreamSpec,
         opener: Opener,
-        patience: UpstreamTimeouts,
+        timeout_seconds: UpstreamTimeouts,
         on_empty: Callable[["SharedProcess"], Awaitable[None]],
         condition: ChannelHealthTracker | None = None,
     ) -> None:
         """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
-        super().__init__(spec, opener, patience, condition)
-        self._patience = patience
+        super().__init__(spec, opener, timeout_seconds, condition)
+        self._timeout_seconds = timeout_seconds
         self._on_empty = on_empty
-        self._introduction = HandshakeReplay()
+        self._handshake_replay = HandshakeReplay()
         self._greeting: SharedInitialize | None = None
         self._initialized = False
-        self._seats: list[SharedClientLink] = []
+        self._client_links: list[SharedClientLink] = []
         self._subscribers: dict[str, set[SharedClientLink]] = {}
         self._questions: dict[bytes, tuple[SharedClientLink, bytes]] = {}
 
-    def attach(self, outlet: ServerMessageHandler) -> SharedClientLink:
+    def attach(self, message_handler: ServerMessageHandler) -> SharedClientLink:
         """A seat for one more client."""
-        seat = SharedClientLink(self, outlet)
-        self._seats.append(seat)
-        return seat
+        client_link = SharedClientLink(self, message_handler)
+        self._client_links.append(client_link)
+        return client_link
 
-    async def leave(self, seat: SharedClientLink) -> None:
+    async def leave(self, client_link: SharedClientLink) -> None:
         """A client disconnected: its subscriptions end, and requests to it are refused."""
-        self._seats.remove(seat)
-        for uri in [uri for uri, seats in self._subscribers.items() if seat in seats]:
-            if self.unsubscribe(seat, uri):
+        self._client_links.remove(client_link)
+        for uri in [uri for uri, client_links in self._subscribers.items() if client_link in client_links]:
+            if self.unsubscribe(client_link, uri):
                 params = jsonrpc.encode({"uri": uri})
                 self.tell(jsonrpc.request(self.number(), "resources/unsubscribe", params))
-                self._introduction.forget(uri)
-        for own in [own for own, (asked, _) in self._questions.items() if asked is seat]:
+                self._handshake_replay.forget(uri)
+        for own in [own for own, (asked, _) in self._questions.items() if asked is client_link]:
             _, theirs = self._questions.pop(own)
             self.tell(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
-        if not self._seats:
+        if not self._client_links:
             await self._on_empty(self)
 
     def greet(self, message: Message, reply: OutboundRequest) -> None:
         """A client opens with `initialize`; those that do so while the first one waits share its answer."""
-        if self._introduction.result is not None:
-            reply.replied(jsonrpc.result(message.id or b"null", self._introduction.result))
+        if self._handshake_replay.result is not None:
+            reply.replied(jsonrpc.result(message.id or b"null", self._handshake_replay.result))
             return
         if self._greeting is not None:
             self._greeting.join(reply)
@@ -240,42 +240,42 @@ class SharedProcess(SharedChannel):
 
     def finish_greeting(self, message: Message) -> None:
         """A client is initialized; the server is notified once."""
-        if not self._initialized and self._introduction.result is not None:
+        if not self._initialized and self._handshake_replay.result is not None:
             self._initialized = True
             self.tell(message)
 
-    def subscribe(self, seat: SharedClientLink, uri: str) -> None:
+    def subscribe(self, client_link: SharedClientLink, uri: str) -> None:
         """The client subscribes to a resource."""
-        self._subscribers.setdefault(uri, set()).add(seat)
+        self._subscribers.setdefault(uri, set()).add(client_link)
 
-    def unsubscribe(self, seat: SharedClientLink, uri: str) -> bool:
+    def unsubscribe(self, client_link: SharedClientLink, uri: str) -> bool:
         """The client unsubscribes; return True if it was the last subscriber."""
-        seats = self._subscribers.get(uri, set())
-        seats.discard(seat)
-        if not seats:
+        client_links = self._subscribers.get(uri, set())
+        client_links.discard(client_link)
+        if not client_links:
             self._subscribers.pop(uri, None)
-        return not seats
+        return not client_links
 
-    def respond(self, seat: SharedClientLink, response: Message) -> None:
+    def respond(self, client_link: SharedClientLink, response: Message) -> None:
         """A client answers a question; an answer to a question that it was not asked is dropped."""
         own = response.id or b"null"
         asked, theirs = self._questions.get(own, (None, b""))
-        if asked is seat:
+        if asked is client_link:
             del self._questions[own]
             self.tell(response.replace(id=theirs))
 
     def answer(self, asked: Message, answer: Message) -> Message:
         if asked.method in NOTED:
-            self._introduction.answered(asked, answer)
+            self._handshake_replay.answered(asked, answer)
         return answer
 
     def unawaited(self, answer: Message) -> None:
-        if not self._introduction.heard(answer):
+        if not self._handshake_replay.heard(answer):
             super().unawaited(answer)
 
     async def opened(self, channel: MessageChannel) -> None:
-        await self._introduction.repeat(channel, self._patience.initialize)
-        self._initialized = self._introduction.result is not None
+        await self._handshake_replay.repeat(channel, self._timeout_seconds.initialize)
+        self._initialized = self._handshake_replay.result is not None
 
     def down(self, words: str) -> None:
         self._questions.clear()
@@ -291,7 +291,7 @@ class SharedProcess(SharedChannel):
         elif message.method == "notifications/resources/updated":
             self._announce(message, self._listeners(message))
         else:
-            self._announce(message, self._seats)
+            self._announce(message, self._client_links)
 
     def _greeted(self) -> None:
         self._greeting = None
@@ -301,45 +301,45 @@ class SharedProcess(SharedChannel):
         if message.method == "ping":  # asks after the connection, which is riglm's
             self.tell(jsonrpc.result(theirs, b"{}"))
             return
-        seat = self._concerned()
-        if seat is None:
+        client_link = self._concerned()
+        if client_link is None:
             self.tell(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
             return
         own = b'"riglm-%b"' % self.number()
-        self._questions[own] = (seat, theirs)
+        self._questions[own] = (client_link, theirs)
         question = message.replace(id=own)
         waiting = self.pending.only
         if waiting is not None:
             self.relate(waiting, question)
         else:
-            self._announce(question, [seat])
+            self._announce(question, [client_link])
 
     def _concerned(self) -> SharedClientLink | None:
         """The client that a question is for: the only one with requests in flight, or the only one there is."""
-        asking = {waiting.reply.seat for waiting in self.pending if isinstance(waiting.reply, SharedRequest)}
-        found = asking or set(self._seats)
+        asking = {waiting.reply.client_link for waiting in self.pending if isinstance(waiting.reply, SharedRequest)}
+        found = asking or set(self._client_links)
         return found.pop() if len(found) == 1 else None
 
     def _withdrawn(self, message: Message) -> None:
         """The server takes a question back."""
         theirs = bytes(jsonrpc.members(message.params).get("requestId", b""))
-        for own, (seat, asked) in self._questions.items():
+        for own, (client_link, asked) in self._questions.items():
             if asked == theirs:
                 del self._questions[own]
                 params = jsonrpc.with_member(message.params, ("requestId",), own)
-                self._announce(message.replace(params=params), [seat])
+                self._announce(message.replace(params=params), [client_link])
                 return
 
     def _listeners(self, message: Message) -> set[SharedClientLink]:
         """The clients that subscribed to a resource, or to one that it is a part of."""
         uri = jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
         found: set[SharedClientLink] = set()
-        for subscribed, seats in self._subscribers.items():
+        for subscribed, client_links in self._subscribers.items():
             if uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/"):
-                found |= seats
+                found |= client_links
         return found
 
     @staticmethod
-    def _announce(message: Message, seats: Iterable[SharedClientLink]) -> None:
-        for seat in list(seats):
-            seat.outlet.unsolicited(seat, message)
+    def _announce(message: Message, client_links: Iterable[SharedClientLink]) -> None:
+        for client_link in list(client_links):
+            client_link.message_handler.unsolicited(client_link, message)

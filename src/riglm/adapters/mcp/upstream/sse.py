@@ -52,7 +52,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         """
         block = b"accept: text/event-stream\r\ncache-control: no-store\r\n" + self._place.configured
         self._stream = self._place.client.send(self._place.target, b"GET", block, b"", self)
-        seconds = self._place.patience.initialize
+        seconds = self._place.timeout_seconds.initialize
         try:
             await asyncio.wait_for(self._endpoint, seconds)
         except TimeoutError:
@@ -204,7 +204,7 @@ class SseUpstream(ChannelUpstream):
 
     def __init__(self, place: HttpEndpoint) -> None:
         """An upstream at `place`."""
-        super().__init__(place.spec, place.patience)
+        super().__init__(place.spec, place.timeout_seconds)
         self._place = place
 
     async def open(self, receiver: Receiver) -> MessageChannel:

@@ -124,11 +124,13 @@ class StdioUpstream(ChannelUpstream):
     error, with `auto` it shares one more process with all others that came too late, with `shared` there is only one.
     """
 
-    def __init__(self, spec: UpstreamSpec, *, guardian: ProcessReaper, patience: UpstreamTimeouts, limit: int) -> None:
-        """An upstream whose processes are watched by `guardian`; `limit` is the longest message in bytes."""
+    def __init__(
+        self, spec: UpstreamSpec, *, reaper: ProcessReaper, timeout_seconds: UpstreamTimeouts, limit: int
+    ) -> None:
+        """An upstream whose processes are watched by `reaper`; `limit` is the longest message in bytes."""
         self._clock = PausableClock()
-        super().__init__(spec, dataclasses.replace(patience, clock=self._clock))
-        self._guardian = guardian
+        super().__init__(spec, dataclasses.replace(timeout_seconds, clock=self._clock))
+        self._reaper = reaper
         self._limit = limit
         self._running: set[Child] = set()
         self._children: WeakSet[Child] = WeakSet()
@@ -171,9 +173,9 @@ class StdioUpstream(ChannelUpstream):
     def _child(self, receiver: Receiver) -> Child:
         child = Child(
             self.spec,
-            self._guardian,
+            self._reaper,
             limit=self._limit,
-            grace=self._patience.shutdown,
+            grace=self._timeout_seconds.shutdown,
             receiver=receiver,
             on_gone=self._gone,
         )
@@ -193,7 +195,7 @@ class StdioUpstream(ChannelUpstream):
         channel = self._stateless.release()
         if not isinstance(channel, Child):
             return None
-        if channel.is_gone:
+        if channel.is_missing:
             self._stateless.discard(channel)
             return None
         return channel

@@ -111,7 +111,7 @@ function showState() {
 /** What is not as it should be, by name. */
 function ailing({ upstreams, store }) {
   const broken = upstreams.filter((upstream) => upstream.state === "broken").map((upstream) => upstream.name);
-  const all = [...broken, ...(store.state === "away" ? ["store"] : [])];
+  const all = [...broken, ...(store.state === "unavailable" ? ["store"] : [])];
   return all.length ? [all.join(", ")] : [];
 }
 

@@ -180,7 +180,7 @@ function records(summary, health) {
   const { accepted, stored, queued, spooled, dropped, reasons } = summary.records;
   const show = shower("summary", summary);
   const holds = accepted === stored + queued + spooled + dropped;
-  const store = health.store.state === "away" ? mark("bad", "away") : mark("good", "ok");
+  const store = health.store.state === "unavailable" ? mark("bad", "unavailable") : mark("good", "ok");
   return sum([
     ["stored", show("/records/stored"), [`in ${health.store.kind}, which is `, store]],
     ["+ queued", show("/records/queued"), "in memory"],

@@ -75,7 +75,7 @@ function columns(prediction, session, overrides) {
   return [
     { head: "Rank", number: true, cell: (row) => show(`/tools/${row.index}/rank`) },
     { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.tool) }, name(row.tool)) },
-    { head: prediction.mode === "shadow" ? "Would be" : "List", cell: (row) => standing(row) },
+    { head: prediction.mode === "shadow" ? "Would be" : "List", cell: (row) => visibility(row) },
     { head: "Score", number: true, cell: (row) => show(`/tools/${row.index}/score`, format.score) },
     ...prediction.signals.map((signal) => ({
       head: signal.split(/(?<=_)/).flatMap((part, index) => (index ? [h("wbr"), part] : [part])),
@@ -94,11 +94,11 @@ function contribution(value, highest, written) {
   return [written(), bar(Math.abs(value) / highest, value < 0 ? "negative" : "")];
 }
 
-function standing({ standing: word, shown }) {
+function visibility({ visibility: word, shown }) {
   if (word === "denied") return mark("bad", "denied");
-  if (word === "away") return mark("warn", "away");
+  if (word === "never") return mark("warn", "never");
   if (!shown) return mark("quiet", "hidden");
-  return word === "kept" ? mark("good", "kept") : mark("good", "shown");
+  return word === "always" ? mark("good", "always") : mark("good", "shown");
 }
 
 function without(prediction) {

@@ -22,7 +22,7 @@ def make_step(tool, *, failed=False):
 
 
 def test_a_failed_call_teaches_no_context():
-    lessons = PairTraining(LearnedPairs(), HashingEmbedder(), most_pairs=10, scope="", names=str)
+    pair_training = PairTraining(LearnedPairs(), HashingEmbedder(), most_pairs=10, scope="", names=str)
     conversation = TranscriptSession(
         id=uuid7(),
         source="claude-code",
@@ -32,4 +32,4 @@ def test_a_failed_call_teaches_no_context():
         contexts=["send the report to anna"],
         steps=[make_step("send_mail"), make_step("delete_mail", failed=True)],
     )
-    assert [pair.tool for pair in lessons.of(conversation, a_session())] == ["send_mail"]
+    assert [pair.tool for pair in pair_training.of(conversation, a_session())] == ["send_mail"]
