@@ -30,17 +30,17 @@ __all__ = [
 
 _HOMES = {
     "ConfigurationError": "domain.errors",
-    "SearchResult": "application.selecting.service",
-    "FoundTool": "application.selecting.service",
-    "SelectionReason": "application.selecting.service",
+    "SearchResult": "application.selector.service",
+    "FoundTool": "application.selector.service",
+    "SelectionReason": "application.selector.service",
     "RiglmError": "domain.errors",
-    "Selection": "application.selecting.service",
-    "SelectorClosedError": "application.selecting.background",
+    "Selection": "application.selector.service",
+    "SelectorClosedError": "application.selector.background",
     "ToolSelector": "composition.tool_selector",
-    "ToolSession": "application.selecting.session",
-    "USER_STORE": "composition.selecting",
+    "ToolSession": "application.selector.session",
+    "USER_STORE": "composition.store_options",
     "UnusableInputError": "domain.errors",
-    "UnusableToolError": "application.selecting.offer",
+    "UnusableToolError": "application.selector.offer",
 }
 
 

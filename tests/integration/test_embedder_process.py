@@ -352,8 +352,8 @@ def test_riglm_itself_never_loads_the_models_libraries(tmp_path: Path) -> None:
     program = """
 import sys
 from riglm.adapters.embedding.factory import build_embedder
-from riglm.domain.schemas.section import Embedder
-with build_embedder(Embedder()) as embedder:
+from riglm.domain.schemas.section import EmbedderSettings
+with build_embedder(EmbedderSettings()) as embedder:
     embedder.embed(["Read a file"])
 print(*sys.modules)
 """
@@ -395,9 +395,9 @@ def test_checking_the_name_of_a_model_reports_to_nobody_and_leaves_the_environme
     program = """
 import os, sys
 from riglm.adapters.embedding.factory import require_known_model
-from riglm.domain.schemas.section import Embedder
+from riglm.domain.schemas.section import EmbedderSettings
 before = dict(os.environ)
-require_known_model(Embedder(model="BAAI/bge-small-en-v1.5"))
+require_known_model(EmbedderSettings(model="BAAI/bge-small-en-v1.5"))
 assert "onnxruntime" in sys.modules
 assert dict(os.environ) == before
 """

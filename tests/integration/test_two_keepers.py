@@ -17,7 +17,7 @@ SESSIONS = 100
 KEEPER = """
 import json, sys, threading, time
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import Maintenance, Rhythm
+from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.retention import Expiry
 
 class Told(SqlAnalytics):
@@ -27,8 +27,9 @@ class Told(SqlAnalytics):
             yield removed
 
 url, before = sys.argv[1:]
-rhythm = Rhythm(delay=0.0, interval=0.05, purge=0.0, retry=0.05)
-keeper = Maintenance(lambda: Told(url), lambda: 0, expiry=lambda now: Expiry.of_all(float(before), now), rhythm=rhythm)
+schedule = MaintenanceSchedule(delay=0.0, interval=0.05, purge=0.0, retry=0.05)
+expiry = lambda now: Expiry.of_all(float(before), now)
+keeper = Maintenance(lambda: Told(url), lambda: 0, expiry=expiry, schedule=schedule)
 print(json.dumps("ready"), flush=True)
 sys.stdin.readline()
 with keeper:

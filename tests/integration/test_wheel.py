@@ -44,7 +44,7 @@ def test_an_installed_riglm_brings_its_migrations_and_its_page(installed: Path, 
     assert "pending  nothing" in run(installed, tmp_path, "db", "upgrade")
     assert (installed / "riglm" / "migrations" / "env.py").is_file()
     assert (installed / "riglm" / "py.typed").is_file()
-    page = installed / "riglm" / "adapters" / "control" / "page"
+    page = installed / "riglm" / "adapters" / "control" / "dashboard"
     assert (page / "index.html").is_file()
     assert (page / "assets" / "vendor" / "echarts" / "echarts.common.min.js").is_file()
     assert (installed / "bin" / "riglm").is_file()

@@ -178,8 +178,8 @@ class AnalyticsPort(OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatal
         """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
 
         Of one principal, which may be the empty one, or with None of all. Uses that failed are among the calls.
-        An invocation is a use when its end is one of `USES`; all others may be calls of tools that there are not. Those
-        of riglm's own tools (`OWN_UPSTREAM`) are none: they say how a tool was found, not which was needed.
+        A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist. Calls of
+        meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
         """
 
     @abstractmethod

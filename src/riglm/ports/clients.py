@@ -44,9 +44,9 @@ class ClientsPort(Protocol):
     ) -> bytes:
         """The file with riglm in the place of these servers.
 
-        `starts` is riglm's command line, `variables` are the names of those that it must be given, `env` holds more
-        with their values, `waits` how long the client is to wait for it, by its own words for that. What else an entry
-        of this name says already, it goes on saying.
+        `starts` is riglm's command line, `variables` are the names of the variables that it needs, `env` contains
+        more with their values, `waits` is the client's timeout setting. All other members of an existing entry of
+        this name are kept.
 
         Raises:
             ConfigurationError: the file cannot be changed faithfully.
@@ -140,7 +140,7 @@ class InstallationsPort(Protocol):
 
 
 class CallOutcome(StrEnum):
-    """What became of a call, as far as its transcript says."""
+    """The outcome of a call in a transcript."""
 
     DONE = "done"
     FAILED = "failed"  # the tool ran, and its result is an error
@@ -149,7 +149,7 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """What somebody asked of the model in the conversation `lane`; `at` in seconds since the epoch."""
+    """A user message in the conversation `lane`; `at` in seconds since the epoch."""
 
     lane: str
     at: float
@@ -160,9 +160,9 @@ class UserMessage:
 class TranscriptCall:
     """A call of an MCP tool that has ended, in the conversation `lane`.
 
-    `identity` is the same wherever the client copied the call to, and that of no other call of this client. `name` is
-    the tool as the client names it; `server` its server where the client says it apart, or it stands in the name.
-    `arguments` is JSON. Times are in seconds since the epoch. What `is_copy` was made elsewhere, and at another time.
+    `identity` is equal for all copies of the call and unique among the calls of this client. `name` is the tool as the
+    client names it; `server` its server if the client gives it separately. `arguments` is JSON. Times are in seconds
+    since the epoch. If `is_copy`, the call was made in another file and at another time.
     """
 
     lane: str
@@ -203,7 +203,7 @@ class TranscriptsPort(Protocol):
     @property
     @abstractmethod
     def separator(self) -> str:
-        """What stands in the names of tools between a server and its tool, where the client does not say it apart."""
+        """The separator between server and tool in tool names, if the client does not give the server separately."""
 
     @abstractmethod
     def files(self, place: Path | None = None) -> list[Path]:
@@ -223,7 +223,7 @@ class TranscriptsPort(Protocol):
 
     @abstractmethod
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
-        """What happened, in the order written; `advance` is told of each number of bytes read.
+        """Yield the events in the order written; `advance` is called with the number of bytes read.
 
         Raises:
             OSError: it cannot be read.

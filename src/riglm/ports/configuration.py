@@ -55,11 +55,10 @@ class ConfigurationPort(Protocol):
     ) -> StagedFile | None:
         """Write a merged change into `settings` next to the file; None if the file has all of it already.
 
-        Blocks. The file is made to say what the document does, be that in force or not, at the paths of which
-        `is_written` says so.
+        Blocks. The file is changed to match the document at the paths for which `is_written` is True.
 
         Raises:
             Invalid: the file would not be valid with the change, or is not valid now.
-            Conflict: there is no file, or it cannot be written, what it says would not count, or somebody else changed
-                it at such a place since it was read.
+            Conflict: there is no file, it cannot be written, an environment variable overrides the value, or the file
+            was changed at such a path since it was read.
         """

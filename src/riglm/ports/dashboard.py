@@ -23,9 +23,8 @@ class SessionKey(NamedTuple):
 class UsageCounts:
     """What happened in a span of time.
 
-    Calls are those of servers' tools, riglm's own left out. `listed`, `searched` and `named` say how the tools of those
-    among them were found that are uses. `tools_shown` and `tools_available` are sums over the `lists`: what the client
-    saw, and what there was.
+    Calls of meta-tools are excluded. `listed`, `searched` and `named` count the uses by how their tools were
+    discovered. `tools_shown` and `tools_available` are sums over the `lists`.
     """
 
     calls: int = 0
@@ -60,11 +59,10 @@ class SessionSummary:
 class ToolStatistics:
     """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
 
-    `uses` counts the invocations in which the tool ran, be it to an error of its own; a tool without any may not even
-    exist. `listed` and `searched` count the invocations that found the tool so. Percentiles are durations that occurred
-    (nearest rank), to the microsecond. For a tool that was shown and never used, all numbers are
-    zero and `upstream` is empty. `in_lists` says whether a list in that time had it; a name that clients made up is in
-    none.
+    `uses` counts the calls in which the tool ran, including those that returned an error; a tool without uses may not
+    exist. `listed` and `searched` count the calls that found the tool so. Percentiles are durations that occurred
+    (nearest rank), to the microsecond. For a tool that was listed and never used, all numbers are
+    zero and `upstream` is empty. `in_lists` is True if a list in that time had it; invented names are in none.
     """
 
     tool: str

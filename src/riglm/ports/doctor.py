@@ -66,8 +66,8 @@ class StoreStatus:
     """A store as it is found; times are in seconds since the epoch.
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
-    `newest` is the time of the newest record, 0 when there is none; `keeper` and `writer` say which process looks after
-    the store, and which one has been writing for a while, None for nobody.
+    `newest` is the time of the newest record, 0 without records; `keeper` and `writer` are the processes that run
+    maintenance and that hold the write lock, or None.
     """
 
     place: str

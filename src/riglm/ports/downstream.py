@@ -17,8 +17,8 @@ NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 class Caller:
     """Who is on the other side of a connection or of one HTTP request.
 
-    `principal` is the subject of a checked token, or empty for whoever may use this machine; `address` the peer's
-    address; `handle` a session handle that the client was given, taken from a header or a path. `connection` tells the
+    `principal` is the subject of a checked token, or empty for local users; `address` is the peer's
+    address; `handle` a session handle that the client was given, taken from a header or a path. `connection` identifies
     HTTP connections of one address apart.
     """
 
@@ -68,8 +68,8 @@ class InFlightRequest(Protocol):
 class ConnectionHandoff:
     """What a process needs to continue a client connection that another one began.
 
-    `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets`
-    name the sessions that the servers gave, by server; a server without one is told all of it anew.
+    `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets` are
+    the resume tokens by server; to a server without one, all of them are sent again.
     """
 
     session: Session
@@ -113,7 +113,7 @@ class HandshakeConnection(Protocol):
     @property
     @abstractmethod
     def tickets(self) -> Mapping[str, bytes]:
-        """The sessions that servers gave, by server, as far as other processes can continue them."""
+        """Resume tokens by server, for servers that other processes can continue."""
 
     @abstractmethod
     def adopt(self, handoff: ConnectionHandoff) -> bool:

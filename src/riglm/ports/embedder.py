@@ -93,8 +93,8 @@ class EmbedderPort(Protocol):
 class Embedders:
     """One model, with and without a fallback.
 
-    `always` answers whatever happens, and opens and closes the model. `chosen` is the model alone that is configured,
-    or where none is the first that was loaded: it raises `EmbedderUnavailableError` where that one cannot answer.
+    `always` never fails, and opens and closes the model. `chosen` is the configured model only, or, if none is
+    configured, the first that was loaded: it raises `EmbedderUnavailableError` if that model cannot answer.
     """
 
     always: EmbedderPort
@@ -102,7 +102,7 @@ class Embedders:
 
 
 class VectorCachePort(Protocol):
-    """Keeps vectors by model and text, the most lately used ones. What it gives cannot be changed.
+    """Stores the most recently used vectors by model and text. Returned arrays are read-only.
 
     Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """

@@ -15,7 +15,7 @@ from riglm.domain.knowledge.records import Embedding, Entity, Observation, Relat
 class Scope:
     """What of a store may be seen.
 
-    `owner` is the keyed hash of a principal, None for everybody's. Pieces need one of `include_tags`, if there are any,
+    `owner` is the keyed hash of a principal, None for all owners. Pieces need one of `include_tags`, if there are any,
     and none of `exclude_tags`; tags are compared as they are.
     """
 
@@ -125,8 +125,8 @@ class KnowledgePort(Protocol):
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
         """Delete pieces of an owner, or of all; return how many there were.
 
-        An entity takes its observations and relations with it. Entities that were told to stand in a relation to it are
-        told anew without that, and wait for a vector of their new words.
+        Deleting an entity deletes its observations and relations. The texts of related entities are refreshed without
+        it, and need a new vector.
         """
 
     @abstractmethod

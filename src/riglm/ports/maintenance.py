@@ -47,7 +47,7 @@ class ErasurePort(Protocol):
 
     @abstractmethod
     def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
-        """Return the number of records of a subject, as far as they are counted by session; nothing is deleted."""
+        """Return the number of records of a subject, for kinds that are stored by session; nothing is deleted."""
 
     @abstractmethod
     def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:

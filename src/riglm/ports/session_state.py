@@ -9,9 +9,8 @@ from typing import Protocol, Self
 class SessionStatePort(Protocol):
     """Values under keys, each for a time, and news for every process.
 
-    Everything is bounded by a short deadline. While the state cannot be reached, reading raises
-    `StateUnavailableError` at once; what is kept, let go or told is noted, and told when the state is back, as far as
-    there is room.
+    Everything is bounded by a short timeout. While the state is unavailable, reading raises `StateUnavailableError` at
+    once; writes and messages are queued, up to a limit, and sent when it is available again.
     """
 
     @abstractmethod
@@ -40,7 +39,7 @@ class SessionStatePort(Protocol):
 
     @abstractmethod
     async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
-        """Put a value in the place of `before`, or where there is none, for so long; None when that was done.
+        """Set a value for `seconds` if the current one is `before` (None: if there is none). Returns None on success.
 
         Otherwise what is there instead, and nothing changes: another process was faster.
 
@@ -51,7 +50,7 @@ class SessionStatePort(Protocol):
 
     @abstractmethod
     async def number(self, key: str, beyond: int, seconds: float) -> int:
-        """A number greater than `beyond` that nobody was given under this key, which is kept for so long from now.
+        """Return a number greater than `beyond` that no process got under this key, whose expiry starts again.
 
         Raises:
             StateUnavailableError: the state cannot be reached in time.
@@ -59,7 +58,7 @@ class SessionStatePort(Protocol):
 
     @abstractmethod
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
-        """Put a value in the place of the one before, for so long; never raises."""
+        """Set a value for `seconds`; never raises."""
 
     @abstractmethod
     async def drop(self, keys: Sequence[str]) -> None:
@@ -67,15 +66,15 @@ class SessionStatePort(Protocol):
 
     @abstractmethod
     async def tell(self, news: bytes) -> None:
-        """Let all processes hear of something, this one too; never raises."""
+        """Publish a message to all processes, including this one; never raises."""
 
     @abstractmethod
     async def returned(self, seconds: float) -> bool:
-        """Whether the state can be reached; one that went away less than so many seconds ago is waited for."""
+        """True if the state is available; one that failed less than `seconds` ago is waited for."""
 
     @abstractmethod
     def listen(self, listener: Callable[[bytes], None]) -> None:
-        """Call `listener` with all news from now on, in the order in which they were told."""
+        """Call `listener` with all messages from now on, in the order in which they were published."""
 
     @abstractmethod
     async def __aenter__(self) -> Self:
@@ -85,4 +84,4 @@ class SessionStatePort(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close everything, after what is still to be told, as far as there is time."""
+        """Send what is queued within the timeout, and close everything."""

@@ -1,4 +1,4 @@
-"""What riglm tells of itself while it works: numbers that are scraped, and the traces of requests."""
+"""Metrics that are scraped, and traces of requests."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it comes with what only prediction needs
 class MeterPort(Protocol):
     """Counts what happens. Called on the event loop, within calls: it takes a few microseconds and never raises.
 
-    Durations are in seconds. Whoever may have a meter holds None where nobody asked for numbers.
+    Durations are in seconds. A component without metrics holds None in place of a meter.
     """
 
     @abstractmethod
@@ -36,7 +36,7 @@ class MeterPort(Protocol):
     ) -> None:
         """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused.
 
-        `mode` is that of the list that the session had, `off` before the first. `result` says how the tool was found if
+        `mode` is that of the list that the session had, `off` before the first. `result` is how the tool was found if
         that list hid something, else None; in shadow mode, how it would have been found.
         """
 
@@ -46,7 +46,7 @@ class MeterPort(Protocol):
 
     @abstractmethod
     def exposed(self, exposure: Exposure, *, changed: bool) -> None:
-        """Tools were shown; `changed` says that it was a list, and not the one that the session had before."""
+        """Record a list; `changed` is True if it differs from the previous list of the session."""
 
     @abstractmethod
     def predicted(self, seconds: float) -> None:
@@ -86,7 +86,7 @@ class RecordTally(Protocol):
 
     @property
     def recovered(self) -> int:
-        """Those accepted that processes left which are gone."""
+        """Accepted records in the spool of processes that have ended."""
 
     @property
     def reasons(self) -> Mapping[str, int]:
@@ -99,7 +99,7 @@ class RecordTally(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
-    """What is read when somebody asks for the numbers.
+    """Sources of the values that are read at a scrape.
 
     Any thread may call these; none blocks, asks the store or raises. `embedder` gives None where no prediction is made.
     `prices` returns the prices of the sessions that start now.
@@ -128,12 +128,12 @@ class Span(Protocol):
 
 
 class TracerPort(Protocol):
-    """Makes spans. Nothing here blocks or raises; attributes hold names, never what anybody said."""
+    """Creates spans. Methods neither block nor raise; attributes contain names, never message content."""
 
     @abstractmethod
     def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
-        """A request of a client begins; `carrier` is what it says of its own trace."""
+        """Start the span of a client request; `carrier` is its trace context."""
 
     @abstractmethod
     def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
-        """A request to a server begins, for the one that is `within`, or on riglm's own account."""
+        """Start the span of a request to a server, as a child of `within` or as a root."""

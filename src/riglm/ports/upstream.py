@@ -13,7 +13,7 @@ from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 @dataclass(frozen=True, slots=True)
 class EventPosition:
-    """Where in an event stream a message stood, so that a client that lost the stream can ask for the rest."""
+    """The position of a message in an event stream, with which a client can resume the stream."""
 
     id: bytes | None
     retry_ms: int | None = None
@@ -27,7 +27,7 @@ class OutboundRequest(Protocol):
 
     message: Message
     headers: Mapping[bytes, bytes]
-    """The client's own `Mcp-*` headers by lower-case name; empty when it does not speak HTTP."""
+    """The client's `Mcp-*` headers by lower-case name; empty on other transports."""
     resumable: bool
     """Whether the client can take up a broken event stream by itself."""
 
@@ -69,7 +69,7 @@ class ResumedStreamHandler(Protocol):
 
 
 class ServerMessageHandler(Protocol):
-    """Where what a server says of its own accord goes."""
+    """Handler for server messages that belong to no client request, such as list-changed notifications."""
 
     @abstractmethod
     def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
@@ -103,7 +103,7 @@ class UpstreamLink(Protocol):
 
     @abstractmethod
     def listen(self, *, listening: bool) -> None:
-        """Whether what the server says of its own accord is wanted from now on."""
+        """Set whether server messages are delivered from now on."""
 
     @abstractmethod
     def resume(self, last_event_id: bytes, stream: "ResumedStreamHandler") -> None:
@@ -117,7 +117,7 @@ class UpstreamLink(Protocol):
     def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
         """Go on with a session that the server gave to another process, by that one's ticket; whether that is possible.
 
-        `handshake` is the client's, `told` are its log level and subscriptions, for a server that forgot them.
+        `handshake` is the client's, `told` are its log level and subscriptions, for a server that lost them.
         """
         return False
 
@@ -127,7 +127,7 @@ class UpstreamLink(Protocol):
 
     @abstractmethod
     async def close(self) -> None:
-        """End the link and whatever it holds."""
+        """Close the link and end its requests."""
 
 
 class UpstreamPort(Protocol):
@@ -145,7 +145,7 @@ class UpstreamPort(Protocol):
 
     @abstractmethod
     def supports(self, era: ProtocolEra) -> bool | None:
-        """Whether the upstream speaks this era; None when it is not known yet."""
+        """True if the upstream supports this era; None if it is not known yet."""
 
     @abstractmethod
     def learned(self, era: ProtocolEra, *, supported: bool) -> None:
@@ -153,7 +153,7 @@ class UpstreamPort(Protocol):
 
     @abstractmethod
     def health(self) -> UpstreamHealth:
-        """How it stands with the server. Asks nobody, and may be called by any thread."""
+        """Return the connection state without a request. Thread-safe."""
 
     def hold(self, *, on: bool) -> None:
         """Take nothing from the server for the time being, or go on: the only client there is does not read.

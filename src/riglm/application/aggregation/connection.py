@@ -98,7 +98,7 @@ class MultiServerConnection(FilteringConnection):
         stream.ended()  # one event id cannot name a place in the streams of several servers
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Pass on what a server says of its own accord; changed lists are announced once for all."""
+        """Forward a server message; list changes are announced once for all servers."""
         methods = CHANGED.get(message.method or "")
         if methods is not None:
             self._upstreams.forget(link.spec.name, methods)

@@ -36,7 +36,7 @@ class UpstreamList:
 
     @cached_property
     def name_set(self) -> frozenset[str | None]:
-        """The server's own names, for whoever only wants to know whether one is among them."""
+        """The names that the server uses, for membership tests."""
         return frozenset(self.names)
 
 
@@ -84,7 +84,7 @@ class MergedList:
 
 
 class MergedListCache:
-    """Makes lists, and gives the same object to all who have the same list, as long as anybody has it."""
+    """Merges lists, and returns the same object for equal lists as long as one is in use."""
 
     def __init__(self, naming: Naming, *, tells: bool = True) -> None:
         """`tells`: collisions are logged."""
@@ -164,7 +164,7 @@ _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 
 
 class OwnershipTable:
-    """Finds owners, as far as lists are known. Equal lists are shared with all who have them."""
+    """Maps names to servers, as far as lists are known. Equal lists are shared."""
 
     def __init__(self, servers: Iterable[str], merged_lists: MergedListCache) -> None:
         """Nothing is known yet of `servers`, in the order configured."""
@@ -192,7 +192,7 @@ class OwnershipTable:
         return bool(self._lists[method])
 
     def learn(self, method: str, server: str, entries: Sequence[Raw]) -> bool:
-        """Take a server's whole list; whether it is another one than before."""
+        """Store the complete list of a server. Returns True if it has changed."""
         known = self._lists[method]
         before, known[server] = known.get(server), self._merged_lists.of_server(method, server, entries)
         changed = before is not known[server]
@@ -215,7 +215,7 @@ class OwnershipTable:
         return self._joined[method]
 
     def owner(self, method: str, name: str) -> tuple[str, str] | None:
-        """The server that owns what clients call `name`, and its own name for it.
+        """Return the server that owns `name`, and the server's name for it.
 
         A server's prefix says whose a name is even while its list is not known, or where it needs none; but what a
         name was cut from is only known by the list.

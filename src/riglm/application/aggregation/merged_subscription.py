@@ -23,7 +23,7 @@ from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
 
 INITIAL_BACKOFF: Final = 1.0
-"""So long, in seconds, a server that stopped listening is left alone at first; then twice as long, and so on."""
+"""Initial backoff in seconds for a server that ended a subscription; it doubles with each failure."""
 
 _MAX_BACKOFF: Final = 30.0
 _LOST: Final = frozenset({None, jsonrpc.INTERNAL_ERROR})
@@ -35,9 +35,9 @@ _NOTES: Final = {
 
 
 class MergedSubscription:
-    """Listens to all servers, and tells the client once what all of them together granted.
+    """Subscribes to all servers, and sends the client one acknowledgment of what all of them granted.
 
-    A server that goes away is listened to again when it is back; what it granted may have changed in between.
+    A server that disconnects is subscribed again when it is back; what it grants may then differ.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MergedSubscription:
         self._wanted = {name: note for name, note in _NOTES.items() if bytes(asked.get(name, b"")) == b"true"}
 
     async def run(self, grace: float) -> None:
-        """Listen until every server has refused to; nobody waits longer than the grace, in seconds, for the first word.
+        """Subscribe until every server has refused; the first acknowledgment waits for at most the grace, in seconds.
 
         The end is the answer of the server that refused last.
         """
@@ -120,7 +120,7 @@ class MergedSubscription:
             self._pass_on(message)
 
     def _catch_up(self, server: str) -> None:
-        """Changes may have been missed while nobody listened: let the client look for itself."""
+        """Notify the client of all lists, because changes may have been missed without a subscription."""
         for name, note in _NOTES.items():
             if self._granted[server].get(name):
                 self._on_change(server, CHANGED[note])
@@ -142,7 +142,7 @@ class MergedSubscription:
 
 
 RETRY_SECONDS: Final = 5.0
-"""For so long a server that could not be asked is left alone."""
+"""Seconds to wait before a server that could not be reached is asked again."""
 
 _log = logging.getLogger("riglm.proxy")
 
@@ -150,10 +150,9 @@ _log = logging.getLogger("riglm.proxy")
 class EraNegotiation:
     """The modern era takes all servers, the handshake any mix of them.
 
-    A server that only knows the handshake, and one that is still to answer its first question, send a client that asks
-    for the era to the handshake; one that cannot be reached does not count. What was granted once is not taken back: a
-    server that turns out to lack the modern era later is left out instead. A client that speaks the modern era without
-    asking for it is served by those that answer.
+    If a server supports only the handshake era, or has not answered yet, clients that probe for the era get the
+    handshake. Unreachable servers do not count. A result is final: a server that proves to lack the modern era later is
+    left out. Clients that use the modern era without probing are served by the servers that answer.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ class MultiServerModernHandler(FilteringModernHandler):
         return self._shown.input_schema(tool)
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
+        """Ignore the message: modern servers send none outside of requests."""
 
     async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
         message = exchange.message
@@ -188,7 +188,7 @@ class MultiServerModernHandler(FilteringModernHandler):
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
         link = self._era_negotiation.links().get(route.server)
         if link is None:
-            exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {route.server!r} only speaks the handshake")
+            exchange.failed(ErrorKind.UNAVAILABLE, f"upstream {route.server!r} supports only the handshake era")
             return
         self._owners[exchange] = link
         exchange.on_reply = lambda _, reply: self._router.note(route.server, reply)
@@ -198,7 +198,7 @@ class MultiServerModernHandler(FilteringModernHandler):
     async def _listen(self, exchange: ProxiedRequest) -> None:
         links = self._era_negotiation.links()
         if not links:
-            exchange.failed(ErrorKind.UNAVAILABLE, "no upstream speaks this era any more")
+            exchange.failed(ErrorKind.UNAVAILABLE, "no upstream supports the modern era any more")
             return
         listen = MergedSubscription(
             exchange,

@@ -30,7 +30,7 @@ PermissionCheck = Callable[[str, tuple[str, str]], bool]
 
 
 class Route(NamedTuple):
-    """The server that a request goes to, the request as that server knows it, and its own name for what is meant."""
+    """The server that a request goes to, the request as sent there, and the server's name for its subject."""
 
     server: str
     message: Message
@@ -38,7 +38,7 @@ class Route(NamedTuple):
 
 
 class Router:
-    """Routes by name, by URI and by task; what none of them tells is offered to one server after the other."""
+    """Routes by name, by URI and by task; all other requests are offered to one server after the other."""
 
     def __init__(self, directory: OwnershipTable, asking: Asking) -> None:
         """A router by what `directory` knows."""
@@ -47,7 +47,7 @@ class Router:
         self._tasks: dict[bytes, str] = {}
 
     def find(self, message: Message) -> Route | None:
-        """The route of a request, as far as is known by now."""
+        """Return the route of a request, as far as lists are known."""
         method = message.method or ""
         if method in _BY_NAME:
             return self._by_name(message, _BY_NAME[method], ("name",), request_params.read(message).name)
@@ -64,7 +64,7 @@ class Router:
         return None
 
     def lists_for(self, message: Message) -> tuple[str, ...]:
-        """The lists that could tell more of where a request belongs."""
+        """Return the lists that are needed to route a request."""
         method = message.method or ""
         if method in _BY_NAME:
             return (_BY_NAME[method],)
@@ -75,8 +75,8 @@ class Router:
     def refusal(self, message: Message, route: Route | None, permits: PermissionCheck) -> Message | None:
         """The error for a request that goes nowhere, None when it may go on.
 
-        That is one that must be known by now and has no route, or a call of a tool that may not be used, which is told
-        by all the names that lead to it; it is answered like one that does not exist.
+        This is an error for a name that must be known by now and has no route, and for a call of a denied tool (checked
+        by all names that lead to it), which is answered like an unknown tool.
         """
         if route is None:
             return self.unknown(message, permits)
@@ -194,7 +194,7 @@ class ClientToolNames:
     def call(
         self, session: Session, router: Router, message: Message, route: Route | None
     ) -> tuple[ActiveCall | None, Message | None]:
-        """Note that an invocation starts, and say whether it may go its way, now that it is known which tool is meant.
+        """Record that a call starts, and return whether it is permitted, now that its tool is known.
 
         The invocation has the name that the client used; it is None when the call names no tool. The error is None when
         there is a way and the tool may be used.

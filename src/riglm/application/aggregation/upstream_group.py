@@ -108,7 +108,7 @@ class UpstreamGroup:
         )
 
     async def refresh(self, methods: Iterable[str]) -> None:
-        """Bring lists up to date that may tell more, as far as that is possible within the grace."""
+        """Refresh the lists that are needed, as far as that is possible within the grace."""
         fetching = self._fetching(methods)
         if fetching:
             await asyncio.wait([task for _, task in fetching], timeout=self._grace)
@@ -127,18 +127,18 @@ class UpstreamGroup:
             self.members[server].forget(method)
 
     def tell(self, message: Message) -> None:
-        """Tell all that are open."""
+        """Send a message to all open servers."""
         for member in self.members.values():
             if member.is_open:
                 member.link.send(message)
 
     def listen(self, *, listening: bool) -> None:
-        """Whether the client takes what the servers say of their own accord."""
+        """Pause or resume server messages (backpressure while the client does not read)."""
         for member in self.members.values():
             member.listen(listening=listening)
 
     async def set_log_level(self, params: bytes) -> Message | None:
-        """Tell all that log, and those that open later; an error if all of them answer with one."""
+        """Set the log level on all servers that log, now and later. Returns an error if all of them do."""
         self._log_level = params
         asked = [self._tell_log_level(member) for member in self.members.values() if member.is_open]
         tasks = [task for task in asked if task is not None]
@@ -193,7 +193,7 @@ class UpstreamGroup:
 
 
 def _any_failed(fetching: "Sequence[tuple[UpstreamSession, asyncio.Task[bool]]]") -> bool:
-    """Whether a server that is open is through with its list, which nobody knows."""
+    """Return True if an open server has not completed its list yet."""
     return any(task.done() and member.is_open for member, task in fetching)
 
 
@@ -308,7 +308,7 @@ async def check_names(
 
 class _IgnoreServerMessages(ServerMessageHandler):
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Nobody is there yet."""
+        """Ignore the message: no client is connected yet."""
 
 
 _UNHEARD: Final = _IgnoreServerMessages()

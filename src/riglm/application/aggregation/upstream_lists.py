@@ -1,4 +1,4 @@
-"""The lists of several servers of the modern era, kept for as long as each server says that they may be."""
+"""Lists of modern servers, cached for as long as each server permits."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
 
 MAX_TTL_SECONDS: Final = 86_400.0
-"""No list is kept for longer without asking, whatever its server says."""
+"""Maximum time in seconds that a list is cached, regardless of the server's `ttlMs`."""
 
 _MAX_TRIES: Final = 2
 _log: Final = logging.getLogger("riglm.proxy")
@@ -124,7 +124,7 @@ class UpstreamListCache:
         return {key: task for key, task in self._fetching.items() if key[0] == method}
 
     async def _fetch(self, key: ListKey, link: UpstreamLink, meta: bytes) -> bool:
-        """Ask for a list; whether it is another one than before."""
+        """Request a list. Returns True if it has changed."""
         method, server = key
         for _ in range(_MAX_TRIES):
             self._changed.discard(key)

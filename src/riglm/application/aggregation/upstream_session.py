@@ -28,7 +28,7 @@ CAPABILITY: Final = {
     "resources/templates/list": "resources",
     "prompts/list": "prompts",
 }
-"""Which capability stands for which list."""
+"""Capabilities by list method."""
 
 
 class UpstreamSession:
@@ -116,7 +116,7 @@ class UpstreamSession:
         self._stale.add(method)
 
     def forget_all(self) -> None:
-        """The server may have been started anew."""
+        """Initialize again: the server may have been restarted."""
         self._stale.update(protocol.LIST_MEMBER)
 
     def is_fresh(self, method: str) -> bool:
@@ -124,7 +124,7 @@ class UpstreamSession:
         return method not in self._stale
 
     def fetch(self, method: str) -> asyncio.Task[bool]:
-        """Bring a list up to date, opening the link first if need be; whether it is another one than before."""
+        """Refresh a list, and open the link first if necessary. Returns True if the list has changed."""
         running = self._fetching.get(method)
         if running is None:
             running = self._fetching[method] = asyncio.get_running_loop().create_task(self._fetch(method))
@@ -133,7 +133,7 @@ class UpstreamSession:
         return running
 
     def listen(self, *, listening: bool) -> None:
-        """Whether the client takes what the server says of its own accord."""
+        """Pause or resume server messages (backpressure while the client does not read)."""
         self._listening = listening
         if self.is_open:
             self.link.listen(listening=listening)
@@ -231,7 +231,7 @@ class UpstreamSession:
         self._unconfirmed.clear()
 
     def _learn(self, method: str, entries: Sequence[Raw]) -> bool:
-        """Take the server's whole list; whether it is another one than before."""
+        """Store the complete list of the server. Returns True if it has changed."""
         self._unconfirmed.discard(method)
         if method == "tools/list" and self._variant:
             greeting = bytes(jsonrpc.join_object(self.capabilities)), self.instructions
@@ -239,7 +239,7 @@ class UpstreamSession:
         return self._directory.learn(method, self.name, entries)
 
     async def _crossed(self, refusal: Message) -> bool:
-        """Go on over a bridge if the server refused the handshake because it only speaks the modern era."""
+        """Use a bridge if the server refused the handshake because it supports only the modern era."""
         if isinstance(self.link, BridgeLink):
             return False
         decided: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
@@ -295,6 +295,6 @@ class UpstreamSession:
 
 
 def _own_handshake() -> bytes:
-    """What riglm says of itself when a client asks before it said anything of its own."""
+    """The `initialize` params that riglm sends if a client requests before its own `initialize`."""
     version = protocol.HANDSHAKE_VERSIONS[-1]
     return jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})

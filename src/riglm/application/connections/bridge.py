@@ -1,4 +1,4 @@
-"""Lets a client of the handshake era work with an upstream that only speaks the modern one."""
+"""Bridge for handshake clients to an upstream that supports only the modern era."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ _GONE_NOTIFICATIONS: Final = frozenset(
         "notifications/roots/list_changed",
     }
 )
-"""What the modern era took away, or what only concerns riglm here."""
+"""Methods that the modern era removed or that concern only riglm."""
 _DISCOVERY_S_OWN: Final = frozenset({"resultType", "supportedVersions", "ttlMs", "cacheScope", "_meta"})
 
 
 class BridgeLink(UpstreamLink):
-    """Looks like a link of the handshake era, and speaks the modern one."""
+    """A handshake link that sends modern requests."""
 
     def __init__(self, upstream: UpstreamPort, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
@@ -118,7 +118,7 @@ class BridgeLink(UpstreamLink):
     def _enveloped(self, params: Raw | bytes) -> bytes:
         """The params with the client's envelope in their `_meta`, and all else as it was."""
         if bytes(params).startswith(b"["):
-            return bytes(params)  # there is no place for an envelope: let the upstream say what it thinks of that
+            return bytes(params)  # there is no place for an envelope: the upstream answers with an error
         fields = jsonrpc.members(params)
         meta = jsonrpc.members(fields.get("_meta", b"{}"))
         fields["_meta"] = Raw(jsonrpc.join_object({**meta, **self._envelope}))
@@ -152,7 +152,7 @@ def find_bridge(
 
 
 def _envelope(initialize: Mapping[str, Raw]) -> dict[str, Raw]:
-    """What every request says of the client, by the params of its `initialize`."""
+    """Return the envelope of every request, from the params of the client's `initialize`."""
     envelope = {
         protocol.META_VERSION: Raw(jsonrpc.encode(protocol.MODERN_VERSIONS[-1])),
         protocol.META_CAPABILITIES: initialize.get("capabilities", Raw(b"{}")),
@@ -163,7 +163,7 @@ def _envelope(initialize: Mapping[str, Raw]) -> dict[str, Raw]:
 
 
 def _greeting(discovered: dict[str, Raw], version: str, name: str) -> bytes:
-    """The result of `initialize` that says what `server/discover` said; `name` is for a server that told none."""
+    """Return the result of `initialize` from that of `server/discover`; `name` is used if the server sent none."""
     meta = jsonrpc.members(discovered.get("_meta", b"{}"))
     info = meta.pop(protocol.META_SERVER, jsonrpc.encode({"name": name, "version": "unknown"}))
     kept = {key: raw for key, raw in discovered.items() if key not in _DISCOVERY_S_OWN}
@@ -182,10 +182,10 @@ def _completed(fields: dict[str, Raw]) -> bytes:
 
 
 class _IgnoreRelatedMessages(ServerMessageHandler):
-    """In the modern era a server says nothing of its own accord."""
+    """Ignore it: modern servers send no messages outside of requests."""
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """What comes nevertheless has nobody to go to."""
+        """Ignore the message: it belongs to no request."""
 
 
 _UNHEARD: Final = _IgnoreRelatedMessages()

@@ -23,7 +23,7 @@ _MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
 
 
 def probe(request_id: bytes) -> Message:
-    """A `server/discover` of riglm's own."""
+    """Return the `server/discover` request that riglm sends."""
     meta = {
         protocol.META_VERSION: protocol.MODERN_VERSIONS[-1],
         protocol.META_CLIENT: {"name": "riglm", "version": "1"},
@@ -33,7 +33,7 @@ def probe(request_id: bytes) -> Message:
 
 
 def refusal(message: Message, requested: str | None, supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS) -> Message:
-    """What a client of the modern era is told in front of an upstream that only knows the handshake.
+    """The error for modern clients of an upstream that supports only the handshake era.
 
     It may open with any of `supported`: riglm passes the handshake on, and the upstream settles on a revision.
     """
@@ -71,7 +71,7 @@ def _is_modern(versions: list[object]) -> bool:
 
 
 class EraProbe:
-    """Finds out once, by `server/discover`, whether an upstream speaks the modern era."""
+    """Checks once, by `server/discover`, whether an upstream supports the modern era."""
 
     def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:
         """`silence_tells`: whether a server that does not answer is taken, for a while, for one of the handshake."""
@@ -167,7 +167,7 @@ class SingleServerModernHandler(FilteringModernHandler):
         return bytes(schema) if schema else None
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """In this era a server says nothing of its own accord; what comes nevertheless has nobody to go to."""
+        """Ignore the message: modern servers send none outside of requests."""
 
     def _decided(
         self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller

@@ -1,7 +1,7 @@
 """One request of a handshake client to an upstream of the modern era, however many rounds it takes.
 
-Where a server of the handshake era asks the client by requests of its own, one of the modern era answers that input is
-required, and is asked again with that input. Here the one becomes the other.
+A handshake server sends the client requests. A modern server answers that input is required and gets the request
+again with that input. This module converts the second form into the first.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ class PendingQuestions:
         return jsonrpc.request(own, method, params)
 
     def answered(self, message: Message) -> None:
-        """Bring a response of the client to whoever asked."""
+        """Pass a client's response to the request that needs it."""
         then = self._open.pop(jsonrpc.id_key(message.id or b"null"), None)
         if then is not None:
             then(message)
 
     def withdraw(self, question: Message) -> Message:
-        """Expect no answer any more; what to tell the client."""
+        """Stop waiting for responses; returns the notifications for the client."""
         self._open.pop(question.id or b"", None)
         params = b'{"requestId":%b,"reason":"the request that needed it has ended"}' % (question.id or b"null")
         return jsonrpc.notification("notifications/cancelled", params)
@@ -120,7 +120,7 @@ class BridgedRequest(OutboundRequest):
             self.client.failed(kind, words)
 
     def interrupted(self) -> None:
-        """Only said to whoever can take streams up."""
+        """Ignore priming events; only clients that resume streams need them."""
 
     def cancel(self, notice: Message | None) -> None:
         """The client gave the request up."""
@@ -187,7 +187,7 @@ class BridgedRequest(OutboundRequest):
 
 
 def error_for(request: Message, error: Message) -> Message:
-    """An error response, whoever gave it to whatever, as the answer to this request."""
+    """Return an error response with the id of this request."""
     if error.id == request.id:
         return error
     line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request.id or b"null", bytes(error.error))

@@ -32,10 +32,10 @@ from riglm.ports.downstream import (
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler, UpstreamLink, UpstreamPort
 
 _DEFAULT: Final = 256
-"""What a client says of itself is shared with its like up to this length."""
+"""Maximum length of client information that is shared between equal clients."""
 
 _NO_WORD: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
-"""Failures that say nothing of what the upstream speaks."""
+"""Failures that do not reveal which eras the upstream supports."""
 
 
 class StreamResumption(ResumedStreamHandler):
@@ -59,7 +59,7 @@ class StreamResumption(ResumedStreamHandler):
 
 
 class SingleServerConnection(FilteringConnection):
-    """Passes everything between one client and its own link to the one upstream."""
+    """Forwards everything between one client and its link to the only upstream."""
 
     __slots__ = ("_closing", "_held", "_link", "_open", "_seen", "_upstream")
 
@@ -208,7 +208,7 @@ class SingleServerConnection(FilteringConnection):
                 return None
             self._upstream.learned(
                 ProtocolEra.HANDSHAKE, supported=True
-            )  # it may have changed: the next client tries anew
+            )  # it may have changed: the next client tries again
         return message
 
     def _crossed(self, exchange: ProxiedRequest, refusal: Message, bridge: BridgeLink | None) -> None:

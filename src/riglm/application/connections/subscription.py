@@ -1,4 +1,4 @@
-"""What a client wants to hear of, in front of an upstream that tells it by `subscriptions/listen`."""
+"""Subscriptions of handshake clients to an upstream that uses `subscriptions/listen`."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ _ENDED: Final = jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, "the upstream ended 
 
 
 class SubscriptionChange:
-    """A client's wish to be told of a resource, or no longer, that waits to be granted."""
+    """A client's `resources/subscribe` or `resources/unsubscribe` that waits to be granted."""
 
     def __init__(self, reply: OutboundRequest, uri: str | None) -> None:
         """`uri` is the resource that the client subscribes to, None when it unsubscribes."""
@@ -43,11 +43,11 @@ class SubscriptionOwner(Protocol):
 
     @abstractmethod
     def told(self, listen: "SubscriptionRequest", message: Message) -> None:
-        """The upstream tells something."""
+        """Called with each notification of the upstream."""
 
     @abstractmethod
     def ended(self, listen: "SubscriptionRequest", tell: Callable[[SubscriptionChange], None], *, again: bool) -> None:
-        """A listen is over, which `tell` says to those who wait for it; `again` when another may fare better."""
+        """Called when a listen has ended, with the error for waiting requests; `again` if a new one may succeed."""
 
 
 class SubscriptionRequest(OutboundRequest):
@@ -90,18 +90,20 @@ class SubscriptionRequest(OutboundRequest):
         self._owner.ended(self, lambda change: change.reply.failed(kind, words), again=again)
 
     def interrupted(self) -> None:
-        """Only said to whoever can take streams up."""
+        """Ignore priming events; only clients that resume streams need them."""
 
 
 _MAX_BACKOFF: Final = 30.0
 _STEADY_SECONDS: Final = 30.0
 _LISTS: Final = ("tools", "prompts", "resources")
 _NO_URI: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "Invalid params: the uri is missing")
-_NOT_TOLD: Final = jsonrpc.error(None, jsonrpc.INVALID_PARAMS, "the upstream does not tell of changes of this resource")
+_NOT_TOLD: Final = jsonrpc.error(
+    None, jsonrpc.INVALID_PARAMS, "the upstream does not notify of changes of this resource"
+)
 
 
 class Subscription(SubscriptionOwner):
-    """Keeps one listen open as long as there is something to hear, and opens another when that changes.
+    """Keeps one listen open while there is something to receive, and replaces it when that changes.
 
     The new one is acknowledged before the old one is ended, so that nothing is missed in between.
     """
@@ -115,7 +117,7 @@ class Subscription(SubscriptionOwner):
         timeout_seconds: float = 10.0,
         delay: float = 1.0,
     ) -> None:
-        """`enveloped` puts the client's envelope on params; `on_message` gets what there is to tell the client.
+        """`enveloped` adds the client's envelope to params; `on_message` gets the notifications for the client.
 
         An upstream may take `timeout_seconds` seconds to acknowledge a listen. One that ends it is asked again after
         `delay` seconds, and after longer and longer ones if that does not last.
@@ -138,12 +140,12 @@ class Subscription(SubscriptionOwner):
         self._missed = False
 
     def offer(self, capabilities: Raw | bytes) -> None:
-        """What the upstream can tell of, by its raw capabilities."""
+        """Return what the upstream supports, from its raw capabilities."""
         offered = jsonrpc.members(capabilities)
         self._lists = tuple(name for name in _LISTS if _tells_changes(offered.get(name, Raw(b"{}"))))
 
     def listen(self, *, listening: bool) -> None:
-        """Whether the client takes what the upstream says of its own accord."""
+        """Pause or resume notifications (backpressure while the client does not read)."""
         self._listening = listening
         self._refresh()
 
@@ -159,7 +161,7 @@ class Subscription(SubscriptionOwner):
         self._refresh()
 
     def unsubscribe(self, reply: OutboundRequest) -> None:
-        """Grant a `resources/unsubscribe` once the upstream will tell no more."""
+        """Grant a `resources/unsubscribe` once the upstream has stopped notifying."""
         self._uris.pop(jsonrpc.text(jsonrpc.members(reply.message.params).get("uri")) or "", None)
         self._changes.append(SubscriptionChange(reply, None))
         self._refresh()
@@ -269,7 +271,7 @@ class Subscription(SubscriptionOwner):
         self.ended(listen, lambda change: change.reply.failed(ErrorKind.TIMEOUT, words), again=True)
 
     def _tell_all(self) -> None:
-        """Changes may have been missed while nobody listened: let the client look for itself."""
+        """Notify the client of all lists, because changes may have been missed without a subscription."""
         for name in self._lists:
             self._on_message(jsonrpc.notification(f"notifications/{name}/list_changed"))
         for uri in self._uris.values():

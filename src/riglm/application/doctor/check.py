@@ -17,7 +17,7 @@ class Check(Protocol):
     """Looks at one part of an installation."""
 
     sections: tuple[DoctorSection, ...]
-    """What its findings are about; the first one is told of when it fails itself."""
+    """The sections of its findings; if the check itself fails, the first one reports that."""
 
     async def examine(self) -> Sequence[Finding]:
         """What it finds. What cannot be looked at is a finding as well, and no exception."""
@@ -42,9 +42,9 @@ async def run(
     seconds: float,
     on_done: Callable[[], None] = lambda: None,
 ) -> list[Finding]:
-    """Run all checks at once, each for at most so many seconds; their findings in the order of the sections.
+    """Run all checks concurrently, with a timeout in seconds for each; returns the findings in the order of sections.
 
-    Of `only` some sections, checks that tell of none of them do not run. `on_done` is told of each that has ended.
+    With `only`, checks of other sections do not run. `on_done` is called with each check that has ended.
     """
     wanted = [check for check in checks if not set(only).isdisjoint(check.sections)]
     told = await asyncio.gather(*(_guarded(check, seconds, on_done) for check in wanted))
@@ -61,7 +61,7 @@ async def _guarded(check: Check, seconds: float, on_done: Callable[[], None]) ->
     except TimeoutError:
         words, fix = f"could not be looked at within {seconds:g} s", "give it longer with --deadline"
         return [Finding(section=check.sections[0], severity=Severity.ERROR, place=place, what=words, fix=fix)]
-    except Exception as error:  # noqa: BLE001  # the others go on, whatever it was
+    except Exception as error:  # noqa: BLE001  # the other checks continue
         _log.debug("a check failed", exc_info=True)
         words, fix = f"could not be looked at: {type(error).__name__}: {error}", "report this as an error of riglm"
         return [Finding(section=check.sections[0], severity=Severity.ERROR, place=place, what=words, fix=fix)]
@@ -70,7 +70,7 @@ async def _guarded(check: Check, seconds: float, on_done: Callable[[], None]) ->
 
 
 async def aside(call: Callable[[], _Answer]) -> _Answer:
-    """What a blocking call gives, made on a thread that nobody waits for once the wait is given up."""
+    """Return the result of a blocking call that runs in a daemon thread, which is abandoned on timeout."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Answer] = loop.create_future()
 
@@ -99,7 +99,7 @@ _Facts = TypeVar("_Facts")
 
 
 class SharedProbe(Generic[_Facts]):
-    """Looks once, aside, whoever asks first, and gives everybody what was found, or why nothing could be."""
+    """Runs a probe once, at the first request, and returns its result or its exception to all."""
 
     def __init__(self, look: Callable[[], _Facts]) -> None:
         """`look` blocks; it has not been called yet."""

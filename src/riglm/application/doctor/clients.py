@@ -23,7 +23,7 @@ _finding: Final = partial(finding, DoctorSection.CLIENTS)
 
 
 class ClientsSeenCheck(Check):
-    """Tells of each client that was recorded which surface it gets, and what becomes of a list that changes."""
+    """Reports for each recorded client which surface it gets, and how it handles a list that changes."""
 
     sections = (DoctorSection.CLIENTS,)
 
@@ -33,7 +33,7 @@ class ClientsSeenCheck(Check):
         filtering: FilteringSettings,
         by_client: Mapping[str, FilteringSettings] = MappingProxyType({}),
     ) -> None:
-        """`by_client` are the rules of clients that have a riglm of their own, as `riglm init` calls them."""
+        """`by_client` are the rules of clients with a separate riglm process, by the names that `riglm init` uses."""
         self._store = store
         self._filtering = filtering
         self._by_client = by_client
@@ -42,7 +42,7 @@ class ClientsSeenCheck(Check):
         try:
             facts = await self._store.facts()
         except AnalyticsUnavailableError:
-            return []  # told under store
+            return []  # reported by the store check
         return [self._told(client) for client in facts.clients]
 
     def _told(self, client: RecordedClient) -> Finding:
@@ -93,7 +93,7 @@ class ClientFilesCheck(Check):
         told = [self._told(each) for each in entries]
         there = {each.file for each in entries if not each.fault}
         gone = [each for each in self._installed if each.file not in there]
-        what = "it does not start riglm any more: somebody changed the file"
+        what = "it does not start riglm any more: its file was changed"
         told += [_finding(Severity.WARNING, _place(each), what, self._whole(each)) for each in gone]
         if told:
             return told
@@ -121,7 +121,7 @@ class ClientFilesCheck(Check):
             return _finding(Severity.OK, _place(each), f"starts riglm by {program}")
         told = self._programs.version_of_riglm(each.command)
         if told is None:
-            what = f"it starts {program}, which does not say that it is riglm"
+            what = f"it starts {program}, which does not identify itself as riglm"
             return _finding(
                 Severity.ERROR, _place(each), what, f"see what `{program} --version` says; {self._anew(each)}"
             )

@@ -22,7 +22,7 @@ _finding: Final = partial(finding, DoctorSection.CONFIGURATION)
 
 
 class InvalidConfigurationCheck(Check):
-    """Tells what is wrong with a configuration that could not be used, all of it."""
+    """Reports all problems of an invalid configuration."""
 
     sections = (DoctorSection.CONFIGURATION,)
 
@@ -35,7 +35,7 @@ class InvalidConfigurationCheck(Check):
 
 
 class ConfigurationCheck(Check):
-    """Tells of a configuration that can be used: where it is, what is odd about it, whether its secrets are secret."""
+    """Reports on a valid configuration: its file, oddities, and whether its secrets are protected."""
 
     sections = (DoctorSection.CONFIGURATION,)
 
@@ -47,7 +47,7 @@ class ConfigurationCheck(Check):
         files: FileInspectorPort,
         secrets: Sequence[str],
     ) -> None:
-        """`file` is None where there is none; `notes` are odd, `secrets` what must not stand in an open file."""
+        """`file` is None without a file; `secrets` are keys that must not be in a file that others can read."""
         self._file = file
         self._servers = servers
         self._notes = notes
@@ -81,12 +81,12 @@ def _in_use(place: str, servers: Sequence[str], *, is_there: bool) -> tuple[Seve
     what = "is in use" if is_there else "there is none: defaults and the environment are in use"
     if servers:
         return (Severity.OK if is_there else Severity.NOTE), place, f"{what}; servers: {', '.join(servers)}", ""
-    fix = "run `riglm init`, or name another file with --config; nothing is to be done if clients name the server"
+    fix = "run `riglm init`, or give another file with --config; no action is needed if clients name the server"
     return Severity.NOTE, place, f"{what}; it names no servers", fix
 
 
 _MIN: Final = 8
-"""What is shorter is rather a number or a switch, whatever it is called."""
+"""Shorter values are considered numbers or switches, regardless of their names."""
 
 
 def certain_secrets(settings: Settings) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class PortsCheck(Check):
     def _at(self, place: ListenAddress) -> Finding:
         name = f"{place.key} {place.host}:{place.port}"
         weight = Severity.WARNING if place.is_needed else Severity.NOTE
-        fix = f"choose another one with {place.key}.port, or let riglm choose with 0"
+        fix = f"set {place.key}.port to a free port, or to 0 to let riglm choose"
         if not place.port:
             return _listening_finding(Severity.OK, name, f"{place.purpose} takes a free port at its start")
         try:
@@ -173,7 +173,7 @@ _machine_finding: Final = partial(finding, DoctorSection.MACHINE)
 
 
 class MachineCheck(Check):
-    """Tells the versions, and whether the clock can be right."""
+    """Reports the versions, and whether the clock is plausible."""
 
     sections = (DoctorSection.MACHINE,)
 
@@ -226,8 +226,8 @@ class EmbedderCheck(Check):
         if not facts.is_fallback and not facts.reason:
             return [_embedder_finding(Severity.OK, "model", f"{facts.at_work} {speed}")]
         quality = "" if facts.is_semantic else ", which knows words and no meaning"
-        why = facts.reason.partition(" — fix: ")[0] or "it does not say why"
-        what = f"{facts.wanted} cannot be used ({why}): {facts.at_work} stands in{quality}"
+        why = facts.reason.partition(" — fix: ")[0] or "no reason given"
+        what = f"{facts.wanted} cannot be used ({why}): {facts.at_work} replaces it{quality}"
         fix = f"riglm embedder pull {facts.wanted}, or correct embedder.model"
         return [_embedder_finding(Severity.WARNING, "model", what, fix)]
 

@@ -29,9 +29,9 @@ _ERA_SECONDS: Final = 5.0
 class ServerProbe:
     """What came of a visit.
 
-    `failure` says why there is no list, empty when there is one. `revision` is the protocol's that the handshake
-    settled on, empty when the server does not know the handshake; `is_modern` whether it speaks the modern era, None
-    when that is not known. `seconds` is the time from the first word to the whole list.
+    `failure` is the reason why there is no list, or empty. `revision` is the protocol version of the handshake, empty
+    if the server does not support it; `is_modern` is True if the server supports the modern era, None if unknown.
+    `seconds` is the time from the first request to the complete list.
     """
 
     spec: UpstreamSpec
@@ -45,9 +45,9 @@ class ServerProbe:
 
 
 async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
-    """Visit a server for at most so many seconds, and as many again for it to end.
+    """Probe a server for at most `seconds`, and as long again for it to end.
 
-    `on_list` is called when its list is there: what follows may start it once more, to see which era it speaks.
+    `on_list` is called when its list has arrived; after that the server may be started again to check its era.
     """
     spec = upstream.spec
     try:
@@ -131,7 +131,7 @@ def _words(answer: Message) -> str:
 
 
 class _IgnoreLinkMessages(ServerMessageHandler):
-    """Nobody wants to know what a server says of its own accord."""
+    """Ignore the message: probes need only responses."""
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Ignored."""
@@ -167,7 +167,7 @@ class ConfiguredServer(NamedTuple):
 
 
 class _Sign(NamedTuple):
-    """What tells a kind of failure, and what to do then with the server that said so in these words."""
+    """A pattern that identifies a kind of failure in a server's output, and the fix to suggest."""
 
     pattern: re.Pattern[str]
     fix: Callable[[ConfiguredServer, str], str]
@@ -198,7 +198,7 @@ def _variable(server: ConfiguredServer, words: str) -> str:
 def _token(server: ConfiguredServer, _: str) -> str:
     place = server.key
     if any(name.lower() == "authorization" for name in server.spec.headers):
-        return f"the token was refused: set another one in `{place}.auth.token`, or in the variable that it comes from"
+        return f"the token was refused: set a valid one in `{place}.auth.token`, or in the variable that it comes from"
     return (
         f"set `{place}.auth: {{type: bearer, token: ${{VARIABLE}}}}`; sign-in in a browser is not among what riglm does"
     )
@@ -229,10 +229,10 @@ _IN_REASONS: Final = (
     _sign(r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
     _sign(r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
     _sign(r"HTTP 40[13]\b", _token),
-    _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: it does not speak TLS there"),
+    _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: the server does not use TLS on this port"),
     _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
           "name the authority's certificates in the variable SSL_CERT_FILE, or correct the host in `url`"),
-    _sign(r"\bssl\b|\btls\b", "see that it speaks TLS there, or write http:// in `url`"),
+    _sign(r"\bssl\b|\btls\b", "check that the server uses TLS on this port, or write http:// in `url`"),
     _sign(r"HTTP 40[456]\b|no JSON-RPC|no endpoint",
           "correct the path in `url` (often /mcp), or set `type: sse` for a server of the older kind"),
     _sign(r"Name or service not known|nodename nor servname|getaddrinfo|No address", "correct the host in `url`"),
@@ -246,7 +246,7 @@ _IN_REASONS: Final = (
 
 
 class FailureDiagnosis(NamedTuple):
-    """What a server that failed said that tells most, and what to do about it."""
+    """Return the most informative line of a failed server's output, and the fix to suggest."""
 
     said: tuple[str, ...]
     fix: str

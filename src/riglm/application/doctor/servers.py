@@ -1,4 +1,4 @@
-"""Whether the servers start, how long it takes, and what they speak."""
+"""Checks whether the servers start, how long they take, and which protocol versions they support."""
 
 import asyncio
 import re
@@ -24,21 +24,20 @@ _BATCH_SIZE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What came of a visit, and what the server said meanwhile beside the protocol."""
+    """The result of a probe, and the server's output outside of the protocol."""
 
     visit: ServerProbe
     heard: ServerOutput
 
 
 class ServerProber:
-    """Visits many servers at once; one that stands in several configurations only once.
+    """Probes servers concurrently; a server that is in several configurations is probed once.
 
-    Servers of one name that are not the same are visited one after the other: what is heard beside the protocol is
-    heard by name.
+    Different servers with the same name are probed one after the other, because output is captured by name.
     """
 
     def __init__(self, overhearing: LogCapturePort, seconds: float) -> None:
-        """Each visit lasts at most so many seconds, and as many again for the server to end."""
+        """Each probe takes at most `seconds`, and as long again for the server to end."""
         self._overhearing = overhearing
         self._seconds = seconds
         self._room = asyncio.Semaphore(_BATCH_SIZE)
@@ -46,7 +45,7 @@ class ServerProber:
         self._visits: list[tuple[UpstreamSpec, asyncio.Task[ProbeResult]]] = []
 
     async def visit(self, upstream: UpstreamPort) -> ProbeResult:
-        """What comes of a visit to a server; whoever asks first keeps it open until then."""
+        """Return the result of a probe; the first caller keeps it open until then."""
         spec = upstream.spec
         nameless = replace(spec, name="")
         task = next((task for known, task in self._visits if known == nameless), None)
@@ -119,7 +118,7 @@ class ServersCheck(Check):
             if found.seconds > self._list_timeout and not is_alone:
                 told.append(finding(*self._slow(found.seconds)))
         if heard.noise:
-            lines = "one line" if heard.noise == 1 else f"{heard.noise} lines"
+            lines = "1 line" if heard.noise == 1 else f"{heard.noise} lines"
             what = f"writes what is no message on its standard output ({lines} until it had listed); riglm skips it"
             told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
         return told
@@ -149,7 +148,7 @@ _finding: Final = partial(finding, DoctorSection.SERVERS)
 
 
 class UnstartableServer(NamedTuple):
-    """A server that cannot be started, why, and what to do; `is_program` says that its program was not found."""
+    """A server that cannot be started, with the reason and the fix; `is_program` is True if no program was found."""
 
     spec: UpstreamSpec
     what: str
@@ -158,7 +157,7 @@ class UnstartableServer(NamedTuple):
 
 
 class SkippedServersCheck(Check):
-    """Tells of servers without starting them."""
+    """Reports on servers without starting them."""
 
     sections = (DoctorSection.SERVERS,)
 

@@ -19,7 +19,7 @@ _finding: Final = partial(finding, DoctorSection.STORE)
 
 
 class StoreCheck(Check):
-    """Looks at the store, at what waits for it on disk, and at the files beside it. Nothing is made or changed."""
+    """Checks the store, the spool and the files next to it, without creating or changing anything."""
 
     sections = (DoctorSection.STORE,)
 
@@ -32,7 +32,7 @@ class StoreCheck(Check):
         directory: Path,
         private: Sequence[Path],
     ) -> None:
-        """`directory` is where files are kept; `private` are those that nobody else should read."""
+        """`directory` contains the files; `private` are files that only the user should be able to read."""
         self._store = store
         self._spools = spools
         self._files = files
@@ -103,7 +103,7 @@ def _room(facts: StoreStatus) -> list[Finding]:
     if facts.free_bytes is None or facts.free_bytes >= _MIN_FREE:
         return []
     what = f"only {facts.free_bytes / _MIB:.0f} MiB are free on its disk"
-    return [_finding(Severity.WARNING, "disk", what, "make room, or run `riglm db purge` and `riglm db vacuum`")]
+    return [_finding(Severity.WARNING, "disk", what, "free disk space, or run `riglm db purge` and `riglm db vacuum`")]
 
 
 def _newest(facts: StoreStatus) -> list[Finding]:
@@ -126,7 +126,7 @@ def _newest(facts: StoreStatus) -> list[Finding]:
 def _cooccurrences(facts: StoreStatus) -> list[Finding]:
     found = []
     if facts.keeper:
-        found.append(_finding(Severity.OK, "lease", f"{facts.keeper} looks after the store just now"))
+        found.append(_finding(Severity.OK, "lease", f"{facts.keeper} runs store maintenance at the moment"))
     if facts.writer:
         what = f"{facts.writer} has held the right to write for more than a second: records of others wait"
         found.append(_finding(Severity.WARNING, "lock", what, "end that process, if it is none of riglm's"))

@@ -19,9 +19,7 @@ from riglm.ports.doctor import SchemaValidatorPort
 
 _MAX_NAMED: Final = 5
 _MAX: Final = 64
-_DENY: Final = (
-    "deny it with `filtering.denylist`, or ask its authors for another one: one such tool fails every request"
-)
+_DENY: Final = "deny it with `filtering.denylist`, or ask its authors to rename it: one such tool fails every request"
 _finding: Final = partial(finding, DoctorSection.TOOLS)
 
 
@@ -59,8 +57,8 @@ class ToolsFindings:
     ) -> None:
         """`client` is the only one that sees them, as `riglm init` calls it; empty when it may be any.
 
-        `entry` is what riglm is called there: some clients put it before the names.
-        `is_alone` says that there is one server in all, whose names pass as they are.
+        `entry` is riglm's name in the client's configuration: some clients use it as a prefix of tool names.
+        `is_alone` is True if there is only one server, whose names are forwarded unchanged.
         """
         self._client = client
         self._entry = entry
@@ -75,7 +73,7 @@ class ToolsFindings:
         )
 
     async def about(self, visits: Sequence[ServerProbe]) -> list[Finding]:
-        """What there is to say of the tools of all servers that could be visited."""
+        """Reports on the tools of all servers that could be probed."""
         listed, told = self._listed(visits)
         listed = [each for each in listed if not self._is_denied(each)]
         if not listed:
@@ -111,7 +109,9 @@ class ToolsFindings:
             told.append(_finding(Severity.ERROR, "names", what, "set `naming: prefix` or `naming: on_collision`"))
         shared = _shared(owned)
         if shared and not collisions:
-            what = f"{_some(shared)}: the name of tools of several servers, told apart by the server's name before it"
+            what = (
+                f"{_some(shared)}: tools of several servers have this name; clients see it with the server as a prefix"
+            )
             told.append(_finding(Severity.NOTE, "names", what))
         return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
 
@@ -158,7 +158,7 @@ class ToolsFindings:
         narrow = [known for known in asked if count > (known.most_tools or count)]
         if narrow and not self._is_short:
             taken = ", ".join(f"{known.title} takes {known.most_tools}" for known in narrow)
-            fix = "run `riglm enforce` when `riglm report` says that it is worth it, or deny what is never used"
+            fix = "run `riglm enforce` when `riglm report` recommends it, or deny tools that are never used"
             weight = Severity.WARNING if self._client else Severity.NOTE
             return _finding(weight, "all", f"{what}; all are shown, and {taken}", fix)
         shown = "; clients get those whose listing pays" if self._is_short else ""

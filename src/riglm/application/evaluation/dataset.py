@@ -18,7 +18,7 @@ class DatasetError(UnusableInputError):
 
 
 def rows(path: Path, *, key: str) -> Iterator[tuple[JsonRow, str]]:
-    """Each JSON object of a file, and the place that it stands in for messages; empty lines are skipped.
+    """Yield each JSON object of a file with its location for messages; empty lines are skipped.
 
     Every object has a text under `key`, which no other has.
 
@@ -61,7 +61,7 @@ def group_of(row: JsonRow, place: str) -> str:
     value = row.get("group") or ""
     if isinstance(value, str | int | float):
         return str(value)
-    raise wrong(place, "group", "a text", value, 'write "group": "..." or leave it away')
+    raise wrong(place, "group", "a text", value, 'write "group": "..." or remove it')
 
 
 def name_list(value: object, key: str, place: str) -> list[str]:

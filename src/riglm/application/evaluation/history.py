@@ -46,8 +46,8 @@ class RankTally:
     def coverage(self, goal: float, tools: int) -> dict[str, Any]:
         """How calibrated lists did: the share of calls in them and their mean length.
 
-        `fixed_list` is the length of a list that is always as long and holds as many of the calls; `reduction` says how
-        many of all tools are not shown. Shares are in percent.
+        `fixed_list` is the length of a fixed-size list that contains as many of the calls; `reduction` is the share of
+        tools that are not listed. Shares are in percent.
         """
         if not self.sizes:
             return {
@@ -96,8 +96,8 @@ def rank(scores: "np.typing.NDArray[np.float64]", target: int) -> int:
 class ReplayedCall:
     """One recorded call, and the list that was made before it.
 
-    `place` is that of its tool in the ranking, from 0; `size` the length of the list, of so many `candidates`. `fresh`
-    says that the session had not used the tool before. `at` is in seconds since the epoch.
+    `place` is the rank of its tool, from 0; `size` the length of the list, out of `candidates`. `fresh` is True if the
+    session had not used the tool before. `at` is in seconds since the epoch.
     """
 
     session: UUID
@@ -128,8 +128,8 @@ def walk_history(
 ) -> list[ReplayedCall]:
     """Walk the sessions once, oldest first; every call is predicted before it is learned.
 
-    Before each call a list of `least` to `most` tools is made for the coverage `goal`. No step is told of sessions that
-    started before `since`, or of which it is not known what tools there were; they are learned from. Contexts are not
+    Before each call a list of `least` to `most` tools is selected for the coverage `goal`. Sessions that started before
+    `since`, or whose catalog is unknown, are only learned from. Contexts are not
     recorded as text, so they play no part. Failed calls are not learned.
     """
     calibrator = CoverageCalibrator(goal, least, most)

@@ -47,7 +47,7 @@ class CallObservation:
     """One call, and the list that its session had then: whether the tool was in it, as counted in `ListObservation`.
 
     `hides` is True if that list hid any tool; only then the call counts for the hit rate. A tool that riglm suggested
-    in a result counts as listed. `found` says how the client came to know the tool; in shadow mode it saw all of them.
+    in a result counts as listed. `found` is how the client discovered the tool; in shadow mode it had all of them.
     """
 
     session: UUID

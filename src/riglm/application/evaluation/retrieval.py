@@ -45,7 +45,7 @@ class EmbeddedDataset:
 def prepare(
     dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int], None] = lambda _: None
 ) -> EmbeddedDataset:
-    """Embed a set; `on_embedded` is told how many more texts are done.
+    """Embed a set; `on_embedded` is called with the number of texts just embedded.
 
     Raises:
         EmbedderUnavailableError: the embedder does not answer.
@@ -102,7 +102,7 @@ def evaluate_retrieval(
     cuts: Sequence[int] = CUTS,
     on_ranked: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The figures of one ranker on all requests of a set; `on_ranked` is told of each."""
+    """Return the metrics of one ranker on all requests of a set; `on_ranked` is called after each."""
     return measured(ranker, prepared.contexts, [query.gold for query in prepared.dataset.queries], cuts, on_ranked)
 
 
@@ -203,7 +203,7 @@ def _gain(best: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionMetrics:
-    """Searches in one catalogue. Answerable are the requests of its own set, unanswerable those of other sets.
+    """Searches in one catalog. The requests of its set are answerable, those of other sets are not.
 
     The latter holds only nearly: a large catalogue also has tools for strangers' requests.
     """
@@ -233,7 +233,7 @@ class AbstentionMetrics:
 def evaluate_abstention(
     catalog: EmbeddedDataset, others: Sequence[EmbeddedDataset], *, most: int = 200
 ) -> AbstentionMetrics:
-    """Search a catalogue for at most so many requests of its own, and as many of the others' together."""
+    """Search a catalog for up to `limit` of its requests, and as many of the other sets together."""
     retriever = catalog.retriever()
 
     def abstentions(contexts: Sequence[Context]) -> int:
@@ -252,7 +252,7 @@ MIN: Final = 20
 
 
 def halves(queries: Sequence[Query]) -> tuple[list[int], list[int]] | None:
-    """The places of the history and of the rest, by hash; None when one is too small to tell anything.
+    """Return the indexes of the history and of the rest, split by hash; None if one is too small.
 
     Requests of one group, or of one wording, come to the same half.
     """

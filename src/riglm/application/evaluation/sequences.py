@@ -46,7 +46,7 @@ class CalledSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSet:
-    """Sessions of one side of a set, in the order of their hashes, beside its catalogue and their contexts."""
+    """Sessions of one side of a set, in the order of their hashes, with its catalog and their contexts."""
 
     dataset: Dataset
     sessions: tuple[CalledSession, ...]
@@ -82,7 +82,7 @@ def evaluate_sequences(
     """The figures of a predictor; with a `goal`, also those of lists that are calibrated to hold this share of calls.
 
     Each prediction is made before its call is learned, and what contexts taught comes from earlier sessions only.
-    `on_session` is told of each session that was walked.
+    `on_session` is called after each session.
     """
     tally = RankTally()
     tools = len(found.dataset.tools)

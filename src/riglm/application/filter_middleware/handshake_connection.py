@@ -240,7 +240,7 @@ class FilteringConnection(HandshakeConnection):
         return self._latest if self._latest is not None and self._latest.ended_at is None else self.session
 
     def _follow(self, is_another: Callable[[Session], bool]) -> None:
-        """Lists may be others now: the client is told if it has one that is."""
+        """Notify the client if its list has changed."""
         if self._hears and is_another(self._shown_to):
             self._news.changed()
 
@@ -261,7 +261,7 @@ class FilteringConnection(HandshakeConnection):
         )
 
     def _list_sent(self, catalog: ToolCatalog, changes: int) -> None:
-        """The client gets a list that was asked for after so many changes; one that is torn counts no further."""
+        """Record that the client has a list as of `changes`; a list interrupted by a change does not count."""
         self._catalog = catalog if changes == self._changes else None
         self._news.listed()
 
@@ -302,13 +302,13 @@ class FilteringConnection(HandshakeConnection):
         return call
 
     async def _know(self, session: Session) -> None:
-        """See to it that the list is known that one of riglm's own tools is about."""
+        """Load the catalog that a meta-tool needs."""
         catalog = self._catalog or await self._learned()
         if catalog is not None:
             self._showing.filtering.know(session, catalog)
 
     async def _learned(self) -> ToolCatalog | None:
-        """The whole list, asked for on riglm's own account; None when it cannot be had in time."""
+        """Fetch the catalog for riglm itself; None if it does not arrive in time."""
         changes = self._changes
         found: list[ToolCatalog] = []
         await self._showing.fetch(
@@ -349,7 +349,7 @@ class FilteringConnection(HandshakeConnection):
     def _withdraw(self, walk: PagedListRequest, notice: Message | None = None) -> None:
         """Give up a list, under the id that its request has upstream."""
         if notice is None or walk.current is not walk.asked:
-            params = b'{"requestId":%b,"reason":"nobody waits for it"}' % (walk.current.id or b"null")
+            params = b'{"requestId":%b,"reason":"the client no longer waits"}' % (walk.current.id or b"null")
             notice = jsonrpc.notification("notifications/cancelled", params)
         self.accept(notice, NOWHERE)
         walk.give_up()

@@ -1,4 +1,4 @@
-"""Tells a client of the handshake era that its list of tools is another one now."""
+"""Notifications to handshake clients that their tool list has changed."""
 
 from collections.abc import Callable
 from typing import Final
@@ -24,7 +24,7 @@ class ListChangeNotifier:
         self._told = False
 
     def changed(self, sink: ClientResponseSink | None = None) -> None:
-        """Tell the client, over the stream of a request if no other one is open, else when one opens."""
+        """Send the notification on an open stream, or over the stream of a request, or when the next stream opens."""
         if self._told:
             return
         self._told = True
@@ -46,7 +46,7 @@ class ListChangeNotifier:
 
 
 class ObservedChannel(ClientChannel):
-    """Passes on what a client is told, and notices when an upstream says that its tools changed."""
+    """Forwards messages to a client and observes list-changed notifications of the upstream."""
 
     __slots__ = ("_channel", "_on_change")
 
@@ -64,7 +64,7 @@ _WANTED = ("notifications", "toolsListChanged")
 
 
 class ToolListSubscription(ClientResponseSink):
-    """One `subscriptions/listen`, to which riglm adds its own changes once the upstream took it up."""
+    """One `subscriptions/listen`; riglm adds its own notifications once the upstream has acknowledged it."""
 
     def __init__(self, session: Session, asked: Message, sink: ClientResponseSink) -> None:
         """A listen that is about to be passed on."""
@@ -78,11 +78,11 @@ class ToolListSubscription(ClientResponseSink):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be told."""
+        """True if nothing more can be sent."""
         return self.in_flight is not None and self.in_flight.done
 
     def tell(self) -> None:
-        """Tell that the list of tools is another one now."""
+        """Send a notification that the tool list has changed."""
         if self._granted and not self.over:
             stamp = jsonrpc.join_object({protocol.META_SUBSCRIPTION: self._asked.id or b"null"})
             self._sink.related(jsonrpc.notification(TOOLS_CHANGED, b'{"_meta":%b}' % stamp))
@@ -109,7 +109,7 @@ class ToolListSubscriptions:
     def __init__(self) -> None:
         self._open: list[ToolListSubscription] = []
         self.tell_others: Callable[[str], None] = lambda _: None
-        """Is told the client whose list changed, for its listeners at other processes."""
+        """Called with the client whose list changed, to notify its subscriptions in other processes."""
 
     def add(self, session: Session, asked: Message, sink: ClientResponseSink) -> ToolListSubscription:
         """A new one; those that are over are forgotten."""
@@ -119,7 +119,7 @@ class ToolListSubscriptions:
         return listener
 
     def changed(self, session: Session) -> None:
-        """The list of a session changed: all listeners of its client are told, since calls may name another session."""
+        """Notify all subscriptions of a session's client, since its calls may name another session."""
         self.heard(session.client_id)
         self.tell_others(session.client_id)
 
@@ -130,7 +130,7 @@ class ToolListSubscriptions:
                 listener.tell()
 
     def follow(self, is_another: Callable[[Session], bool]) -> None:
-        """Lists may be others now: those are told whose list is."""
+        """Notify the subscriptions of clients whose list has changed."""
         for listener in self._open:
             if is_another(listener.session):
                 listener.tell()
@@ -157,7 +157,7 @@ def offering(answer: Message) -> Message:
 
 
 def has_announced(answer: Message) -> bool:
-    """Whether an answer says that changes of the list of tools are announced."""
+    """Return True if an acknowledgment grants notifications of tool list changes."""
     tools = _tools(answer)
     return tools is not None and bytes(jsonrpc.members(tools).get("listChanged", b"")) == b"true"
 

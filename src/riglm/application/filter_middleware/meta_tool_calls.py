@@ -1,4 +1,4 @@
-"""Calls of riglm's own tools."""
+"""Calls of meta-tools."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ Forward = Callable[[Message, ClientResponseSink], InFlightRequest | None]
 
 
 class MetaToolCall(ProxiedRequest):
-    """A call of one of riglm's own tools; `forwarded` is the call that it became."""
+    """A call of a meta-tool; `forwarded` is the upstream call that `call_tool` requested."""
 
     __slots__ = ("forwarded",)
 
@@ -32,7 +32,7 @@ class MetaToolCall(ProxiedRequest):
 
 
 class MetaToolCalls:
-    """Runs riglm's own tools, each in a task of its own, or sends what they stand for on its way."""
+    """Runs each meta-tool in a separate task, or forwards the call that `call_tool` requests."""
 
     def __init__(self, showing: FilterMiddleware, name_patterns: Callable[[str], tuple[str, ...]]) -> None:
         """`name_patterns` gives all names under which clients may know a tool."""
@@ -107,7 +107,7 @@ class MetaToolCalls:
 
 
 def _standing_for(asked: Message, name: bytes, arguments: bytes) -> Message:
-    """The call that a `call_tool` stands for, by raw name and arguments; whatever else the request carries stays."""
+    """Return the params of the call that a `call_tool` requests; all other members of the request are kept."""
     fields = jsonrpc.members(asked.params)
     fields["name"] = Raw(name)
     fields.pop("arguments", None)

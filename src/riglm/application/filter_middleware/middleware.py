@@ -1,4 +1,4 @@
-"""What stands between all clients and the whole list: the filter, and what it is asked on the wire."""
+"""The tool filter in front of all connections, with the requests that it sends itself."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ class AlwaysListed:
     """Adds the tool's entry behind all others, and leaves out an upstream's entry of the same name."""
 
     def __init__(self, name: str, entry: bytes, on_listed: Callable[[], None] = lambda: None) -> None:
-        """`entry` is its definition as raw JSON; `on_listed` is called whenever a client is about to hear of it."""
+        """`entry` is its definition as raw JSON; `on_listed` is called before it is sent in a list."""
         self.tokens: Final = estimated_tokens(len(entry))
         """About what the entry takes of a client's context."""
         self.name: Final = name
@@ -86,10 +86,10 @@ PREPARING_SECONDS: Final = 1.5
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
 LISTING_SECONDS: Final = 5.0
-"""So long one of riglm's own tools waits for the list that it is about."""
+"""Seconds that a meta-tool waits for the catalog that it needs."""
 
 ListChangeCallback = Callable[[Callable[[Session], bool]], None]
-"""Tells the clients of some sessions that their lists are others now; it is given what finds that out of a session."""
+"""Called with a function that returns True for each session whose list may have changed."""
 
 
 class FilterMiddleware:
@@ -120,7 +120,7 @@ class FilterMiddleware:
         self._numbers = itertools.count(1)
 
     def new_id(self) -> bytes:
-        """The raw id of a request of riglm's own, which no client thinks of."""
+        """Return a raw request id for riglm's requests that no client uses."""
         return b'"%b-%d"' % (self._prefix, next(self._numbers))
 
     def observed(self) -> RequestServices:
@@ -186,7 +186,7 @@ class FilterMiddleware:
         take: Callable[[ToolCatalog], None],
         withdraw: Callable[[PagedListRequest], None],
     ) -> None:
-        """Ask for the whole list on riglm's own account, and have it taken; what is late is withdrawn."""
+        """Fetch the catalog for riglm itself; the request is cancelled after the timeout."""
         heard = asyncio.Event()
 
         def whole(walk: PagedListRequest) -> None:
@@ -226,7 +226,7 @@ class FilterMiddleware:
         self.services.tracking.exposed(session, selection)
 
     def passed(self, session: Session, page: Message) -> bool:
-        """A client gets the first page of a list untouched; whether its list is another one by now.
+        """Record that a client gets the first page of a list unchanged. Returns True if its list has changed since.
 
         It is when the rules changed while the page was under way.
         """
@@ -239,34 +239,34 @@ class FilterMiddleware:
         return False
 
     def follow(self, follower: ListChangeCallback) -> None:
-        """Have somebody called whenever lists may have become others, until `unfollow`."""
+        """Register a callback for changes of lists, until `unfollow`."""
         self._followers.add(follower)
 
     def unfollow(self, follower: ListChangeCallback) -> None:
-        """Call somebody no more."""
+        """Remove a callback."""
         self._followers.discard(follower)
 
     def overridden(self) -> None:
-        """People decided anew about tools: start to tell all who follow."""
+        """Overrides changed: notify all callbacks."""
         self._start(self.tell_overridden())
 
     async def tell_overridden(self) -> None:
-        """Tell all who follow that people decided anew."""
+        """Notify all callbacks that overrides changed."""
         await self._tell(self.filtering.overridden)
 
     def reconfigured(self) -> None:
-        """The rules changed: start to tell all who follow; once for changes that come close together."""
+        """The rules changed: notify all callbacks, once for changes that are close together."""
         if not self._is_told_soon and not self._is_closed:
             self._is_told_soon = True
             self._start(self.tell_reconfigured())
 
     async def tell_reconfigured(self) -> None:
-        """Tell all who follow that the rules changed."""
+        """Notify all callbacks that the rules changed."""
         self._is_told_soon = False
         await self._tell(self.filtering.reconfigured)
 
     async def _tell(self, is_another: Callable[[Session], bool]) -> None:
-        """Tell all who follow, one after the other, with the loop free in between."""
+        """Notify all callbacks one by one, and yield to the event loop in between."""
         for follower in list(self._followers):
             if follower in self._followers:
                 with self._guarded:
@@ -280,7 +280,7 @@ class FilterMiddleware:
         return False
 
     async def close(self) -> None:
-        """Give up the lists that still wait, and tell nobody anything more."""
+        """Cancel the lists that are in flight, and stop notifying."""
         self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -342,7 +342,7 @@ class FilterMiddleware:
 
 
 def _private(fields: dict[str, Raw], ttl_ms: int) -> bytes:
-    """A result that nobody else may be shown."""
+    """Return a result that must not be cached for other clients."""
     fields["ttlMs"] = Raw(b"%d" % ttl_ms)
     fields["cacheScope"] = Raw(b'"private"')
     return jsonrpc.join_object(fields)

@@ -21,7 +21,7 @@ from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink, InFlightRequest, ModernRequestHandler
 
 KNOWN_SECONDS: Final = 60.0
-"""For so long riglm's own tools search a list without asking for it again."""
+"""Seconds for which meta-tools use a catalog without requesting it again."""
 
 
 _ANYBODY: Final = Session(
@@ -202,7 +202,7 @@ class FilteringModernHandler(ModernRequestHandler):
         return listener.in_flight
 
     async def _know(self, asked: "_Asked", session: Session) -> None:
-        """See to it that the list is known that one of riglm's own tools is about."""
+        """Load the catalog that a meta-tool needs."""
         if time.monotonic() > self._known_until:
             await self._learn(asked)
         if self._catalog is not None:
@@ -236,7 +236,7 @@ class FilteringModernHandler(ModernRequestHandler):
         self._known_until = 0.0
 
     def _described(self, asked: "_Asked", answer: Message) -> Message:
-        """What the upstream says of itself, with what riglm adds."""
+        """Return the upstream's capabilities with those that riglm adds."""
         if self._showing.adds:
             answer = offering(answer)
         return announcing(answer) if self._announces(asked) else answer

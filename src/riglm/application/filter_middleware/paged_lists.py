@@ -18,7 +18,7 @@ _log: Final = logging.getLogger("riglm.proxy")
 
 
 class PagedListRequest(ClientResponseSink, InFlightRequest):
-    """Asks for the first page by the client's own request, and for the others by requests of riglm's own.
+    """Requests the first page by the client's request, and the others by riglm's requests.
 
     What belongs to the request goes on to the client, and so does an error, under the client's id. A list that looks
     endless ends where that was noticed.
@@ -34,7 +34,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
         whole: Callable[["PagedListRequest"], None],
         over: Callable[["PagedListRequest"], None] = lambda _: None,
     ) -> None:
-        """`ask` sends a request, `whole` is called once all pages are there, `over` at the end whatever it is."""
+        """`ask` sends a request, `whole` is called when all pages have arrived, `over` at the end in any case."""
         self.asked = asked
         self.sink = sink
         self.pages: list[Message] = []
@@ -65,7 +65,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
             self.sink.primed(EventPosition(None, event.retry_ms))
 
     def interrupted(self) -> None:
-        """Only said to whoever can take streams up."""
+        """Ignore priming events; only clients that resume streams need them."""
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self.done:
@@ -93,7 +93,7 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
             self.sink.replied(message, status)
 
     def give_up(self) -> None:
-        """Nobody waits for the list any more."""
+        """Cancel the request: the list is no longer needed."""
         self.done = True
         self._over(self)
 
@@ -132,7 +132,7 @@ def _mistakable(keys: Iterable[str], read: frozenset[str]) -> list[str]:
 
 
 MAX_KEPT: Final = 16
-"""So many different lists are remembered."""
+"""Maximum number of different lists that are kept."""
 
 
 class ReadLists:
@@ -198,7 +198,7 @@ def _have_the_same(one: ToolCatalog, other: ToolCatalog) -> bool:
 
 
 def _in_order_of(known: ToolCatalog, read: ToolCatalog) -> ToolCatalog:
-    """A list as it is if it only adds to another or takes away, else in the order of that one, with new tools last."""
+    """Return a list in the order of the previous one with new tools last, or unchanged if it only adds or removes."""
     places = {name: place for place, name in enumerate(dict.fromkeys(known.names))}
     found = [places[name] for name in read.names if name in places]
     if found == sorted(found):

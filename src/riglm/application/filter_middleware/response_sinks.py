@@ -29,7 +29,7 @@ class TransformingSink(ClientResponseSink):
 
 
 class ListChangedSink(TransformingSink):
-    """Passes everything on as it is, and notices when an upstream says that its tools changed."""
+    """Forwards a response and observes list-changed notifications of the upstream."""
 
     def __init__(self, sink: ClientResponseSink, on_change: Callable[[], None]) -> None:
         super().__init__(sink, lambda answer: answer)

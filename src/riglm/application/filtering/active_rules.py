@@ -1,4 +1,4 @@
-"""One set of rules at work: all that is asked to make a list or to let a call pass."""
+"""The rules that are active, with everything needed to select a list and to permit a call."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ class ToolPermissions:
     ) -> None:
         """`overrides` gives all that there are now, and does not block.
 
-        `owner` gives the server of a tool and its own name for it, by the name that clients use.
+        `owner` returns a tool's server and its name there, given the name that clients use.
         """
         self._policy = policy
         self._owner = owner
@@ -67,7 +67,7 @@ class ToolPermissions:
         return self._decided(name, by_tool(overrides) if overrides else None, owner)
 
     def denies_by_name(self, name: str) -> bool:
-        """Whether the deny list means a name, whatever is allowed."""
+        """True if the denylist contains a name, regardless of the allowlist."""
         return self._policy.denies_by_name(name)
 
     def concerning(self, session: Session) -> tuple[Override, ...]:
@@ -122,7 +122,7 @@ _PLANNING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDependencies:
-    """What decisions are made from, whatever the rules."""
+    """Dependencies of decisions that do not change with the rules."""
 
     predicting: NullPrediction | None = None
     usage: UsageSource | None = None
@@ -133,7 +133,7 @@ class RuleDependencies:
 
 
 class ActiveRules:
-    """Rules, and what goes by them; where the rules are off, everything is shown, and may be used."""
+    """Rules and what depends on them; if filtering is off, all tools are listed and callable."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ def _predicting(rules: FilteringSettings, predicting: NullPrediction | None) -> 
 
 
 PAUSE_SECONDS: Final = 2.0
-"""So long after the last look the store is looked at again: other processes change it as well."""
+"""Seconds after which overrides are read again, because other processes change them as well."""
 
 _log: Final = logging.getLogger("riglm.filtering")
 
@@ -210,7 +210,7 @@ _log: Final = logging.getLogger("riglm.filtering")
 class Overrides:
     """The overrides in force, as they were when the store was last looked at.
 
-    A store that is away leaves those that were read last. Whoever asks gets them at once.
+    If the store is unavailable, the last overrides stay active. Reading never blocks.
     """
 
     def __init__(
@@ -237,11 +237,11 @@ class Overrides:
         return self._in_force
 
     def when_changed(self, listener: Callable[[], None]) -> None:
-        """Tell somebody whenever others are in force than before."""
+        """Register a callback for changes of the active overrides."""
         self._listener = listener
 
     async def refresh(self) -> None:
-        """Look at the store now; for whoever has just changed it."""
+        """Read the store now, after a change by the caller."""
         with self._guarded:
             self._read = tuple(await asyncio.wrap_future(self._worker.submit(lambda: self._store().list_overrides())))
         now, before = self._clock(), self._in_force

@@ -93,7 +93,7 @@ class VisibilityReasons:
 
 
 REST: Final = "other"
-"""The signal that stands for what a predictor does not tell the origin of."""
+"""The signal for scores whose origin a predictor does not reveal."""
 
 _ROUNDED: Final = 1e-9
 
@@ -101,14 +101,14 @@ Parts = Mapping[str, Scores]
 """What each signal adds to the scores, in the order of the candidates."""
 
 OwnerOf = Callable[[str], tuple[str, str]]
-"""The server of a tool and its own name there, by the name that clients use."""
+"""Returns a tool's server and its name there, given the name that clients use."""
 
 
 class Explanation:
     """One list, taken apart: what it is made from, and what would be made of something else.
 
-    Made where lists are made, without changing anything. `told` may be called on any thread: it takes longer, and goes
-    by nothing that changes.
+    It is created with a list, without changing anything. `told` may be called on any thread: it takes longer and uses
+    only immutable data.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What riglm's own tools do."""
+"""Implementation of the meta-tools."""
 
 import logging
 from abc import abstractmethod
@@ -50,7 +50,7 @@ class KnowledgeTool(Protocol):
 
     @abstractmethod
     async def retrieve(self, principal: str, arguments: bytes) -> bytes:
-        """The raw tool result for raw arguments, asked by a principal, told by its keyed hash."""
+        """Return the raw tool result for raw arguments; `principal` is a keyed hash."""
 
 
 class MetaTools:
@@ -89,7 +89,7 @@ class MetaTools:
         return name in self._filtering.answered(session) and not self._has_server_tool(session, name)
 
     def is_denied(self, name: str) -> bool:
-        """Whether the deny list means one of riglm's own tools, by whichever of its names."""
+        """True if the denylist contains a meta-tool, by any of its names."""
         names = self._voice_names if name in self._voice_names else (name,)
         return any(map(self._filtering.denies_by_name, names))
 
@@ -106,7 +106,7 @@ class MetaTools:
         return name in self._voice_names
 
     async def run(self, session: Session, name: str, arguments: bytes) -> MetaToolResult:
-        """Run one of them with its raw arguments; whatever goes wrong is said in the result."""
+        """Run a meta-tool with its raw arguments; failures are returned as error results."""
         if name in self._voice_names:
             return MetaToolResult(result=await self._retrieved(session, arguments))
         try:
@@ -115,7 +115,7 @@ class MetaTools:
             return refused(str(error))
         except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
             _log.exception("%s failed", name)
-            return refused(f"{name} failed inside riglm, and its log says why. Tools can still be called by name.")
+            return refused(f"{name} failed inside riglm; see its log. Tools can still be called by name.")
 
     async def _retrieved(self, session: Session, arguments: bytes) -> bytes:
         if self._voice is None:
@@ -123,12 +123,12 @@ class MetaTools:
         return await self._voice.retrieve(session.principal, arguments)
 
     def _has_server_tool(self, session: Session, name: str) -> bool:
-        """Whether a server has a tool of this name, as far as is known."""
+        """True if a server is known to have a tool of this name."""
         view = self._filtering.view(session)
         return view is not None and name in view.catalog.name_set
 
     def _own(self, session: Session) -> tuple[str, ...]:
-        """The names of riglm's own tools in the list of a session."""
+        """Return the names of the meta-tools in the list of a session."""
         return (*self._filtering.offered(session), *(name for name in self._called_voice if not self.is_denied(name)))
 
     async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
@@ -250,7 +250,7 @@ class MetaTools:
         view = self._filtering.view(session)
         is_own = name in self._own(session) or (name in self._voice_names and not self.is_denied(name))
         if is_own and (view is None or not view.allows(name)):
-            return refused(f"{name} is one of riglm's own tools: call it directly.")
+            return refused(f"{name} is a meta-tool of riglm: call it directly.")
         return MetaToolResult(forward=(bytes(given["name"]), arguments))
 
     async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:

@@ -32,7 +32,7 @@ MAX_FRESH_SECONDS: Final = 31_536_000.0
 PROMISED_SECONDS: Final = 2.0
 """Seconds for which a warm set is promised: no longer than it takes until an override counts.
 
-It is the same at every request, since a time that runs down would make every answer another one.
+It is constant, because a remaining time would make each response different.
 """
 
 _NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
@@ -60,8 +60,8 @@ class FilteringService:
     ) -> None:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
-        `usage` has the estimates that lists are made from. `overrides` gives all that there are now, and does not
-        block; `owner` the server of a tool and its own name. With `is_steered` the rules may change at any time.
+        `usage` has the estimates that lists are made from. `overrides` returns all current overrides and does not
+        block; `owner` returns a tool's server and its name there. With `is_steered` the rules may change at any time.
         """
         self._surroundings = RuleDependencies(
             predicting=predicting, usage=usage, prices=prices or Prices(), overrides=overrides, owner=owner, clock=clock
@@ -92,7 +92,7 @@ class FilteringService:
 
     @property
     def is_on(self) -> bool:
-        """Whether any list or call may be another one than without riglm."""
+        """True if a list or a call may differ from that without riglm."""
         return self._now.is_on
 
     @property
@@ -122,7 +122,7 @@ class FilteringService:
         return change_over
 
     def rechoose(self) -> None:
-        """Choose every list anew when it is asked for; all else of the sessions stays."""
+        """Recompute each list at the next request; all other session state is kept."""
         self._states.rechoose()
 
     def surface(self, session: Session) -> Surface:
@@ -138,11 +138,11 @@ class FilteringService:
         return varies and not self._now.is_shadow
 
     def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
-        """Tell somebody, in shadow mode, of each list that a client would have been told to ask for."""
+        """Register a callback for list changes that are not announced in shadow mode."""
         self._foreshadowed = listener
 
     def reconfigured(self, session: Session) -> bool:
-        """The rules changed; whether the session's list is another one now than its client has."""
+        """Apply changed rules. Returns True if the session's list differs from the one that its client has."""
         state = self._states.known(session)
         if state is None or state.view is None or (state.shown is None and state.has is None):
             return False
@@ -158,7 +158,7 @@ class FilteringService:
         self._last_catalog = catalog
 
     def overridden(self, session: Session) -> bool:
-        """People decided anew about tools; whether the session's list is another one now than its client has."""
+        """Apply changed overrides. Returns True if the session's list differs from the one that its client has."""
         state = self._states.known(session)
         if state is None or state.view is None:
             return False
@@ -180,22 +180,22 @@ class FilteringService:
         self._states.forget(session)
 
     def view(self, session: Session) -> PermittedTools | None:
-        """What a session may see of the tools that were last listed to it, else to anybody; None before any list."""
+        """Return the permitted tools of a session's last catalog, or of the last catalog at all; None before any."""
         known = self._states.of(session).view
         catalog = known.catalog if known is not None else self._last_catalog
         return None if catalog is None else self._now.views.of(session, catalog)
 
     def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
-        """Why a tool may not be used in a session, whatever list or answer it was found in; None when it may.
+        """Return why a session may not call a tool, regardless of its list; None if it may.
 
-        `owner` is its server and the server's own name for it, where they are known for sure.
+        `owner` is the tool's server and its name there, if they are known for certain.
         """
         if self._now.views.visibility(session, name, owner) is ToolVisibility.DENIED:
             return f"Unknown tool: {name}"
         return None
 
     def denies_by_name(self, name: str) -> bool:
-        """Whether the deny list means one of riglm's own tools; no list has to allow it."""
+        """True if the denylist contains a meta-tool; an allowlist need not contain it."""
         return self._now.views.denies_by_name(name)
 
     def listed(self, session: Session) -> frozenset[str]:
@@ -219,7 +219,7 @@ class FilteringService:
         return self._now.planner.answered(session)
 
     def turn_key(self, meta: Raw | bytes) -> str:
-        """What a call's raw `_meta` says of the turn that it belongs to; empty when it says nothing."""
+        """Return the turn that a call's raw `_meta` names, or an empty string."""
         return session_state.turn_key(meta, self.rules.turn_keys)
 
     def know(self, session: Session, catalog: ToolCatalog) -> None:
@@ -271,7 +271,7 @@ class FilteringService:
     ) -> tuple[DiscoveryMethod, Callable[[ErrorKind | None], None]]:
         """Return how a client found the tool that it calls, and a callback for the end of the call.
 
-        The last list of the session counts; without one, `known` says whether the upstream listed the tool. A suggested
+        The last list of the session counts; without one, `known` is True if the upstream listed the tool. A suggested
         tool counts as listed, because the client did not have to search for it.
         """
         found = DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED
@@ -389,8 +389,7 @@ class FilteringService:
     def explain(self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()) -> "Explanation":
         """Take a session's next list apart; asking changes nothing.
 
-        `past` is given for a session that is not at work here: how far it had come. Then `tools` are what it was told
-        of.
+        `past` is the stored state of a session that is not active here. Then `tools` are the tools that it was given.
         """
         from riglm.application.filtering.explanations import Explanation  # noqa: PLC0415  # nothing of it is needed for a list
 

@@ -1,4 +1,4 @@
-"""Tells a client that lists changed, once for changes that come close together."""
+"""Debounced list-changed notifications to a client."""
 
 import asyncio
 import logging
@@ -22,25 +22,25 @@ CHANGED: Final = {
 """Which lists each notification is about."""
 
 ANNOUNCEMENT: Final = {method: note for note, methods in CHANGED.items() for method in methods}
-"""Which notification says that a list changed."""
+"""List-changed notifications by list method."""
 
 
 class DebouncedNotifier:
     """Collects changes and announces each kind of them at most once in a while."""
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
-        """`tell` takes the notification to the client."""
+        """`tell` sends the notification to the client."""
         self._tell = tell
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def announce(self, note: str) -> None:
-        """Tell soon, unless that is going to happen anyway."""
+        """Send soon, unless a notification is already scheduled."""
         if note not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[note] = loop.call_later(COALESCE_SECONDS, self._announced, note)
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop sending."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -51,10 +51,10 @@ class DebouncedNotifier:
 
 
 MAX_HELD_BACK: Final = 256
-"""So many messages wait for a client that has no open stream; older ones are dropped first."""
+"""Maximum number of messages held for a client without an open stream; the oldest are dropped first."""
 
 MAX_BYTES: Final = 1 << 20
-"""So many bytes of messages wait at most, but for a single one that is larger."""
+"""Maximum bytes of held messages, except for a single larger one."""
 
 _log: Final = logging.getLogger("riglm.proxy")
 

@@ -26,7 +26,7 @@ class OverheadMeter:
     """
 
     def __init__(self, meter: MeterPort) -> None:
-        """What calls took is told to `meter`."""
+        """Reports the overhead of calls to `meter`."""
         self._meter = meter
 
     def begin(self) -> None:
@@ -39,7 +39,7 @@ class OverheadMeter:
 
 
 class Stopwatch:
-    """Runs while a call is riglm's, and stands still while it is its server's."""
+    """Measures the time that riglm spends on a call, without the time of its server."""
 
     __slots__ = ("_meter", "_own", "_since", "_upstream")
 
@@ -104,9 +104,9 @@ class ActiveCall:
     ) -> None:
         """A call that starts now.
 
-        `is_unlisted` tells, once the call has failed, whether the upstream's list is known by then and does not have
-        the tool; None when it surely does. `on_end` is told how it ended, by None when it succeeded; `stopwatch`
-        measures what riglm takes of it.
+        `is_unlisted` is called after a failure and returns True if the upstream's list is known and lacks the tool;
+        None if the list has it. `on_end` is called with the kind of error, or None on success; `stopwatch` measures
+        riglm's overhead.
         """
         self.tracking = tracking
         self.session = session
@@ -157,7 +157,7 @@ class ActiveCall:
 
 
 class ProxiedRequest(OutboundRequest, InFlightRequest):
-    """Passes an answer from an upstream to the client once, and tells who wants to know."""
+    """Sends the response of an upstream to the client exactly once, and notifies the observers."""
 
     __slots__ = (
         "call",
@@ -186,9 +186,9 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
     ) -> None:
         """An open exchange.
 
-        `on_reply` may change the answer, or keep it back by None and end the exchange later; `failure` then says
-        whether the answer is riglm's own. `on_server_message` sees related messages before the client does and may
-        change them, or keep them back.
+        `on_reply` may change the response, or return None to hold it back and end the request later; `failure` is True
+        for errors that riglm created. `on_server_message` gets related messages before the client and may change them
+        or hold them back.
         """
         self.message = message
         self.sink = sink
@@ -248,7 +248,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         if changed is None:
             return
         self._end()
-        if self.call is not None:  # no answer of the server's came, which is all that `protocol` stands for
+        if self.call is not None:  # `protocol` stands for calls that the server never answered
             self.call.ended(ErrorKind.UNAVAILABLE if kind is ErrorKind.PROTOCOL else kind, code)
         self.sink.replied(changed)
 

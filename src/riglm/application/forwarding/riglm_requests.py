@@ -1,4 +1,4 @@
-"""Questions of riglm's own to an upstream."""
+"""Requests that riglm sends to an upstream."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ MAX_BYTES: Final = 64 << 20
 """So is one whose pages are larger than this together."""
 
 MAX_SECONDS: Final = 120.0
-"""So is one that is not at its end after so long."""
+"""Maximum time in seconds for a complete list."""
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -96,7 +96,7 @@ class Asking:
 
 
 class Workers:
-    """Runs work for exchanges. Whatever goes wrong in it, the client gets an answer."""
+    """Runs work for requests. If it fails, the client gets an error response."""
 
     def __init__(self) -> None:
         self._tasks: dict[ProxiedRequest, asyncio.Task[None]] = {}

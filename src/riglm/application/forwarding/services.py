@@ -22,7 +22,7 @@ from riglm.domain.tool import ToolCatalog
 _log: Final = logging.getLogger("riglm.proxy")
 
 WHOLE: Final = "everything is shown"
-"""Why a list was shown that nobody chose from."""
+"""Reason recorded for a list that is not filtered."""
 
 
 CallObserver = Callable[[Session, str, RequestParams, bool], tuple[DiscoveryMethod, Callable[[ErrorKind | None], None]]]
@@ -47,17 +47,17 @@ class RequestServices:
     grace: float = 0.8
     """Seconds that a client waits for the slowest of several servers before it gets what the others have."""
     longest_list: float = 30.0
-    """Seconds that a client which never hears of the rest waits for it at most."""
+    """Seconds that a client waits for the complete list if it ignores list-changed notifications."""
     guarded: FailingOpen = field(
         default_factory=lambda: FailingOpen(_log, "a list could not be noted; it goes out as it came, and")
     )
-    """Around whatever riglm notes of a list."""
+    """Context manager around the recording of a list."""
     on_call: CallObserver | None = None
     filters_lists: Callable[[], bool] = lambda: False
     """True while the filter records what lists show."""
     permits: Permission = lambda *_: True
     overhead: OverheadMeter | None = None
-    """Measures what riglm takes of calls; None when nobody wants to know."""
+    """Measures riglm's overhead on calls; None if it is not measured."""
 
     def call(
         self,
@@ -68,9 +68,9 @@ class RequestServices:
         known: bool,
         is_unlisted: Callable[[], bool] | None = None,
     ) -> ActiveCall:
-        """Note that an invocation starts; `known` says whether the client was shown the tool.
+        """Record that a call starts; `known` is True if the client had the tool in its list.
 
-        `is_unlisted` tells of one that was not shown whether the upstream's whole list is known, and does not have it.
+        For a tool that was not listed, `is_unlisted` returns True if the upstream's catalog is known and lacks it.
         """
         found, on_end = DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED, None
         if self.on_call is not None:

@@ -7,10 +7,10 @@ from riglm.domain import jsonrpc
 from riglm.domain.knowledge.provenance import MAX, Origin, Table, TrustTier
 
 NAME: Final = "inner_voice.retrieve"
-"""What it is called, whatever it is listed as."""
+"""Name in requests to upstream servers, independent of the name in lists."""
 
 MAX_SNIPPETS: Final = 50
-"""So many are given at most."""
+"""Maximum number of snippets."""
 
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _NUMBER: Final = {"type": "number"}
@@ -108,7 +108,7 @@ class ErrorCode(StrEnum):
 
 
 class RetrievalError(Exception):
-    """A question without an answer; the text is for whoever asked, and tells nothing of the inside."""
+    """Raised when a query has no answer. The text is for the caller and reveals no internals."""
 
     def __init__(self, code: ErrorCode, words: str) -> None:
         super().__init__(words)
@@ -116,6 +116,6 @@ class RetrievalError(Exception):
 
 
 def refusal(error: RetrievalError) -> bytes:
-    """A raw tool result that tells the code, and words for people."""
+    """Return a raw tool result with the code and a message."""
     told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
     return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)

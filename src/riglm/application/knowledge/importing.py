@@ -27,7 +27,7 @@ from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort
 
 MAX_PROBLEMS: Final = 100
-"""So many lines that were left out are told one by one, and so many unknown keys."""
+"""Maximum number of skipped lines, and of unknown keys, that are reported one by one."""
 
 _LINE_BATCH_SIZE: Final = 500
 _MAX_BATCH_BYTES: Final = 4 << 20
@@ -85,14 +85,14 @@ class ImportResult:
     left_out: int = 0
     problems: list[ImportProblem] = field(default_factory=list)
     unknown_keys: dict[str, str] = field(default_factory=dict)
-    """Keys that mean nothing, each with the first place where it stands."""
+    """Unknown keys, each with its first location."""
 
 
 def format_of(path: Path, asked: LineFormat | None = None) -> LineFormat | None:
-    """What a file holds: what is `asked` for, or what its first line that says so says; None when the file is empty.
+    """Return the format of a file: `asked`, or the format of its first line that has one; None if it is empty.
 
     Raises:
-        UnusableInputError: the file cannot be read, or no line says so.
+        UnusableInputError: the file cannot be read, or the format cannot be recognized.
     """
     is_empty = True
     for _, line in numbered_lines(path):
@@ -131,14 +131,14 @@ class KnowledgeImporter:
     """Puts what files hold into a store as an owner's, a few hundred lines at a time. What is known already stays."""
 
     def __init__(self, store: KnowledgePort, owner: str, now: float) -> None:
-        """`owner` is a principal's keyed hash, empty for the local user; what has no time of its own is of `now`."""
+        """`owner` is a principal's keyed hash, empty for the local user; items without a time get `now`."""
         self._store = store
         self._owner = owner
         self._now = now
         self._done = ImportResult()
 
     def run(self, sources: Sequence[Source], advance: Callable[[int], None]) -> ImportResult:
-        """Import files, telling `advance` of bytes that are done; lines that are not what they must be are left out.
+        """Import files and report the bytes read to `advance`; invalid lines are skipped.
 
         Raises:
             UnusableInputError: a file cannot be read.
@@ -194,9 +194,9 @@ class KnowledgeImporter:
     def _entities(self, described: dict[str, lines.Described]) -> list[Entity]:
         """The entities of these lines, in words.
 
-        One that is known keeps the spelling of its name, and its kind if these lines tell none. Another import may
-        write at the same time, and relations may come before or after their ends, in the same file or in another:
-        afterwards the store tells anew whom these lines name.
+        A known entity keeps the spelling of its name, and its kind if these lines give none. Other imports may run at
+        the same time, and relations may precede or follow their entities, in the same file or in another. At the end
+        the store refreshes the texts of all entities in these lines.
         """
         names = [each.name for each in described.values()]
         known = {normalised(each.name): each for each in self._store.entities_named(self._owner, names)}
@@ -264,7 +264,7 @@ def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 def _joined(described: Sequence[lines.Described]) -> dict[str, lines.Described]:
     """By name as it is compared; of an entity that is described twice the last kind counts, and all observations.
 
-    A line without a kind takes none away.
+    A line without a kind does not remove the kind.
     """
     joined: dict[str, lines.Described] = {}
     for each in described:
@@ -282,7 +282,7 @@ _Item = TypeVar("_Item")
 
 
 def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advance: Callable[[int], None]) -> None:
-    """Embed everybody's pieces that have no vector of this model, `batch` texts at a time, telling `advance` how many.
+    """Embed the records of all owners without a vector of this model, `batch` at a time, and report to `advance`.
 
     What was given stays when it ends early, and the next time goes on from there.
 
@@ -290,13 +290,13 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advan
         EmbedderUnavailableError: the model does not answer, or not any more, or became another.
         AnalyticsUnavailableError: the store cannot be read or written.
     """
-    embedder.embed(())  # says why if it can embed nothing
+    embedder.embed(())  # raises if it cannot embed
     model = embedder.model
     for table in Table:
         earlier: set[UUID] = set()
         while pieces := store.without_vector(table, model, _PIECE_BATCH_SIZE):
             ids = {piece.id for piece in pieces}
-            if ids <= earlier:  # another process, with another model, takes the vectors away again
+            if ids <= earlier:  # another process with a different model removes the vectors again
                 break
             earlier = ids
             for some in _parts(pieces, batch * _BATCHES_KEPT):

@@ -58,7 +58,7 @@ def _snippet(snippet: Snippet) -> dict[str, Any]:
 
 
 def _in_unicode(text: str) -> str:
-    """A text as JSON can say it: halves of surrogate pairs that stand alone are replaced."""
+    """Return a text that JSON can encode: lone surrogates are replaced."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -93,7 +93,7 @@ _METRICS: Final = (
 
 
 class QueryLog:
-    """Notes how each question ended; a silent one only counts, and tells the counts in the end."""
+    """Logs the outcome of each query; a silent log only counts, and logs the totals at the end."""
 
     def __init__(self, *, is_silent: bool) -> None:
         self._is_silent = is_silent
@@ -121,7 +121,7 @@ class QueryLog:
             _log.log(level, "%s failed", NAME, extra={"code": str(error.code), "cause": cause})
 
     def broke(self, error: BaseException) -> None:
-        """A question met what should never happen; its text, which may hold anybody's words, is left out."""
+        """Log an internal error, without its text, which may contain user data."""
         self.failed_count += 1
         if not self._is_silent:
             where, trace = "", error.__traceback__
@@ -161,7 +161,7 @@ class InnerVoice:
         self._rehearsal: asyncio.Task[None] | None = None
 
     async def retrieve(self, principal: str, arguments: bytes) -> bytes:
-        """The raw tool result for raw arguments, asked by a principal, told by its keyed hash."""
+        """Return the raw tool result for raw arguments; `principal` is a keyed hash."""
         try:
             asked = question(jsonrpc.plain(arguments), self._defaults)
             answer = await self._retrieval.answer(asked, principal)
@@ -169,7 +169,7 @@ class InnerVoice:
         except RetrievalError as error:
             self._journal.refused(error)
             return refusal(error)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the client gets a code that it knows
+        except Exception as error:  # noqa: BLE001  # the client always gets an error code that it knows
             self._journal.broke(error)
             return refusal(_INTERNAL)
         self._journal.answered(answer)
@@ -186,7 +186,7 @@ class InnerVoice:
         self._retrieval.bounds = bounds
 
     async def close(self) -> None:
-        """Let go of the model and the store."""
+        """Close the model and the store."""
         if self._rehearsal is not None:
             self._rehearsal.cancel()
             await asyncio.wait({self._rehearsal})
@@ -196,7 +196,7 @@ class InnerVoice:
 
     async def _rehearse(self) -> None:
         await asyncio.sleep(_HEAD_START)
-        with contextlib.suppress(Exception):  # the first question meets it as well, and tells
+        with contextlib.suppress(Exception):  # the first query fails the same way and reports it
             await self._retrieval.rehearse()
 
 
@@ -222,5 +222,5 @@ def defaults_of(settings: KnowledgeSettings) -> Defaults:
 
 
 def bounds_of(settings: KnowledgeSettings) -> Bounds:
-    """What counts whatever a question says."""
+    """Return the settings that apply to all queries."""
     return Bounds(min_floor=settings.min_floor, most_candidates=settings.max_candidates_per_source)

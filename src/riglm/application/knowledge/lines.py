@@ -33,7 +33,7 @@ def texts(key: str, value: Any) -> tuple[str, ...]:
         return ()
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
         return tuple(dict.fromkeys(value))
-    raise wrong(key, "a list of texts", value, f'write "{key}": ["...", ...] or leave it away')
+    raise wrong(key, "a list of texts", value, f'write "{key}": ["...", ...] or remove it')
 
 
 def wrong(key: str, expected: str, value: Any, fix: str) -> InvalidLineError:
@@ -75,7 +75,7 @@ class Described:
 
 
 def memory_of(row: JsonRow, owner: str) -> Described | Relation:
-    """What a line tells, an owner's. Observations in which nothing can be seen are passed over.
+    """Return the record that a line describes. Observations without visible characters are skipped.
 
     Raises:
         InvalidLineError: it is neither an entity nor a relation, or a value is none of its key.
@@ -86,7 +86,7 @@ def memory_of(row: JsonRow, owner: str) -> Described | Relation:
     if kind == RELATION:
         source, target, relation = (visible_text(key, row.get(key)) for key in ("from", "to", "relationType"))
         return Relation(owner=owner, source=source, target=target, kind=relation)
-    fix = "leave the line away, or give --format thoughts if these are thoughts"
+    fix = "remove the line, or give --format thoughts if these are thoughts"
     raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
 
 
@@ -98,7 +98,7 @@ def is_memory_line_key(row: JsonRow, key: str) -> bool:
 def _entity(row: JsonRow) -> Described:
     kind = row.get("entityType") or ""
     if not isinstance(kind, str):
-        raise wrong("entityType", "a text", kind, 'write "entityType": "..." or leave it away')
+        raise wrong("entityType", "a text", kind, 'write "entityType": "..." or remove it')
     observations = texts("observations", row.get("observations"))
     return Described(
         name=visible_text("name", row.get("name")),
@@ -120,8 +120,8 @@ _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
     """The thought of a line, an owner's; one that does not say when it was made was made `now`.
 
-    Whatever key has the letters of `private` or `is private`, and no others, counts as that: nothing gets out because
-    of a spelling.
+    Any key with the letters of `private` or `is private`, and no others, counts as that, so that no spelling makes a
+    private record public.
 
     Raises:
         InvalidLineError: the line has no text, or a value that is none of its key.
@@ -147,7 +147,7 @@ def _origin(value: Any) -> Origin:
         return Origin.HUMAN
     if isinstance(value, str) and value in list(Origin):
         return Origin(value)
-    raise wrong("origin", f"one of {', '.join(Origin)}", value, "write one of these, or leave it away")
+    raise wrong("origin", f"one of {', '.join(Origin)}", value, "write one of these, or remove it")
 
 
 def _means_private(key: str) -> bool:
@@ -158,7 +158,7 @@ def _means_private(key: str) -> bool:
 def _flag(key: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise wrong(key, "true or false", value, "write true or false, or leave it away")
+    raise wrong(key, "true or false", value, "write true or false, or remove it")
 
 
 def _time(value: Any, now: float) -> float:
@@ -166,7 +166,7 @@ def _time(value: Any, now: float) -> float:
         return now
     seconds = _of_rfc_3339(value) if isinstance(value, str) else _of_epoch(value)
     if seconds is None or not _EARLIEST <= seconds <= _LATEST:
-        fix = 'write "2026-01-31T12:00:00Z" or seconds since 1970, or leave it away'
+        fix = 'write "2026-01-31T12:00:00Z" or seconds since 1970, or remove it'
         raise wrong("created_at", "a time in RFC 3339 or a number", value, fix)
     return seconds
 

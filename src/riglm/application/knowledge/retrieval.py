@@ -1,4 +1,4 @@
-"""Answers a question with snippets of what is known: found by meaning, told as they are, never written anew."""
+"""Answers queries with stored snippets, found by meaning and returned unchanged."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ MAX_QUERY_LENGTH: Final = 8_000
 """Characters of a question that are read; a model reads no more."""
 
 MAX_TAGS: Final = 1_000
-"""So many tags are looked for at most."""
+"""Maximum number of tags in a query."""
 
 _KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
 
@@ -64,7 +64,7 @@ def question(given: Any, defaults: Defaults) -> RetrievalQuery:
         raise _invalid(f"{count} unknown; known are {', '.join(_KNOWN)}")
     query = given.get("query")
     if not isinstance(query, str) or not is_visible(query):
-        raise _invalid("query is to be a text that is not empty")
+        raise _invalid("query must be a non-empty text")
     return RetrievalQuery(
         query=query.strip()[:MAX_QUERY_LENGTH],
         top_k=int(_number(given, "top_k", defaults.top_k, 1, MAX_SNIPPETS, whole=True)),
@@ -83,19 +83,19 @@ def _number(
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
+        raise _invalid(f"{key} must be a number from {least:g} to {most:g}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise _invalid(f"{key} is to be a number from {least:g} to {most:g}")
+        raise _invalid(f"{key} must be a number from {least:g} to {most:g}")
     bounded = min(max(value, least), most)  # before anything is reckoned with it: it may have hundreds of digits
     if whole and bounded != int(bounded):
-        raise _invalid(f"{key} is to be a whole number from {least:g} to {most:g}")
+        raise _invalid(f"{key} must be an integer from {least:g} to {most:g}")
     return bounded
 
 
 def _flag(given: Mapping[str, Any], key: str) -> bool:
     value = given.get(key)
     if value is not None and not isinstance(value, bool):
-        raise _invalid(f"{key} is to be true or false")
+        raise _invalid(f"{key} must be true or false")
     return bool(value)
 
 
@@ -104,7 +104,7 @@ def _tags(given: Mapping[str, Any], key: str) -> frozenset[str]:
     if value is None:
         return frozenset()
     if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        raise _invalid(f"{key} is to be a list of texts")
+        raise _invalid(f"{key} must be a list of texts")
     if len(value) > MAX_TAGS:
         raise _invalid(f"{key} has more than {MAX_TAGS} tags")
     return frozenset(value)
@@ -182,7 +182,7 @@ class Retrieval:
         shared: bool = False,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`bounds` may be others for the next question; with `shared` everybody is answered from everybody's."""
+        """`bounds` may differ for each query; with `shared`, all owners share all records."""
         self._embed = embed
         self._store = store
         self.bounds = bounds
@@ -255,7 +255,7 @@ class LazyVectorStore(VectorStore):
     """Opens the store at the first question, and keeps it open; what cannot be opened is tried again at the next."""
 
     def __init__(self, open_store: Callable[[], KnowledgePort], *, seconds: float) -> None:
-        """`open_store` makes a store that is not open yet; nobody waits longer than `seconds` for an answer."""
+        """`open_store` opens the store at the first query; each query waits for at most `seconds`."""
         self._open_store = open_store
         self._seconds = seconds
         self._worker: Worker | None = None
@@ -265,7 +265,7 @@ class LazyVectorStore(VectorStore):
         return await self._done(lambda: list(self._opened().nearest(table, asked, scope, most)))
 
     async def close(self) -> None:
-        """Close the store, as far as there is time."""
+        """Close the store within the timeout."""
         if self._worker is not None:
             worker, self._worker = self._worker, None
             await asyncio.wait({asyncio.wrap_future(worker.submit(self._closed))}, timeout=_CLOSING_SECONDS)
@@ -297,14 +297,14 @@ _log: Final = logging.getLogger("riglm.knowledge")
 
 
 class QuestionEmbedder:
-    """Embeds on the thread that prediction embeds on, ahead of all that nobody waits for."""
+    """Embeds on the thread that prediction uses, before all background work."""
 
     def __init__(
         self, worker: Worker, make: Callable[[], Embedders], *, seconds: float, dimensions: int | None = None
     ) -> None:
         """`make` runs on the worker, at the first question, and a question waits no longer than `seconds`.
 
-        `dimensions` are those that the model is said to have; a warning tells when it has others.
+        `dimensions` are the model's expected dimensions; a warning is logged if they differ.
         """
         self._worker = worker
         self._make = make
@@ -330,7 +330,7 @@ class QuestionEmbedder:
             raise
 
     async def close(self) -> None:
-        """Let the model go, as far as there is time."""
+        """Close the model within the timeout."""
         self._closed.set()
         if self._embedders is not None:
             always = self._embedders.always

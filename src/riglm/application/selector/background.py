@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for whoever has none, or has one that nothing may hold up."""
+"""An event loop in a separate thread, for callers without one, or with one that must not block."""
 
 import asyncio
 import atexit
@@ -16,18 +16,18 @@ Opened = TypeVar("Opened")
 Result = TypeVar("Result")
 
 CLOSING_SECONDS: Final = 10.0
-"""Whoever closes waits no longer; the thread keeps no process from ending."""
+"""Seconds to wait for a clean end; the thread is a daemon and does not keep the process alive."""
 
-_CLOSED: Final = "this ToolSelector is closed — fix: use it inside its `with` block, or make another one"
+_CLOSED: Final = "this ToolSelector is closed — fix: use it inside its `with` block, or create a new one"
 _FORKED: Final = "this ToolSelector was made before the process was forked — fix: make one in each process"
 
 
 class SelectorClosedError(RiglmError):
-    """The selector was closed, or belongs to another process; the message says what to do."""
+    """Raised when the selector is closed or belongs to another process; the message contains the fix."""
 
 
 class BackgroundLoop(Generic[Opened]):
-    """Opens something on a loop of its own, works with it there, and closes it there. Usable from any thread.
+    """Opens, uses and closes a resource on an event loop in a thread. Usable from any thread.
 
     What is open when the process ends is closed then.
     """
@@ -93,7 +93,7 @@ class BackgroundLoop(Generic[Opened]):
         self.open().add_done_callback(opened)
 
     def stop(self) -> Future[None]:
-        """Close it after all that was posted, giving up what is still asked; the future tells when it is closed."""
+        """Close it after all posted work, and cancel pending requests; the future completes when it is closed."""
 
         def over(future: Future[Opened]) -> None:
             if future.exception() is None:
@@ -120,7 +120,7 @@ class BackgroundLoop(Generic[Opened]):
     def _run(self) -> None:
         try:
             asyncio.run(self._live())
-        except BaseException as error:  # noqa: BLE001  # whoever waits is told
+        except BaseException as error:  # noqa: BLE001  # passed on to the waiting caller
             if not self._opened.done():
                 self._opened.set_exception(error)
         finally:

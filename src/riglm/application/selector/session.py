@@ -21,7 +21,7 @@ _log: Final = logging.getLogger("riglm.selecting")
 class ToolSession(Generic[T]):
     """Selects the tools for one piece of work, and learns from what that used. Made by `ToolSelector.session`.
 
-    Used as a context manager it is closed at the end. It ends as well when nobody holds it any more.
+    Used as a context manager, it is closed at the end. It also ends when it is no longer referenced.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class ToolSession(Generic[T]):
         """The tools for now.
 
         Args:
-            context: what the work is about, best in the words of whoever asks for it. Without, the last one counts on;
+            context: a description of the work, best in the user's words. Without one, the last context stays in effect;
                 while that is the same, the selection only gains tools, so that a model's prompt cache lasts.
-            tools: those that this session has from now on, in place of the selector's.
+            tools: the tools that this session has from now on, in place of the selector's.
 
         Raises:
             UnusableToolError: one of the tools is none, or two have the same name.
@@ -80,7 +80,7 @@ class ToolSession(Generic[T]):
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
         """A tool was used: learn from it. Returns at once.
 
-        A name that no tool has, which models make up, is told in the log and is no error.
+        An unknown name, which models may invent, is logged and is no error.
 
         Args:
             tool: one that was selected or found, or its name, as the model says it.
@@ -142,7 +142,7 @@ class ToolSession(Generic[T]):
         return searching
 
     def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
-        """Tell of a tool; a model may name one that there is not, which is no reason to end an agent's work."""
+        """Pass a tool to a callback; unknown names, which models may invent, are logged."""
         offer, begun = self._offer(None), self._begun
         name = offer.name_of(tool)
         if name in offer.objects:

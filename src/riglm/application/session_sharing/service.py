@@ -42,7 +42,7 @@ _OF_SESSIONS: Final = frozenset({_CALL, "tools/list"})
 """Requests that change what is known of a session."""
 
 _OF_LINKS: Final = REPEATED | {"resources/unsubscribe"}
-"""Requests that change what a server must be told."""
+"""Requests that change state on a server."""
 
 _log: Final = logging.getLogger("riglm.state")
 
@@ -51,7 +51,7 @@ class OverrideBroadcaster(Protocol):
     """Who knows which clients listen: the proxy."""
 
     def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
-        """`tell` other processes whose list changed; what is given is to be told what they say."""
+        """Publish the clients whose list changed with `tell`; the returned function handles such messages."""
         ...
 
 
@@ -185,7 +185,7 @@ class SessionSharingService(SessionSharing):
         self.news.on(LINKS, heard)
 
     def share_changes(self, proxy: OverrideBroadcaster) -> None:
-        """Let clients of the modern era hear of lists that changed at other processes."""
+        """Notify modern clients of lists that changed in other processes."""
 
         def tell(client_id: str) -> None:
             self._start(self.news.tell(SHOWN, client_id, ""))
@@ -194,11 +194,11 @@ class SessionSharingService(SessionSharing):
         self.news.on(SHOWN, lambda client_id, _: heard(client_id))
 
     def forgotten(self, session: Session) -> None:
-        """What was remembered of a session was let go: other processes are to do so too."""
+        """Publish that the state of a session was discarded, so that other processes discard theirs."""
         self._start(self._leave(session))
 
     async def sweep(self) -> None:
-        """End what no process has heard of for too long."""
+        """End the sessions that no process has used for too long."""
         with self._guarded:
             await self._sessions.sweep()
 
@@ -251,7 +251,7 @@ class _Numbered(NamedTuple):
     number: int | None = None
 
     def release(self) -> None:
-        """The request is through: if it made no call, the number is nobody's."""
+        """Release the request's number if it made no call."""
         if self.session is not None and self.number is not None:
             self.session.release(self.number)
 
@@ -281,7 +281,7 @@ def build_sharing(
 ) -> SessionSharingService:
     """What the HTTP side asks; `filtering` is None when nothing is filtered.
 
-    Connections of which nothing is heard are kept for `link_seconds`, sessions for `session_seconds`, which is no less.
+    Connections without activity are kept for `link_seconds`, sessions for `session_seconds`, which is at least as long.
     """
     sealer = StateSigner(secret)
     if filtering is None:
@@ -289,7 +289,7 @@ def build_sharing(
     else:
 
         async def read(session: Session, progress: SessionState, text: str) -> None:
-            await filtering.predicting.set_context(session, progress, text)  # whatever predicts by then
+            await filtering.predicting.set_context(session, progress, text)  # the predictor that is now in use
 
         sessions = SharedSessions(state, sealer, registry, filtering.state, read, session_seconds)
     tracking.on_closed(sessions.forget)
@@ -303,4 +303,4 @@ def _unfiltered(_: Session) -> None:
 
 
 async def _unread(_: Session, __: SessionState, ___: str) -> None:
-    """Nobody goes by a context."""
+    """Ignore contexts while nothing is predicted."""

@@ -70,7 +70,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
     def bring(self, session: Session, state: SessionState | None) -> bool:
-        """Bring a session to where it stands elsewhere; whether its context is another one now."""
+        """Set a session to its stored state. Returns True if its context changed."""
         session.sequence = max(session.sequence, self.sequence)
         session.forgotten_at = self.forgotten_at
         session.keys = {**self.keys, **session.keys}
@@ -79,7 +79,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def recorded(session: Session, state: SessionState | None) -> SessionRecord:
-    """What is kept of a session as it stands here."""
+    """Return the state of a session as stored."""
     return SessionRecord(
         id=session.id,
         started_at=session.started_at,
@@ -154,9 +154,8 @@ def _bring(progress: SessionProgress, state: SessionState) -> bool:
 def merged(base: SessionRecord | None, ours: SessionRecord, theirs: SessionRecord) -> SessionRecord:
     """The record that holds both what changed here, from `base` to `ours`, and all that is in `theirs`.
 
-    Nothing goes back to what it was at `base`: each call stays, a context that was said anywhere since counts, and of
-    two the one that is merged last. Without a base, all that is here is new. Whoever knows that the session was
-    forgotten is right, and the rest goes.
+    Calls are only added, any context sent since `base` counts, and of two the one merged last. Without a base, all
+    local state is new. A record without the session's earlier state wins: the session was forgotten elsewhere.
     """
     if ours.forgotten_at != theirs.forgotten_at:
         return max(ours, theirs, key=lambda record: record.forgotten_at)

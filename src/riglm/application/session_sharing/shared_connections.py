@@ -20,17 +20,17 @@ from riglm.ports.session_state import SessionStatePort
 from riglm.ports.upstream import EventPosition
 
 REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
-"""What a client told a server that another one in its place must be told too."""
+"""State requests of a client that must be repeated to a server process that replaces the first."""
 
 MAX_PROBLEMS: Final = 1_000
-"""A client that told more has to tell it again at another process."""
+"""Maximum number of state requests stored per connection. A client with more must resubscribe after it moves."""
 
 
 class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a connection.
 
-    `principal` is a keyed hash. `handshake` and `told` are requests in the client's own words, `tickets` name the
-    sessions that the servers gave, by server. One that `ended` is kept for a while, so that nobody goes on with it.
+    `principal` is a keyed hash. `handshake` and `told` are requests of the client as raw JSON, `tickets` are the resume
+    tokens by server. A record that has `ended` is kept for a while, so that no process resumes it.
     """
 
     principal: str
@@ -45,7 +45,7 @@ class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     def noted(self, asked: Message) -> "ConnectionRecord":
-        """With what the client told by a request that was granted."""
+        """Return the record with a state request that a server has accepted."""
         if asked.method not in REPEATED and asked.method != "resources/unsubscribe":
             return self
         subject = jsonrpc.text(jsonrpc.members(asked.params).get("uri")) or ""
@@ -55,7 +55,7 @@ class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, told=told)
 
     def ticketed(self, tickets: Mapping[str, bytes]) -> "ConnectionRecord":
-        """With the sessions that servers gave lately."""
+        """Return the record with the resume tokens that servers sent most recently."""
         return msgspec.structs.replace(self, tickets={**self.tickets, **tickets})
 
 
@@ -89,10 +89,10 @@ _log: Final = logging.getLogger("riglm.state")
 
 
 class SharedConnections:
-    """Keeps a record of each connection, and brings conversations to where it stands."""
+    """Stores a record of each connection, and restores connections from their records."""
 
     def __init__(self, state: SessionStatePort, sealer: StateSigner, sessions: SharedSessions, seconds: float) -> None:
-        """A connection of which nothing is heard is kept for so many `seconds`."""
+        """Records of connections without activity are deleted after `seconds`."""
         self._state = state
         self._sealer = sealer
         self._sessions = sessions
@@ -138,7 +138,7 @@ class SharedConnections:
     async def resume(
         self, session_id: bytes, handoff: ConnectionHandoff, conversation: HandshakeConnection, *, introduce: bool
     ) -> bool:
-        """Bring a new conversation to where the connection stands; False when a server refuses that."""
+        """Restore a connection in this process. Returns False if a server refuses."""
         if not conversation.adopt(handoff) and introduce:
             greeted = await _asked(conversation, handoff.handshake)
             if greeted is None or not greeted.result:
@@ -197,7 +197,7 @@ class SharedConnections:
             await self._state.keep(name, self._sealer.seal(name, ended.encoded()), _ENDED_SECONDS)
 
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
-        """Which connections are kept; when that cannot be told, all of them."""
+        """Return the connections that are stored, or all of them if the state is unavailable."""
         names = [self.name(session_id) for session_id in session_ids]
         try:
             if longer:
@@ -224,7 +224,7 @@ class SharedConnections:
     async def _catch_up(
         self, conversation: HandshakeConnection, known: ConnectionRecord, record: ConnectionRecord
     ) -> None:
-        """Bring a conversation from where it was `known` to stand to where its record says."""
+        """Repeat the state requests between the `known` record and the stored one."""
         if not conversation.adopt(_carried(record, conversation.session)):
             for name, line in record.told.items():
                 if known.told.get(name) != line:
@@ -249,7 +249,7 @@ class SharedConnections:
         return record
 
     async def _change(self, session_id: bytes, change: Callable[[ConnectionRecord], ConnectionRecord]) -> None:
-        """Keep a change of a connection beside those that other processes made, unless the client ended it there.
+        """Merge a change into the stored record, unless the client ended the connection in another process.
 
         What they made is not known here by that: the next request brings the conversation up to date.
         """

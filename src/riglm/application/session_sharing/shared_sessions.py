@@ -38,7 +38,7 @@ _MAX_UNSURE: Final = 3
 class _Known(NamedTuple):
     """A session as it was last read or kept: its revision and content, the value that is kept of it, and who wrote it.
 
-    Not `told`, the content is newer than that value, or nothing is kept.
+    Returns None if the value is not newer than `told` or not stored.
     """
 
     revision: int
@@ -72,8 +72,8 @@ class SharedSessions:
     ) -> None:
         """`progress` gives what filtering remembers of a session, None when nothing is filtered.
 
-        `on_context` is run when a session's context was said in another process, and nobody waits for it. A session of
-        which nothing is heard is kept for so many `seconds`.
+        `on_context` is called in a background task when another process has set a session's context. Sessions without
+        activity are deleted after `seconds`.
         """
         self._state = state
         self._sealer = sealer
@@ -93,7 +93,7 @@ class SharedSessions:
         self._contexts: set[asyncio.Task[None]] = set()
 
     async def check_key(self) -> None:
-        """Say so if another process seals with another key, so that neither finds the sessions of the other."""
+        """Warn if another process signs with another key, so that neither can read the sessions of the other."""
         try:
             value = await self._state.claim(_CHECK, self._sealer.seal(_CHECK, b""), _CHECKED_SECONDS)
         except StateUnavailableError:
@@ -110,9 +110,9 @@ class SharedSessions:
         return self._bring(session, name, value)
 
     async def reserve(self, session: Session) -> int | None:
-        """The number of the call that is about to start in a session, which no process gives to another one.
+        """Reserve the number of the call that is about to start; no other process gets the same number.
 
-        None, and the process counts by itself, while the state is away.
+        Returns None while the state is unavailable; the process then counts by itself.
         """
         try:
             number = await self._state.number(count_name(self._sealer, session.id), session.sequence, self._seconds)
@@ -122,7 +122,7 @@ class SharedSessions:
         return number
 
     async def arrive_at(self, place: SessionLookupKey) -> bool:
-        """Bring the session at a place up to date, wherever it was opened; False when no process has one there yet."""
+        """Load the session that is stored for a key. Returns False if no process has opened one."""
         here, pointer = self._registry.at(place), self._place_name(place)
         names = (
             [pointer]
@@ -147,7 +147,7 @@ class SharedSessions:
             return
         if is_new:
             pointer = self._place_name(place)
-            with contextlib.suppress(StateUnavailableError):  # whoever comes first when it is back decides
+            with contextlib.suppress(StateUnavailableError):  # the first process after recovery decides
                 await self._state.claim(pointer, self._sealer.seal(pointer, session.id.bytes), self._seconds)
         await self.leave(session)
 
@@ -185,7 +185,7 @@ class SharedSessions:
         return session
 
     async def sweep(self) -> None:
-        """End the sessions that no process heard of for too long."""
+        """End the sessions that no process has used for too long."""
         silent = self._registry.silent()
         try:
             alive = await self._state.there([session_name(self._sealer, session.id) for session in silent])
@@ -209,7 +209,7 @@ class SharedSessions:
             self.adopted(fetched, place)
 
     async def _keep(self, session: Session) -> bool:
-        """Keep a session as it stands; False when another process kept it before, and it stands elsewhere now."""
+        """Store a session. Returns False if another process has stored a newer version."""
         id_ = session.id
         known, body = self._known.get(id_, _UNKNOWN), encoded(session, self._progress(session))
         if (body == known.body and known.told) or self._registry.known(id_) is not session:
@@ -245,7 +245,7 @@ class SharedSessions:
             self._repaying = asyncio.get_running_loop().create_task(self._repay())
 
     async def _repay(self) -> None:
-        """Keep what could not be kept, once the state is back; nobody waits for it."""
+        """Store in the background what could not be stored while the state was unavailable."""
         try:
             while self._owed and await self._state.returned(self._seconds):
                 session = self._owed.pop(next(iter(self._owed)))

@@ -1,4 +1,4 @@
-"""Values as they are kept outside of riglm: whoever does not know the secret can neither read a name nor forge a value.
+"""Encryption and signing of values stored outside riglm: without the secret they can be neither read nor forged.
 
 A value is sealed for its name: taken from under one key and put under another it is as good as none.
 """
@@ -36,7 +36,7 @@ class StateSigner:
         """How many values were ignored."""
 
     def name(self, kind: str, *parts: str | bytes) -> str:
-        """The key of something of this kind, from which nobody can tell what it is."""
+        """Return the storage key of an item; it reveals nothing about the item."""
         encoded = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
         framed = b"".join(len(part).to_bytes(8) + part for part in (kind.encode(), *encoded))
         return f"{kind}:{hmac.digest(self._naming, framed, 'sha256').hex()[:_NAME_DIGITS]}"
@@ -65,7 +65,7 @@ class StateSigner:
         return plain
 
     def reject(self, reason: str) -> None:
-        """Count a value that is ignored, and say so the first time."""
+        """Count a value that is ignored, and log the first."""
         self.rejected += 1
         if self.rejected == 1:
             _log.warning("ignored a value of shared state; this is said once", extra={"reason": reason})
@@ -75,7 +75,7 @@ class StateSigner:
 
 
 MAX_WRITERS: Final = 16
-"""So many processes are told of, the latest; whoever changes a value less often may count a lost change twice."""
+"""Maximum number of processes per value. A process that writes less often may count a lost change twice."""
 
 _MAX_NUMBER_LENGTH: Final = 16
 
@@ -90,7 +90,7 @@ def changed_by(writers: WriteVersions, name: str, number: int) -> WriteVersions:
 
 
 def head(revision: int, writers: WriteVersions) -> bytes:
-    """A line, without its end, that tells the revision of a value and who changed it."""
+    """Return a line, without newline, that contains the version of a value and its writer."""
     return " ".join([str(revision), *(f"{name}={number}" for name, number in writers.items())]).encode("ascii")
 
 
@@ -106,10 +106,10 @@ def read_head(line: bytes) -> tuple[int, WriteVersions] | None:
 
 _NAME: Final = "news"
 _OLDEST_SECONDS: Final = 600.0
-"""Older news are an accident, or somebody who repeats what was said."""
+"""Maximum age of a message in seconds; older messages are dropped as replays."""
 
 BroadcastHandler = Callable[[str, str], None]
-"""Is told whom news are about, and what."""
+"""Called with the subject of a message and its content."""
 
 
 class _Item(msgspec.Struct, frozen=True, array_like=True):
@@ -121,7 +121,7 @@ class _Item(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Broadcast:
-    """Tells and hears, by kind."""
+    """Publishes and receives messages by kind."""
 
     def __init__(self, state: SessionStatePort, sealer: StateSigner, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since the epoch."""
@@ -133,7 +133,7 @@ class Broadcast:
         state.listen(self._heard)
 
     def on(self, kind: str, hearing: BroadcastHandler) -> None:
-        """Tell `hearing` what other processes say of this kind."""
+        """Subscribe `hearing` to the messages of other processes of this kind."""
         self._hearing[kind] = hearing
 
     async def tell(self, kind: str, about: str, what: str) -> None:

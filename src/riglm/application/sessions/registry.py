@@ -1,8 +1,8 @@
 """Recognises sessions: which piece of work a call belongs to, and how sure that is.
 
-Clients of the modern era have no protocol session, and those of the handshake era never agreed on what one is. So
-riglm keeps its own, and climbs a ladder of evidence: a handle that the client was given, the conversation key that it
-sends with a call, a key in riglm's own environment, the connection, and last a guess from who calls and when.
+Modern clients have no MCP session, and handshake clients use MCP sessions in different ways. riglm therefore
+identifies sessions by the best evidence: a handle that the client was given, the conversation key in a call, a key
+in riglm's environment, the connection, and last the caller and the time.
 """
 
 import sys
@@ -58,7 +58,7 @@ class SessionRegistry:
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`shared` says that sessions may go on in other processes, which only `SharedSessions` knows to tell."""
+        """`shared` is True if sessions may continue in other processes."""
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
@@ -156,7 +156,7 @@ class SessionRegistry:
         return self._kept.all()
 
     def adopt(self, session: Session, place: SessionLookupKey | None = None) -> Session:
-        """Go on with a session of another process, found at `place` from now on; the object that stands for it here."""
+        """Continue a session of another process, found at `place` from now on. Returns the object for it here."""
         known = self._kept.get(session.id)
         if known is None:
             self._kept.add(session, self._monotonic(), held=False)
@@ -178,7 +178,7 @@ class SessionRegistry:
             self._detach(session)
 
     def silent(self) -> list[Session]:
-        """The sessions that nobody holds here, and that have been silent here for longer than the idle gap."""
+        """Return the sessions that no connection holds and that are idle for longer than the idle gap."""
         return self._kept.silent_since(self._monotonic() - self._evidence.idle_gap)
 
     def heard_of(self, session: Session) -> None:
@@ -193,7 +193,7 @@ class SessionRegistry:
         """The session of a call on a connection whose session is `base`.
 
         A conversation key in the call is better evidence than the connection: the first one names the connection's
-        session, further ones are sessions of their own.
+        session, further ones are separate sessions.
         """
         found = self._conversation_keys(meta)
         if not found:
@@ -216,7 +216,7 @@ class SessionRegistry:
             self._end(session, self._clock())
 
     def sweep(self) -> None:
-        """End the sessions that nobody holds and that have been silent for longer than the idle gap."""
+        """End the sessions that no connection holds and that are idle for longer than the idle gap."""
         if self._shared:
             return
         now = self._monotonic()
@@ -348,15 +348,15 @@ def _place(caller: Caller, client: ClientInfo, found: Sequence[tuple[str, str]])
 
 
 class SessionReset:
-    """Has sessions of this process begin anew: whoever is at work keeps the connection, and nothing else."""
+    """Resets sessions of this process: active clients keep their connection and nothing else."""
 
     def __init__(self, sessions: SessionRegistry, detach: Sequence[Callable[[Session], object]]) -> None:
-        """`detach` are told of each session, in this order, by those who remember something of it."""
+        """`detach` are called with each session, in this order."""
         self._sessions = sessions
         self._detach = detach
 
     def heard(self, forgotten: Iterable[ErasureRequest]) -> None:
-        """These sessions were to be forgotten; those that are not known here are somebody else's, or over."""
+        """End the sessions to erase; ids that are unknown here belong to another process or have ended."""
         for each in forgotten:
             id_ = parsed_uuid(each.key)
             session = None if id_ is None else self._sessions.known(id_)

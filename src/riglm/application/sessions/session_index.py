@@ -1,4 +1,4 @@
-"""The sessions that may still grow: found by the evidence that they were recognised by, and let go after silence."""
+"""Open sessions by the evidence that identifies them, removed after inactivity."""
 
 from itertools import takewhile
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from riglm.domain.session import IdentificationMethod, Session
 
 
 class SessionLookupKey(NamedTuple):
-    """Where a session is found: a key of one principal's, so that nobody finds what belongs to another."""
+    """Lookup key of a session; it contains the principal, so that no other principal finds the session."""
 
     method: IdentificationMethod
     principal: str
@@ -77,7 +77,7 @@ class SessionIndex:
         self._held[session.id] = kept
 
     def release(self, session: Session, now: float) -> bool:
-        """A connection lets a session go; whether it was held, and nobody holds it any more."""
+        """Release a session from a connection. Returns whether it was held, and whether no connection holds it now."""
         kept = self._held.get(session.id)
         if kept is None:
             return False
@@ -103,16 +103,16 @@ class SessionIndex:
             del self._by_place[place]
 
     def longest_silent(self) -> tuple[Session, float] | None:
-        """The session that nobody holds and nothing happened in for longest, and when something last did."""
+        """Return the unheld session that is idle for longest, and the time of its last activity."""
         kept = next(iter(self._free.values()), None)
         return (kept.session, kept.last_seen) if kept is not None else None
 
     def silent_since(self, since: float) -> list[Session]:
-        """The sessions that nobody holds and nothing happened in since then, the longest silent first."""
+        """Return the unheld sessions that are idle since then, the longest idle first."""
         return [kept.session for kept in takewhile(lambda kept: kept.last_seen < since, self._free.values())]
 
     def free(self) -> int:
-        """How many sessions nobody holds."""
+        """Number of sessions that no connection holds."""
         return len(self._free)
 
     def all(self) -> list[Session]:

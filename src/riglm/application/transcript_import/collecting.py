@@ -1,4 +1,4 @@
-"""Reads transcripts, and keeps of them what is to be recorded."""
+"""Reads transcripts and collects what must be recorded."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -23,7 +23,7 @@ from riglm.domain.transcripts import Account
 from riglm.ports.analytics import TrainingSession
 from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptsPort, UnreadableLine, UserMessage
 
-_LEEWAY_SECONDS: Final = 2.0  # a client may write a line down somewhat before or after what it tells of
+_LEEWAY_SECONDS: Final = 2.0  # a client may write a line somewhat before or after the event
 
 
 class LiveCallMatcher:
@@ -55,9 +55,9 @@ _OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})
 class ImportContext:
     """What the store knows already, and how calls are named and hashed.
 
-    `names` are by client; `known` gives the ids of a conversation's calls that are stored. Left out are calls before
-    `kept_since`, which the store would not keep, and `since`, and whatever is after `until`: a clock was wrong then.
-    These are in seconds since the epoch. Without `hashes_arguments` nothing is told of arguments.
+    `names` are by client; `known` returns the ids of a conversation's calls that are stored. Calls are left out if they
+    are older than `kept_since` (the store's retention) or `since`, or later than `until` (a wrong clock), all in
+    seconds since the epoch. Without `hashes_arguments` nothing about arguments is recorded.
     """
 
     names: Mapping[str, ToolNames]
@@ -79,7 +79,7 @@ class Collection:
 
     @property
     def new(self) -> list[TranscriptSession]:
-        """The conversations with calls that are to be recorded."""
+        """Return the conversations with calls to record."""
         return [each for each in self.conversations.values() if each.steps]
 
     def settle(self) -> None:
@@ -102,7 +102,7 @@ class Collector:
         self._seen: set[tuple[str, str]] = set()
 
     def collect(self, source: TranscriptsPort, files: Iterable[Path], advance: Callable[[int], None]) -> None:
-        """Read the transcripts of a client; a file that cannot be read is passed over, and told of."""
+        """Read the transcripts of a client; unreadable files are skipped and reported."""
         reader = _Reader(source, self._background, self._identities, self._seen, self.found.conversations)
         self.found.accounts.append(reader.account)
         for file in files:
@@ -138,7 +138,7 @@ class _Reader:
         self._conversations = conversations
 
     def take(self, happening: UserMessage | TranscriptCall | UnreadableLine, file: Path) -> None:
-        """Note what a file told."""
+        """Add the events of a file."""
         match happening:
             case UserMessage() if happening.at <= self._background.until:
                 self._conversation(happening.lane, happening.at, happening.at).hear(happening.text)
@@ -190,7 +190,7 @@ class _Reader:
             conversation.steps.append(self._step(id_, call, tool, conversation))
 
     def _tool(self, call: TranscriptCall) -> ResolvedTool | None:
-        """The tool that was called, if riglm stands in front of it and it is none of its own."""
+        """Return the tool that was called, if its server is behind riglm and it is no meta-tool."""
         separator = self._source.separator
         tool = self._names.find(call.name, call.server, separator)
         if tool is not None and tool.behind_riglm and tool.tool == CALL_TOOL:
@@ -236,6 +236,6 @@ class _Reader:
 
 
 def _name_patterns(call: TranscriptCall, tool: ResolvedTool, separator: str) -> Sequence[str]:
-    """What a riglm may have called the tool: one that stands in for one server alone has its bare name."""
+    """Return the names that riglm may have used for the tool: with a single server it has no prefix."""
     bare = call.name if call.server is not None else call.name.partition(separator)[2]
     return [tool.tool, bare] if bare else [tool.tool]

@@ -13,7 +13,7 @@ _BROUGHT: Final = ("plugin_", "claude_ai_")
 
 
 class ResolvedTool(NamedTuple):
-    """A tool as riglm lists it, and its server; `behind_riglm` says that the client called it through riglm."""
+    """A tool as riglm lists it, and its server; `behind_riglm` is True if the client called it through riglm."""
 
     tool: str
     upstream: str
@@ -41,7 +41,7 @@ class ToolNames:
     """
 
     def __init__(self, fronts: Sequence[ProxyInstance], listed: Collection[str]) -> None:
-        """`listed` are the names of tools that riglm has listed before: of names that clients alter they tell which."""
+        """`listed` are tool names that riglm has listed before; they resolve names that clients have altered."""
         self._fronts = [front for front in fronts if front.servers]
         self._listed = frozenset(listed)
         self._by_spelling: dict[str, str] = {}
@@ -54,9 +54,9 @@ class ToolNames:
         return not self._fronts
 
     def find(self, name: str, server: str | None, separator: str) -> ResolvedTool | None:
-        """The tool of this name in a transcript; None when no riglm stands in front of its server.
+        """Return the tool of this name in a transcript, or None if its server is not behind riglm.
 
-        `server` is None where it stands in the name, before `separator`.
+        `server` is None if it is part of the name, before `separator`.
         """
         for front in self._fronts:
             found = self._behind(front, name, server, separator)
@@ -103,7 +103,7 @@ class ToolNames:
 
 
 def server_of(name: str, server: str | None, separator: str) -> str:
-    """The server of a tool of this name in a transcript, as far as it can be told."""
+    """Return the server of a tool of this name in a transcript, or None if it is ambiguous."""
     return server if server is not None else _divided(name, separator)[0] or name
 
 

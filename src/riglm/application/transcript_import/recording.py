@@ -20,7 +20,7 @@ _log: Final = logging.getLogger("riglm.importing")
 class ImportRecorder:
     """Stores conversations as sessions, oldest first, each with all that it taught in one transaction.
 
-    So whatever ends this, a session that is stored was learned, and another run goes on behind it.
+    If the import is interrupted, every stored session was learned, and the next run continues after it.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ImportRecorder:
         self.contexts_failed = ""
 
     def record(self, conversations: Sequence[TranscriptSession], advance: Callable[[int], None]) -> None:
-        """Store what is new in them; `advance` is told of each number of conversations that are stored.
+        """Store what is new in the conversations; `advance` is called with the number of stored conversations.
 
         Raises:
             AnalyticsUnavailableError: the store cannot be written.

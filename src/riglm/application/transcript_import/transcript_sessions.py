@@ -20,12 +20,12 @@ MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of what was asked that are looked at; the rest says little more."""
 
 MIN_WORDS: Final = 3
-"""Whatever has fewer words that count, such as "go on", goes on with what was asked before."""
+"""A message with fewer words that count, such as "go on", continues the previous context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCall:
-    """A call that is to be recorded; `asked` are the contexts it was made in, by their places in the conversation.
+    """A call to record; `asked` are the indexes of the contexts that it was made in.
 
     `number` counts the calls of the conversation from 1. Times are in seconds since the epoch.
     """
@@ -43,11 +43,11 @@ class ImportedCall:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TranscriptSession:
-    """One conversation, as far as it was read.
+    """One conversation, as far as it has been read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
-    that are in the store already, None before one is looked for. `forgotten` counts those that the store would not
-    take: of somebody whom it is to have forgotten.
+    that are already stored, None before the lookup. `forgotten` counts calls that the store would reject because their
+    principal was erased.
     """
 
     id: UUID
@@ -75,7 +75,7 @@ class TranscriptSession:
 
 
 class StableIds:
-    """Ids that are the same at every reading, and tell nothing of what they were made from.
+    """Ids that are the same at every reading, and reveal nothing of their input.
 
     They are of version 8, those of what riglm recorded itself of version 7.
     """
@@ -158,7 +158,7 @@ def pairs_taught(conversation: TranscriptSession) -> int:
 
 
 def latest_that_fit(conversations: Sequence[TranscriptSession], most_pairs: int) -> set[int]:
-    """The places of the latest conversations that teach so many pairs together: older ones would be forgotten again."""
+    """Return the indexes of the latest conversations that train at most `pairs` pairs; older pairs would be removed."""
     chosen: set[int] = set()
     for place in reversed(range(len(conversations))):
         if most_pairs <= 0:

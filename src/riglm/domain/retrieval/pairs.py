@@ -20,14 +20,14 @@ _DOUBT: Final = 5.0
 
 
 class PairReliability:
-    """The share of lessons that earlier ones predicted, over about the last two hundred, low at first."""
+    """The share of examples that earlier ones predicted, over about the last two hundred, low at first."""
 
     def __init__(self) -> None:
         self._right = 0.0
         self._seen = 0.0
 
     def note(self, foretold: bool) -> None:
-        """A lesson came; `True` if its tool was among those of similar contexts."""
+        """Add an example; `True` if its tool was among those of similar contexts."""
         keep = 1 - 1 / _MEMORY
         self._right = self._right * keep + foretold
         self._seen = self._seen * keep + 1
@@ -45,7 +45,7 @@ MAX_SIMILAR: Final = 10
 """Learned contexts that are asked about another, the most similar ones."""
 
 _UNRELATED: Final = 0.1  # a context that is no more similar than this does not vote
-_RELATED: Final = 0.25  # from this similarity on, votes count as much as past lessons were right
+_RELATED: Final = 0.25  # from this similarity on, scores count as much as past predictions were right
 _NARROWNESS: Final = 0.05
 _HABIT: Final = 0.5  # a tool that came along once counts less where others come every time
 _KEPT: Final = 0.8
@@ -56,7 +56,7 @@ _KEPT_WHEN_PRUNED: Final = 0.98
 
 
 class PairScores(NamedTuple):
-    """What similar contexts say of each tool, how far to trust them, and the context confidence; all from 0 to 1."""
+    """The scores of tools by similar contexts, how far to trust them, and the context confidence; all from 0 to 1."""
 
     by_tool: Mapping[str, float]
     trust: float
@@ -67,7 +67,7 @@ _NO_VOTES: Final = PairScores({}, 0.0, 0.0)
 
 
 class LearnedPairs:
-    """Learns on the event loop, and tells how well its own lessons would have foretold each new one.
+    """Learns pairs on the event loop, and measures how well they predict each new example.
 
     Votes count by that record: where tools recur they outweigh descriptions, where they do not they fade.
     """
@@ -148,7 +148,7 @@ class LearnedPairs:
         confidence = np.array([pair.confidence for pair in pairs])
         age = np.array([pair.updated_at for pair in pairs])
         order = np.argsort(-confidence * 0.5 ** ((age.max() - age) / _HALF_LIFE), kind="stable")
-        most = int(bound * _KEPT_WHEN_PRUNED)  # some room, so that not every lesson to come prunes again
+        most = int(bound * _KEPT_WHEN_PRUNED)  # leaves space, so that not every new example prunes again
         return self._forget([pairs[at] for at in order[most:]])
 
     def forget_tools(self, described: Mapping[str, str]) -> list[UUID]:
@@ -160,9 +160,9 @@ class LearnedPairs:
         return self._forget([pair for pair in example if pair.description_hash != described[pair.tool]])
 
     def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
-        """The context confidence: the mean similarity of the ten most similar lessons, times their number by ten.
+        """Return the context confidence: the mean similarity of the ten most similar, times their number by ten.
 
-        As for votes, lessons count of tools that still describe themselves as they did then.
+        As for scores, only tools count whose description is unchanged.
         """
         return self.pair_scores(context, scope, fingerprints).confidence
 

@@ -24,7 +24,7 @@ _MAX_LOG_ODDS: Final = 30.0
 
 
 def log_odds(evidence: Scores) -> Scores:
-    """Return for each tool how far its evidence stands out: the log-odds of a softmax over all tools."""
+    """Return for each tool how much its evidence exceeds that of all others: the log-odds of a softmax."""
     if not len(evidence):
         return evidence
     first = int(np.argmax(evidence))

@@ -142,8 +142,8 @@ def level(words: Scores, meaning: Scores) -> Scores:
     """Return standardised scores by words, on the level of those by meaning, row by row.
 
     In a large catalog few tools share a word with a request, so scores by words deviate much further. The tenth best
-    tool by words is lowered towards the tenth best by meaning. Distances above it are kept: a tool that stands out
-    among those that share words still stands out.
+    tool by words is lowered towards the tenth best by meaning. Distances above it are kept, so that outliers among the
+    tools that share words remain outliers.
     """
     share = size_share(words.shape[1])
     if not share:

@@ -65,8 +65,8 @@ class StaticIndex:
     def evidence(self, context: Context) -> Scores:
         """Return how far each tool is above the mean, in deviations; zeros where the context has no information.
 
-        Everyday tools that the context implies and does not mention come right after the first ten, or after all that
-        stand out if these are fewer.
+        Everyday tools that the context implies and does not mention come right after the first ten, or after all
+        outliers if these are fewer.
         """
         stems = _stems(context.text)
         if not self._names or not stems:
