@@ -62,7 +62,7 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
     """Every measurement that was asked for, one after the other, with its name."""
     bar = progress.add_task("")
 
-    def tell(words: str, done: int, total: int) -> None:
+    def notify(words: str, done: int, total: int) -> None:
         progress.update(bar, description=words, completed=done, total=total)
 
     for name in getattr(chosen, {"away": "fault", "power": "where"}.get(chosen.verb, "store")):
@@ -70,13 +70,13 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
             place = Path(directory)
             try:
                 if chosen.verb == "kill":
-                    yield name, kill(name, chosen.kills, chosen.terms, place, tell)
+                    yield name, kill(name, chosen.kills, chosen.terms, place, notify)
                 elif chosen.verb == "away":
-                    yield name, away(name, chosen.seconds, chosen.rate, place, tell)
+                    yield name, away(name, chosen.seconds, chosen.rate, place, notify)
                 elif chosen.verb == "power":
-                    yield name, power(name, chosen.seconds, place, tell)
+                    yield name, power(name, chosen.seconds, place, notify)
                 else:
-                    yield name, sustained(name, chosen.seconds, place, tell)
+                    yield name, sustained(name, chosen.seconds, place, notify)
             except (CannotRun, NoAnswer, OSError) as error:
                 _errors.print(f"{name}: {error}", style="red", markup=False)
                 yield name, [Finding("could not be measured", 1, most=0)]

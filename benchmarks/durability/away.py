@@ -59,7 +59,7 @@ class Client:
         self._rate = rate
         self.total = 0
 
-    def call_for(self, seconds: float, tell: Callable[[float], None], until: threading.Event | None = None) -> Calls:
+    def call_for(self, seconds: float, notify: Callable[[float], None], until: threading.Event | None = None) -> Calls:
         """Call for so long, and until the event; a call that is late is not made up for by a burst."""
         calls = Calls()
         began = due = time.perf_counter()
@@ -69,7 +69,7 @@ class Client:
             due = max(due + 1 / self._rate, time.perf_counter() - 0.1)
             self._call(calls)
             if self.total % int(self._rate) == 0:
-                tell(time.perf_counter() - began)
+                notify(time.perf_counter() - began)
         return calls
 
     def _call(self, calls: Calls) -> None:
@@ -84,7 +84,7 @@ class Client:
 
 
 def away(
-    fault: str, seconds: float, rate: float, directory: Path, tell: Callable[[str, int, int], None]
+    fault: str, seconds: float, rate: float, directory: Path, notify: Callable[[str, int, int], None]
 ) -> list[Finding]:
     """Call before, during and after a fault, and compare what was called with what is stored in the end."""
     kind, befall = FAULTS[fault]
@@ -99,14 +99,14 @@ def away(
             session.ask("tools/list", {})
             client = Client(session, rate)
             total = int(_BEFORE_SECONDS + seconds)
-            before = client.call_for(_BEFORE_SECONDS, lambda past: tell(f"{fault}: before", int(past), total))
+            before = client.call_for(_BEFORE_SECONDS, lambda past: notify(f"{fault}: before", int(past), total))
             with befall(store, session.pid):
                 during = client.call_for(
-                    seconds, lambda past: tell(f"{fault}: during", int(_BEFORE_SECONDS + past), total)
+                    seconds, lambda past: notify(f"{fault}: during", int(_BEFORE_SECONDS + past), total)
                 )
                 waiting = _in_spools(home)
             replay = Replay(store, home, lambda: client.total)
-            after = client.call_for(_AFTER_SECONDS, lambda _: tell(f"{fault}: after", total, total), replay.is_over)
+            after = client.call_for(_AFTER_SECONDS, lambda _: notify(f"{fault}: after", total, total), replay.is_over)
             _wait_for_the_last_ones(store, client)
         finally:
             session.close()

@@ -59,7 +59,7 @@ class Writer:
         self.gone.set()
 
 
-def kill(kind: str, kills: int, terms: int, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
+def kill(kind: str, kills: int, terms: int, directory: Path, notify: Callable[[str, int, int], None]) -> list[Finding]:
     """Kill writers one after the other, then end some politely, and compare what is stored with what they said."""
     chance = random.Random(kills)
     with STORES[kind](directory) as store:
@@ -73,7 +73,7 @@ def kill(kind: str, kills: int, terms: int, directory: Path, tell: Callable[[str
             writer.gone.wait(chance.uniform(0.0, _LONGEST_LIFE_SECONDS))
             writer.end(9)
             killed.append(writer)
-            tell(f"{kind}: {sum(each.safe for each in killed):,} acknowledged", number + 1, kills + terms)
+            notify(f"{kind}: {sum(each.safe for each in killed):,} acknowledged", number + 1, kills + terms)
         polite: list[Writer] = []
         for number in range(terms):
             writer = Writer(store, directory / "spool")
@@ -81,7 +81,7 @@ def kill(kind: str, kills: int, terms: int, directory: Path, tell: Callable[[str
             writer.gone.wait(chance.uniform(0.0, _LONGEST_LIFE_SECONDS))
             writer.end(15)
             polite.append(writer)
-            tell(f"{kind}: SIGTERM", kills + number + 1, kills + terms)
+            notify(f"{kind}: SIGTERM", kills + number + 1, kills + terms)
         left = _replayed(store, directory / "spool")
         return [*_compared(kind, store, killed), *_ended(kind, store, polite), left]
 

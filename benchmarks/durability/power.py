@@ -21,7 +21,7 @@ _CALL = re.compile(rb"^\d+ +(?:<\.\.\. )?(\w+)(.*)")
 _DONE = re.compile(rb"= 0$")
 
 
-def power(where: str, seconds: float, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
+def power(where: str, seconds: float, directory: Path, notify: Callable[[str, int, int], None]) -> list[Finding]:
     """Watch the system calls of a writer whose records go into SQLite, or, while that is locked, into its spool.
 
     Raises:
@@ -40,7 +40,7 @@ def power(where: str, seconds: float, directory: Path, tell: Callable[[str, int,
         )
         try:
             for second in range(int(seconds)):
-                tell(f"{where}: watched", second, int(seconds))
+                notify(f"{where}: watched", second, int(seconds))
                 time.sleep(1)
         finally:
             os.killpg(process.pid, signal.SIGKILL)

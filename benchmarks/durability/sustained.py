@@ -69,14 +69,14 @@ class Step:
         ]
 
 
-def sustained(kind: str, seconds: float, directory: Path, tell: Callable[[str, int, int], None]) -> list[Finding]:
+def sustained(kind: str, seconds: float, directory: Path, notify: Callable[[str, int, int], None]) -> list[Finding]:
     """Record at little more than the goal, then faster and faster until records back up; the last rate before that."""
     goal = _GOALS[kind]
     best: Step | None = None
     sys.setswitchinterval(_SWITCH_SECONDS)
     with STORES[kind](directory) as store:
         for number, share in enumerate(_STEPS):
-            tell(f"{kind}: {share * goal:,.0f} a second", number, len(_STEPS))
+            notify(f"{kind}: {share * goal:,.0f} a second", number, len(_STEPS))
             step = _recorded(store, share * goal, seconds, directory / "spool")
             if best is None or step.keeps_up:
                 best = step

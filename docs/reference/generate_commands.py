@@ -70,8 +70,8 @@ def _spelled(option: TyperOption) -> str:
 
 def _meaning(option: TyperOption) -> str:
     words = " ".join((option.help or "").split())
-    tells = not option.is_flag and isinstance(option.default, str | int | float)
-    return f"{words} By default {option.default}." if tells else words
+    logs_collisions = not option.is_flag and isinstance(option.default, str | int | float)
+    return f"{words} By default {option.default}." if logs_collisions else words
 
 
 def _cell(words: str) -> str:

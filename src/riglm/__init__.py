@@ -1,4 +1,4 @@
-"""riglm: a drop-in MCP proxy that records which tools are used and keeps the next one at hand.
+"""riglm: a drop-in MCP proxy that records which tools are used and lists the tools that are needed next.
 
 As a library, for agents that own their loop: `ToolSelector`.
 """

@@ -15,7 +15,7 @@ _NOT_NEEDED = ("fastapi", "flask", "pydantic_settings", "starlette", "werkzeug",
 def _hidden(*names: str) -> Iterator[None]:
     """Let imports of these modules fail meanwhile, unless they are loaded already."""
     hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is Python's own way to say so
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None makes an import fail
     try:
         yield
     finally:

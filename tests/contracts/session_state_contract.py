@@ -151,7 +151,7 @@ class SessionStateContract:
         """Also the one that tells them."""
         here, there = Heard(state), Heard(other)
         for number in range(300):
-            await state.tell(b"%d" % number)
+            await state.notify(b"%d" % number)
         for heard in (here, there):
             news = await heard.until(lambda news: len(news) >= 300)
             assert all(int(one) + 1 == int(two) for one, two in pairwise(news))

@@ -54,7 +54,7 @@ class TestRedisSessionState(SessionStateContract):
         assert await state.take(["list", "b"], LONG) == [None, b"2"]
         assert "did not write" in caplog.text
         server("SET", f"{prefix}:news", "no stream")
-        await state.tell(b"news")
+        await state.notify(b"news")
         await state.keep("list", b"mine now", LONG)
         assert await state.take(["list"], LONG) == [b"mine now"]
 
@@ -76,8 +76,8 @@ class TestRedisSessionState(SessionStateContract):
         async with RedisSessionState(valkey.shared_url(), prefix=valkey.own_prefix(), deadline=GENEROUS) as stranger:
             heard = Heard(stranger)
             await state.keep("a", b"1", LONG)
-            await state.tell(b"not for strangers")
-            await stranger.tell(b"mine")
+            await state.notify(b"not for strangers")
+            await stranger.notify(b"mine")
             assert await stranger.take(["a"], LONG) == [None]
             assert await heard.until(bool) == [b"mine"]
 
@@ -117,7 +117,7 @@ async def test_what_could_not_be_told_is_told_when_the_server_is_back(
     ):
         heard = Heard(other)
         await state.keep("gone", b"1", LONG)
-        await state.tell(b"before")
+        await state.notify(b"before")
         await heard.until(bool)
         if trouble == "killed":
             server.kill()
@@ -128,7 +128,7 @@ async def test_what_could_not_be_told_is_told_when_the_server_is_back(
         waiting = asyncio.create_task(state.returned(60))
         await state.keep("a", b"2", LONG)
         await state.drop(["gone"])
-        await state.tell(b"after")
+        await state.notify(b"after")
         if trouble == "killed":
             server.start()
         else:
@@ -259,7 +259,7 @@ async def test_news_under_a_key_of_another_hand_are_warned_of_once(
             while not caplog.records:
                 await asyncio.sleep(0.02)
         server.ask("DEL", "riglm:news")
-        await state.tell(b"news")
+        await state.notify(b"news")
         assert await heard.until(bool) == [b"news"]
     [record] = caplog.records
     assert "another hand wrote their key" in record.getMessage()
@@ -270,7 +270,7 @@ async def test_news_are_heard_from_a_server_whose_clock_went_back(server: valkey
     async with RedisSessionState(server.url, deadline=GENEROUS) as state:
         heard = Heard(state)
         server.ask("DEL", "riglm:news")
-        await state.tell(b"after")
+        await state.notify(b"after")
         assert await heard.until(bool) == [b"after"]
 
 
@@ -281,7 +281,7 @@ async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest
             assert "shared state is unavailable" in caplog.text
             heard = Heard(state)
             await state.keep("a", b"1", LONG)
-            await state.tell(b"news")
+            await state.notify(b"news")
             server.start()
             await back(state)
             assert await state.take(["a"], LONG) == [b"1"]
@@ -296,7 +296,7 @@ async def test_the_backlog_is_bounded_and_says_what_it_forgot(
         for number in range(MAX_VALUES + 5):
             await state.keep(f"k{number}", b"v", LONG)
         for number in range(MAX_NEWS + 7):
-            await state.tell(b"%d" % number)
+            await state.notify(b"%d" % number)
         server.start()
         await back(state)
         assert await state.there(["k0", "k4", "k5", f"k{MAX_VALUES + 4}"]) == [False, False, True, True]

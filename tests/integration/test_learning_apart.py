@@ -43,7 +43,7 @@ class Team:
         return self.stage.serve("--", sys.executable, str(SERVER), env={**self.env, **own, **token})
 
     def ends(self, origin: str) -> None:
-        self.stage.served_by(origin).tell(signal.SIGTERM)
+        self.stage.served_by(origin).notify(signal.SIGTERM)
         self.stage.served_by(origin).wait()
 
 

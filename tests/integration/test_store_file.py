@@ -151,7 +151,7 @@ class Recording:
         assert self._process.stdout
         return self._process.stdout.readline().strip()
 
-    def tell(self, count: int) -> None:
+    def notify(self, count: int) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
@@ -373,7 +373,7 @@ def test_processes_that_start_on_a_damaged_file_set_it_aside_once_and_lose_nothi
     recording = [Recording(file, processes) for _ in range(4)]
     assert [each.heard() for each in recording] == ["open"] * 4
     for each in recording:
-        each.tell(25)
+        each.notify(25)
     stored = {id_ for each in recording for id_ in json.loads(each.heard())}
     assert "".join(each.end() for each in recording).count("it was set aside as") == 1
     assert len(aside(file)) == 1
@@ -386,12 +386,12 @@ def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(
     recording = [Recording(file, processes) for _ in range(3)]
     for each in recording:
         assert each.heard() == "open"
-        each.tell(1)
+        each.notify(1)
         assert each.heard()
     written_back(file)
     spoil(file, "zeros")
     for each in recording:
-        each.tell(25)
+        each.notify(25)
     stored = {id_ for each in recording for id_ in json.loads(each.heard())}
     rate_limited_log = "".join(each.end() for each in recording)
     assert len(aside(file)) == 1
@@ -409,7 +409,7 @@ def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_
     stored: set[str] = set()
     for _ in range(4):
         for each in recording:
-            each.tell(50)
+            each.notify(50)
         assert StoreFile(file).mend()
         stored.update(id_ for each in recording for id_ in json.loads(each.heard()))
     for each in recording:

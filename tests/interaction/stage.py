@@ -98,7 +98,7 @@ class Process:
         found = psutil.Process(self.pid).net_connections("inet")
         return {found.laddr.ip for found in found if found.status == psutil.CONN_LISTEN and found.laddr.port == port}
 
-    def tell(self, number: signal.Signals) -> None:
+    def notify(self, number: signal.Signals) -> None:
         """Send a signal to the process alone."""
         os.kill(self.pid, number)
 
@@ -110,7 +110,7 @@ class Process:
         """Ask it to go, make it go if it stays, and return its exit code."""
         try:
             if self.running:
-                self.tell(number)
+                self.notify(number)
             return self.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running {within} s after {number.name}: {self.command}") from None

@@ -111,7 +111,7 @@ async def test_nobody_stays_when_riglm_is_killed(stage: Stage, era: str, front: 
     else:
         assert isinstance(link, StreamableLink)
         riglm = stage.served_by(link.url.removesuffix("/mcp"))
-        riglm.tell(signal.SIGKILL)
+        riglm.notify(signal.SIGKILL)
         riglm.wait()
         link.drop()
     left = await asyncio.to_thread(stage.leaks, GRACE)

@@ -295,7 +295,7 @@ async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
         assert isinstance(link, AlternatingLink)
         link.pin(one)
         assert count(await client.call("counter")) == 1
-        stage.served_by(one).tell(signal.SIGKILL)
+        stage.served_by(one).notify(signal.SIGKILL)
         stage.served_by(one).wait()
         link.pin(other)
         modern.link.pin(other)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Lets no failure of riglm's own work reach a client."""
+"""Isolation of failures: an error in riglm never reaches a client."""
 
 import logging
 from types import TracebackType
@@ -8,7 +8,7 @@ class FailingOpen:
     """A block whose failure is logged once for each kind, and then forgotten. It may be entered again and again."""
 
     def __init__(self, log: logging.Logger, words: str) -> None:
-        """`words` say what failed and what happens instead, and are followed by "this is said once"."""
+        """`words` describe the failure and its effect, and are followed by "this is logged once"."""
         self._log = log
         self._words = words
         self._reported: set[type[BaseException]] = set()

@@ -1,11 +1,11 @@
-"""What riglm says of itself where it speaks in its own name."""
+"""How riglm identifies itself to clients and servers."""
 
 from functools import cache
 
 
 @cache
 def server_info() -> dict[str, str]:
-    """What riglm is as a server in front of several others, and as a client that asks on its own account."""
+    """The `Implementation` that riglm sends to clients of several upstreams and to upstreams in its requests."""
     from importlib.metadata import version  # noqa: PLC0415  # costs 50 ms that most conversations need not pay
 
     return {"name": "riglm", "title": "riglm", "version": version("riglm")}

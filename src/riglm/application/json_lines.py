@@ -17,11 +17,11 @@ MAX: Final = 16 << 20
 
 
 class UnreadableFileError(UnusableInputError):
-    """There is no such file, or nobody may read it. The message names the file and the fix."""
+    """Raised when a file is missing or not readable. The message names the file and the fix."""
 
 
 class InvalidLineError(ValueError):
-    """A line is not what it must be; the message tells the reason and the fix, not the place."""
+    """Raised when a line is invalid. The message contains the reason and the fix, not the location."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 MAX_NAMES: Final = 50_000
-"""Names beyond so many are not remembered, and count as nobody's."""
+"""Maximum number of names that are kept; further names have no owner."""
 
 
 class ToolOwners:
@@ -30,5 +30,5 @@ class ToolOwners:
         return {name: server for name, (server, _) in (self._noted or {}).items()}
 
     def of(self, name: str) -> tuple[str, str]:
-        """The server, empty when nobody is known to own the tool, and the server's own name for it."""
+        """Return the server, empty if no owner is known, and the server's name for the tool."""
         return self._owners.get(name) or (self.only, name)

@@ -33,7 +33,7 @@ _log: Final = logging.getLogger("riglm.proxy")
 
 
 class ProxyService(DownstreamPort):
-    """Stands between any number of client connections and the upstreams."""
+    """Connects any number of clients to the upstreams."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class ProxyService(DownstreamPort):
             conversation = SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
         return conversation if self._traces is None else self._traces.conversation(conversation, caller)
 
-    def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
-        """Several processes serve: `tell` them whose list changed; what is given is to be told what they say."""
-        self._modern.listeners.tell_others = tell
+    def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
+        """Publish clients whose list changed with `publish`; returns the handler for such messages."""
+        self._modern.listeners.notify_others = notify
         return self._modern.listeners.heard
 
     async def check_names(self) -> None:

@@ -88,7 +88,7 @@ def _do(job: Callable[[], Any], future: Future[Any]) -> None:
         return
     try:
         result = job()
-    except BaseException as error:  # noqa: BLE001  # whoever waits is told; a plug-in may even try to exit
+    except BaseException as error:  # noqa: BLE001  # passed on to the waiting caller; a plug-in may even try to exit
         future.set_exception(error)
     else:
         future.set_result(result)

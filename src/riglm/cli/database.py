@@ -137,10 +137,10 @@ def export(
         typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
 
 
-def _to_stdout(store: Any, format_: ExportFormat, kinds: list[RecordKind], since: float, tell: Any) -> None:
+def _to_stdout(store: Any, format_: ExportFormat, kinds: list[RecordKind], since: float, notify: Any) -> None:
     from riglm.adapters.export.files import export_stream
 
-    counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=since, progress=tell)
+    counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=since, progress=notify)
     for kind, count in counts.items():
         typer.echo(f"{count:>10} {kind.value}", err=True)
 

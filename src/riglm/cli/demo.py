@@ -42,12 +42,12 @@ def demo(
     """Run riglm with real servers and show what it does."""
     with (
         tempfile.TemporaryDirectory(prefix="riglm-demo-", ignore_cleanup_errors=True) as name,
-        _progress(as_json) as tell,
+        _progress(as_json) as notify,
     ):
         directory = Path(name)
-        scene = _scene(directory, bundled, tell)
-        visits = _play(scene, directory, tell)
-        tell("reading what was recorded")
+        scene = _scene(directory, bundled, notify)
+        visits = _play(scene, directory, notify)
+        notify("reading what was recorded")
         recorded = _recorded(directory)
     if as_json:
         print_json(_as_json(scene, visits, recorded))
@@ -71,18 +71,18 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda what: progress.update(task, description=what)
 
 
-def _scene(directory: Path, bundled: bool, tell: Callable[[str], None]) -> "Scene":
+def _scene(directory: Path, bundled: bool, notify: Callable[[str], None]) -> "Scene":
     from riglm.demo.drive import bundled_scene, install, npm_scene
 
     if not bundled:
-        tell("installing three reference servers from npm")
+        notify("installing three reference servers from npm")
         programs = install(directory / "npm", _INSTALL_S)
         if programs is not None:
             return npm_scene(programs, directory)
     return bundled_scene()
 
 
-def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list[DemoSession]":
+def _play(scene: "Scene", directory: Path, notify: Callable[[str], None]) -> "list[DemoSession]":
     import yaml
 
     from riglm.demo.drive import drive
@@ -100,7 +100,7 @@ def _play(scene: "Scene", directory: Path, tell: Callable[[str], None]) -> "list
         with log.open("w", encoding="utf-8") as errors:
             async with asyncio.timeout(_PLAY_S):
                 return await drive(
-                    scene, configuration=configuration, environment=environment, errors=errors, tell=tell
+                    scene, configuration=configuration, environment=environment, errors=errors, announce=notify
                 )
 
     try:

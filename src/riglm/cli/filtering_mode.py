@@ -92,7 +92,7 @@ def _switch(
         _discard(each)
     live = None if file_only else _live(mode, files[0], url, token, dry_run=dry_run)
     if not dry_run:
-        _take_over(_prepared(files, mode))  # again: a running riglm may have written its own file
+        _take_over(_prepared(files, mode))  # again: a running riglm may have written its file meanwhile
     clients_of = {file: name for name, file in installed()}
     told = {
         "mode": mode,
@@ -114,7 +114,7 @@ def _switch(
     if as_json:
         print_json(told)
     else:
-        _tell(told)
+        _notify(told)
 
 
 def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
@@ -218,7 +218,7 @@ def _open_sessions(file: Path) -> list[dict[str, Any]]:
     return []
 
 
-def _tell(told: dict[str, Any]) -> None:
+def _notify(told: dict[str, Any]) -> None:
     mode, would = told["mode"], "would say" if told["dry_run"] else "says now"
     for one in told["files"]:
         file = printable(one["file"])

@@ -49,21 +49,21 @@ def forget(
     _one_of(client, session, principal)
     with opened(settings) as store:
         whom = _whom(settings, store, client, session, principal)
-        told = _told(whom, client)
+        subject = _told(whom, client)
         known, pieces = store.known_of(whom), _pieces(settings, whom)
         if not known.total and not pieces and not unseen:
             if dropped := _drop_shared(settings, store.forgotten_sessions()):
                 if not as_json:
-                    typer.echo(f"nothing is stored of {told}, but Redis still held sessions that were erased")
-                _tell(whom, RemovedCounts(), 0, dropped, 0, as_json=as_json)
+                    typer.echo(f"nothing is stored of {subject}, but Redis still held sessions that were erased")
+                _notify(whom, RemovedCounts(), 0, dropped, 0, as_json=as_json)
                 return
             raise RiglmError(
-                f"nothing is stored of {told} — fix: look into `riglm sessions`, or add --unseen to drop what "
+                f"nothing is stored of {subject} — fix: look into `riglm sessions`, or add --unseen to drop what "
                 "is still to be stored of it"
             )
         if not yes:
-            reach = ", whichever principal it called for," if client is not None else ""
-            typer.confirm(f"Erase {known}{_and(pieces)} of {told}{reach} permanently?", abort=True, err=True)
+            reach = ", for all principals," if client is not None else ""
+            typer.confirm(f"Erase {known}{_and(pieces)} of {subject}{reach} permanently?", abort=True, err=True)
         removed = RemovedCounts()
         with alone(store), progress("forgetting", known.total) as advance:
             for step in paced(store.forget(whom)):
@@ -77,18 +77,18 @@ def forget(
                 pieces = knowledge.forget_owner(whom.key)
         dropped = _drop_shared(settings, store.forgotten_sessions())
     waiting = _spooled(settings)
-    _tell(whom, removed, pieces, dropped, waiting, as_json=as_json)
+    _notify(whom, removed, pieces, dropped, waiting, as_json=as_json)
     if waiting and not as_json:
-        typer.echo(f"{waiting} records wait in spools; those of {told} are dropped instead of stored")
+        typer.echo(f"{waiting} records wait in spools; those of {subject} are dropped instead of stored")
 
 
-def _tell(
+def _notify(
     whom: "ErasureRequest", removed: "RemovedCounts", pieces: int, dropped: int, waiting: int, *, as_json: bool
 ) -> None:
     if as_json:
-        gone = asdict(removed) | {"knowledge": pieces}
-        told = {"removed": gone, "removed_from_redis": dropped, "spooled": waiting}
-        print_json({"whose": whom.whose.value, "key": whom.key, **told})
+        erased = asdict(removed) | {"knowledge": pieces}
+        subject = {"removed": erased, "removed_from_redis": dropped, "spooled": waiting}
+        print_json({"whose": whom.whose.value, "key": whom.key, **subject})
         return
     typer.echo(f"removed: {removed}{_and(pieces)}")
     if dropped:
@@ -135,10 +135,10 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     try:
         return str(the_session(store, wanted).session.id)
     except RiglmError:
-        gone = [each.key for each in store.forgotten_sessions() if each.key.endswith(wanted.lower())]
-        if len(gone) != 1:
+        erased = [each.key for each in store.forgotten_sessions() if each.key.endswith(wanted.lower())]
+        if len(erased) != 1:
             raise
-        return gone[0]
+        return erased[0]
 
 
 def _told(whom: "ErasureRequest", name: str | None) -> str:

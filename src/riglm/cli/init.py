@@ -161,7 +161,7 @@ def init(
             raise typer.Exit(NOT_CONFIRMED)
         done = _installed(parts, changing, directory)
     if not as_json:
-        _tell(*done)
+        _notify(*done)
     _end([*(plan for plan in plans if not plan.changes), *done[0]], done=bool(changing), as_json=as_json)
 
 
@@ -198,7 +198,7 @@ def _tell_absent(clients: "Collection[str]", directory: Path | None, plans: "Seq
         typer.echo(f"{whose} servers {where} that riglm knows of and that are not behind it already")
 
 
-def _tell(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
+def _notify(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
     print_removed(removed)
     for plan in tried:
         if plan.fault:

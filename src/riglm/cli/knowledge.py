@@ -180,8 +180,8 @@ def _tell_left_out(done: "ImportResult") -> None:
     if done.left_out > _MAX_SHOWN:
         typer.echo(f"left out: {done.left_out - _MAX_SHOWN} more lines", err=True)
     if done.unknown_keys:
-        told = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
-        typer.echo(f"unknown keys: {printable(told)}", err=True)
+        keys = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
+        typer.echo(f"unknown keys: {printable(keys)}", err=True)
     if done.left_out and not done.read.total:
         raise UnusableInputError(
             "no line could be used, and nothing was stored — fix: what is said above, line by line"
@@ -236,14 +236,14 @@ def forget(
         if not yes:
             typer.confirm(f"Delete {_words(found)} of {whose} permanently?", abort=True, err=True)
         if ids or tag:
-            gone = sum(store.forget(table, some, owner) for table, some in found.items())
+            removed = sum(store.forget(table, some, owner) for table, some in found.items())
         else:
-            gone = store.forget_owner(owner)
+            removed = store.forget_owner(owner)
         embedded = give_missing_vectors(settings, store) if (ids or tag) and found[Table.ENTITIES] else None
     if as_json:
-        print_json({"removed": gone, "embedded": 0 if embedded is None else embedded.given})
+        print_json({"removed": removed, "embedded": 0 if embedded is None else embedded.given})
     else:
-        typer.echo(f"removed: {gone}")
+        typer.echo(f"removed: {removed}")
     if embedded is not None:
         embedded.require_all()
 
@@ -354,4 +354,4 @@ def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_jso
         print_json({"model": model, "owner": owner, "own": asdict(mine), "all": asdict(all_)})
         return
     rows = [(name.replace("_", " "), count, asdict(all_)[name]) for name, count in asdict(mine).items()]
-    print_table(f"Knowledge, by vectors of {model}", ["", format_owner(principal), "everybody"], rows)
+    print_table(f"Knowledge, by vectors of {model}", ["", format_owner(principal), "all owners"], rows)

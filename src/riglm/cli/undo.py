@@ -63,7 +63,7 @@ def undo(
             raise typer.Exit(NOT_CONFIRMED)
         done = _undone(parts, doable, directory)
     if not as_json:
-        _tell(*done)
+        _notify(*done)
     _end([*(plan for plan in plans if plan.fault), *done[0]], done=bool(doable), as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def _tell_where(parts: "SetupServices", clients: "Collection[str]", directory: P
             )
 
 
-def _tell(tried: "Sequence[UndoPlan]", removed: "Sequence[Path]") -> None:
+def _notify(tried: "Sequence[UndoPlan]", removed: "Sequence[Path]") -> None:
     print_removed(removed)
     for plan in tried:
         if plan.fault:

@@ -33,7 +33,7 @@ _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
 
 @dataclass(frozen=True, slots=True)
 class SetupServices:
-    """The parts at work."""
+    """The services of client setup."""
 
     planner: SetupPlanner
     installer: SetupInstaller
@@ -49,7 +49,7 @@ def installing(
 ) -> SetupServices:
     """Everything that changes clients' files, also where it was put behind riglm with other variables than these.
 
-    `anyway` names servers to be moved though a user may have to sign in; of a project its own files are looked at.
+    `anyway` names servers to move even if a user may have to sign in; for a project, its files are read.
     """
     environment = os.environ if environment is None else environment
     clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
@@ -81,7 +81,7 @@ def installing(
 
 
 def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
-    """What `riglm init` set up here and nobody took back, for each place the newest; none if it never ran."""
+    """Return the latest installation in each location that was not undone; none if `riglm init` never ran."""
     found = _record(os.environ if environment is None else environment).all()
     return tuple({(each.place.file, each.place.path): each for each in found}.values())
 
@@ -89,7 +89,7 @@ def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientS
 def riglm_entries(
     environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> tuple[RiglmServerEntry, ...]:
-    """The entries in clients' files that start riglm, whoever wrote them; a file that cannot be read has a `fault`.
+    """Return the entries in clients' files that start riglm, from any source; unreadable files have a `fault`.
 
     Looked at are the user's own files and those of the project in `directory`.
     """
@@ -120,10 +120,10 @@ def _servers_at(
 
 
 def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
-    """Where a record of installations may be: the one for these variables first, which new ones go into.
+    """Return the directories that may contain a setup journal; the first, for these variables, gets new entries.
 
-    A riglm that was set up with others tells where in the client's file, since it has to know it when it starts. What
-    a project brings along is not believed: a record says which files are written, and with what.
+    A riglm with different variables has them in the client's file. Those in a project's files are ignored, because a
+    journal determines which files are written, and with what.
     """
     found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
     for place, servers in _servers_at(clients, project):
@@ -162,7 +162,7 @@ def _command() -> tuple[str, ...]:
 
 
 def _env(environment: Mapping[str, str]) -> dict[str, str]:
-    """What tells a riglm that a client starts where the data are: clients do not all pass on what the shell knows."""
+    """Return the variables that locate the data of a client's riglm: not all clients pass on the environment."""
     if any(environment.get(name) for name in _MOVES_THE_DATA):
         return {VARIABLE: str(data_directory(environment).absolute())}
     return {}

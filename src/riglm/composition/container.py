@@ -1,4 +1,4 @@
-"""The container: the one place that knows which adapter stands behind which port."""
+"""The dependency-injection container, which knows which adapter implements which port."""
 
 import importlib.util
 from typing import TYPE_CHECKING
@@ -177,7 +177,7 @@ def build(
 ) -> Container:
     """A container for these settings; `configuration` says where they come from, `logs` takes what is logged.
 
-    A guest lives in a process that is somebody else's.
+    A library shares the process of its host.
 
     Raises:
         ConfigurationError: they name a store whose driver is not installed.

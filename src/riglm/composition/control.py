@@ -129,7 +129,7 @@ class ControlEndpoint(NamedTuple):
 
 
 def door_of(settings: Settings, *, is_needed: bool) -> ControlEndpoint | None:
-    """Where the control API is to be found; None when it is off, or not needed and somebody else listens there."""
+    """Return the control API's endpoint; None if it is off, or if it is optional and the port is in use."""
     control = settings.control
     if not control.enabled:
         return None

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 class Subject:
     """One configuration that is examined.
 
-    `problems` say why it cannot be used; `configuration` is then what can be told of it without its servers, if
-    anything can. `label` is empty where there is only one; `client` is the one that riglm serves by it, if it is one,
-    `entry` what it calls riglm, and `project` the directory in which it starts it, if it is that of a project.
+    `problems` are the reasons why it cannot be used; `configuration` is then the part that could be read without its
+    servers, if any. `label` is empty where there is only one; `client` is the client that uses it, if any, `entry` its
+    name for riglm, and `project` the directory in which the client starts it, for project configurations.
     """
 
     label: str
@@ -151,7 +151,7 @@ _VISITS: Final = 4  # the visit itself, the other era, the end of the process, a
 class Examination:
     """The checks, each for at most `seconds`, and the `secrets` that no finding may show.
 
-    `is_usable` says whether all configurations can be used.
+    `is_usable` is True if all configurations can be used.
     """
 
     checks: Sequence[Check]
@@ -168,7 +168,7 @@ def examination(
     visits: bool,
     seconds: float,
 ) -> Examination:
-    """What is to be examined; with `visits` servers are started, each for at most so many seconds."""
+    """The checks to run; with `visits`, servers are started, each for at most `seconds`."""
     installed = installations()
     subjects = subjects_of(options, installed)
     overhearing = LogCapture()
@@ -197,7 +197,7 @@ def _own_checks(subject: Subject, visitor: ServerProber | None, seconds: float) 
     configuration = subject.configuration
     checks: list[Check] = [InvalidConfigurationCheck(subject.problems)] if subject.problems else []
     if configuration is None:
-        what = "servers, store, model and ports were not looked at: nobody knows what they are"
+        what = "servers, store, model and ports were not checked, because they are unknown"
         return [*checks, StaticCheck(finding(DoctorSection.CONFIGURATION, Severity.NOTE, "the rest", what))]
     settings = configuration.settings
     specs = subject.specs()

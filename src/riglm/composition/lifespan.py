@@ -146,7 +146,7 @@ async def controlled(
 
 
 def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
-    """Let whoever scrapes metrics see also what is not counted, but known."""
+    """Register sources for metrics that are read at a scrape."""
     metrics = container.metrics()
     if metrics is None:
         return
@@ -164,7 +164,7 @@ def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) ->
 def _letting_go(
     container: Container, sharing: "SessionSharingService | None", *, filtered: bool
 ) -> Callable[[Sequence[ErasureRequest]], None]:
-    """Has what this process remembers of sessions let go; asked on another thread."""
+    """Discard the session state of this process; called on a different thread."""
     loop = asyncio.get_running_loop()
     remembering = [container.filtering().forget] if filtered else []
     forgetting = SessionReset(

@@ -94,7 +94,7 @@ def make_prediction(
 ) -> "PredictionService":
     """What learns and predicts; models and the past are loaded on the worker.
 
-    A guest in somebody else's process leaves alone what is set for the whole process, and has time for the model.
+    A library in a host process leaves process-wide settings unchanged, and can wait for the model.
     """
     from riglm.application.prediction.service import TIMEOUT, PredictionService
     from riglm.ports.embedder import EmbedderStatus
@@ -182,7 +182,7 @@ def make_filtering(
 def make_showing(
     settings: Settings, services: RequestServices, filtering: "FilteringService", voice: "InnerVoice | None"
 ) -> "FilterMiddleware":
-    """What shows clients that choice, and what riglm offers of its own."""
+    """Create the filter middleware and the meta-tools."""
     from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.meta_tools import MetaTools
     from riglm.application.knowledge.definition import NAME
@@ -201,7 +201,7 @@ def make_showing(
 
 
 def plan_of(settings: Settings) -> "PredictionSettings":
-    """What prediction goes by, of a configuration."""
+    """Return the settings of prediction from a configuration."""
     from riglm.application.prediction.prediction_settings import PredictionSettings
 
     rules = settings.filtering

@@ -37,7 +37,7 @@ def run_stdio(configuration: Configuration) -> int:
     async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
-    alone = settings.model_copy(update={"state": StateSettings()})  # nobody else can speak with this client
+    alone = settings.model_copy(update={"state": StateSettings()})  # a stdio client has only this process
     return _run(alone, configuration, serve)
 
 
@@ -58,7 +58,7 @@ def run_http(configuration: Configuration) -> int:
 
 
 def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
-    """Keep a second server off the data directory, as far as anything is kept there."""
+    """Keep a second server off the data directory, if anything is stored there."""
     from riglm.adapters.spool.file_lock import sole_server
 
     if settings.storage.kind == "memory":

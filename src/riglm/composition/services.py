@@ -33,7 +33,7 @@ _log: Final = logging.getLogger("riglm")
 
 
 def evidence(settings: Settings) -> IdentificationSettings:
-    """Where to look for what tells sessions apart."""
+    """Return the settings by which sessions are identified."""
     sessions = settings.sessions
     return IdentificationSettings(
         meta_keys=sessions.meta_keys,
@@ -94,7 +94,7 @@ def make_metrics(settings: Settings) -> "PrometheusMetrics | None":
 
 
 def make_overhead(meter: "MeterPort | None") -> OverheadMeter | None:
-    """What measures riglm itself, for whoever counts."""
+    """Return the meter of riglm's overhead, if metrics are enabled."""
     return None if meter is None else OverheadMeter(meter)
 
 
@@ -122,7 +122,7 @@ def make_tracer(settings: Settings) -> "OpenTelemetryTracer | None":
 
 
 def make_traces(tracer: "TracerPort | None") -> "Traces | None":
-    """What traces requests, for whoever makes spans."""
+    """Return the tracer of requests, if tracing is enabled."""
     if tracer is None:
         return None
     from riglm.application.tracing.upstream import Traces

@@ -1,4 +1,4 @@
-"""The store, the spool beside it, and what records into them and looks after them."""
+"""The store, its spool, and the services that record into them and maintain them."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ def is_shared(settings: Settings) -> bool:
 
 
 def stands_in_the_way(settings: Settings) -> bool:
-    """Whether riglm looks at lists and calls: for the filter, also if that may be switched on, or for its own voice."""
+    """True if riglm reads lists and calls: for the filter, even if it is only enabled later, or for `inner_voice`."""
     return settings.filtering.is_on or settings.control.enabled or settings.knowledge.enabled
 
 
@@ -84,7 +84,7 @@ def create_store(
         timeout=storage.timeout,
         durable=storage.durability == "full",
         is_quarantining=is_quarantining,
-        names=lambda name: hasher().client_name(name),  # whoever only reads needs no key
+        names=lambda name: hasher().client_name(name),  # read-only commands need no key
     )
 
 
@@ -144,7 +144,7 @@ def make_maintenance(
     open_store: Callable[[], AnalyticsPort],
     prediction: "Callable[[], PredictionService]",
 ) -> Maintenance:
-    """What looks after the store, and has learned anew what is left after something was forgotten."""
+    """Create store maintenance, which also retrains after records were erased."""
     loop = asyncio.get_running_loop()
 
     def relearn() -> None:

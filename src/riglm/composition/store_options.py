@@ -32,7 +32,7 @@ _OWN_TOOLS: Final = ("set_context", "search_available_tools", "call_tool", "inde
 
 
 class UserStore(Enum):
-    """Stands for the store of the user's own riglm."""
+    """Marks the store of the user's riglm."""
 
     RIGLM = "riglm"
 
@@ -131,7 +131,7 @@ def _require_embedder_made(settings: Settings) -> None:
 def _place(place: PathLike, argument: str) -> Path:
     try:
         return Path(place).expanduser()
-    except (TypeError, RuntimeError) as error:  # it is no path; or nobody knows whose home is meant
+    except (TypeError, RuntimeError) as error:  # it is no path, or the home directory is unknown
         raise ConfigurationError(f"ToolSelector({argument}=...): {error} — fix: give the path of a file") from error
 
 

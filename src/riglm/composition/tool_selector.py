@@ -20,7 +20,7 @@ T = TypeVar("T")
 class ToolSelector(Generic[T]):
     """Selects, for each step of an agent, the tools that it is likely to need, and learns from what was used.
 
-    Tools go in and the same objects come out, whatever library they belong to: definitions as MCP, OpenAI and Anthropic
+    Tools go in and the same objects come out, from any library: definitions as MCP, OpenAI and Anthropic
     write them, tools of the MCP SDK, pydantic-ai, LangChain and the OpenAI Agents SDK, plain functions.
 
         with ToolSelector(tools) as selector:
@@ -29,8 +29,8 @@ class ToolSelector(Generic[T]):
             answer = ask_the_model(tools=selection.tools)
             session.used(answer.tool)
 
-    All of it works in the background, on a thread of its own: `used` never waits, `select` and `search` have the twins
-    `aselect` and `asearch` for whoever is on an event loop. Safe to use from any thread. What is learned stays in
+    All of it works in a background thread: `used` never waits, and `select` and `search` have the coroutines `aselect`
+    and `asearch`. Safe to use from any thread. What is learned stays in
     memory unless a `store` is named. Nothing here uses a network.
     """
 
@@ -52,15 +52,15 @@ class ToolSelector(Generic[T]):
 
         Args:
             tools: those that there are; `select` takes others for a session.
-            store: where it remembers: a SQLite file, or `USER_STORE` to share what the user's riglm learned.
+            store: where learned state is stored: a SQLite file, or `USER_STORE` to share that of the user's riglm.
             config: a `riglm.yaml` to go by, with its store; servers in it are not started.
-            max_tools: select at most so many, beside those that are pinned or were used lately; 20 by default.
-            min_tools: select at least so many; 5 by default.
+            max_tools: maximum number of tools in addition to pinned and recently used ones; 20 by default.
+            min_tools: minimum number of tools; 5 by default, and at most `max_tools`.
             pinned: names or glob patterns of tools that are always selected.
             denied: names or glob patterns of tools that are never selected or found.
-            predictor: the strategy, riglm's own or one that a package brings: `predictor.kind` of the configuration.
-            embedder: `embedder.provider` of the configuration; `static` does without a model's memory and time.
-            name: what the agent is called in the record.
+            predictor: the strategy, built-in or from a package: `predictor.kind` of the configuration.
+            embedder: `embedder.provider` of the configuration; `static` needs no model.
+            name: name of the agent in the records.
 
         Raises:
             ConfigurationError: something of this cannot be used.
@@ -84,10 +84,10 @@ class ToolSelector(Generic[T]):
         self._background: BackgroundLoop[SelectingService] = BackgroundLoop(
             lambda: selecting(settings), "riglm-selector"
         )
-        weakref.finalize(self, self._background.stop).atexit = False  # whoever collects garbage waits for nothing
+        weakref.finalize(self, self._background.stop).atexit = False  # garbage collection must not block
 
     def offer(self, tools: Iterable[T]) -> None:
-        """There are these tools from now on; a session that was given its own keeps them.
+        """Set the tools from now on; a session with its tools set separately keeps them.
 
         Raises:
             UnusableToolError: one of them is none, or two have the same name.
@@ -107,9 +107,9 @@ class ToolSelector(Generic[T]):
         return ToolSession(self._background, lambda: self._offer, self._client, key, user)
 
     def status(self) -> dict[str, Any]:
-        """What selecting works with: the model at work or what stands in for it, how many tools and learned pairs.
+        """Return the state of the selector: the model in use, and the number of tools and learned pairs.
 
-        The same as riglm's tool `index_status` tells.
+        The same as the meta-tool `index_status` returns.
         """
         return self._background.ask(_status)
 
@@ -118,7 +118,7 @@ class ToolSelector(Generic[T]):
         return await self._background.ask_soon(_status)
 
     def close(self) -> None:
-        """Learn and store what was told, and let everything go. Closing twice does nothing."""
+        """Learn and store pending calls, and release all resources. Closing twice does nothing."""
         self._background.close()
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ _BEFORE_SECONDS: Final = 7 * 86_400.0
 """A session that went on at some time began no longer before it."""
 
 _AHEAD_SECONDS: Final = 3_600.0
-"""By so much may the clock be ahead that a transcript was written by."""
+"""Maximum clock difference in seconds between riglm and the client that wrote a transcript."""
 
 
 def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
@@ -41,7 +41,7 @@ def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[Transcript
 
 
 def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
-    """The riglms that stand, or will, in front of the servers of a client: the one named, or as `riglm init` made them.
+    """Return the riglm configurations in front of the servers of a client: the given one, or those by `riglm init`.
 
     Where it made none for this client, those of others may have its servers.
 
@@ -91,7 +91,7 @@ def _front(values: Mapping[str, object]) -> "ProxyInstance":
 
 
 def steady_hasher(settings: Settings) -> KeyedHasher:
-    """The hasher of the store, whose key can be kept: under another one every import would look new.
+    """Return the hasher of the store, whose key must be stored: with a new one every import would look new.
 
     Raises:
         ConfigurationError: the key cannot be kept.
@@ -105,7 +105,7 @@ def steady_hasher(settings: Settings) -> KeyedHasher:
 
 
 def passing_hasher() -> KeyedHasher:
-    """A hasher whose hashes nobody will meet again."""
+    """Return a hasher with a random key, for dry runs."""
     return KeyedHasher(os.urandom(KEY_BYTES))
 
 
@@ -143,7 +143,7 @@ def background(
 def context_lessons(
     settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, principal: str
 ) -> "Iterator[PairTraining]":
-    """What teaches contexts, with the model that a riglm of these settings uses; it is loaded, and let go at the end.
+    """Return the pair training with the model that riglm uses with these settings; it is unloaded at the end.
 
     Raises:
         AnalyticsUnavailableError: the store cannot be read.

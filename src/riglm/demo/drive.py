@@ -101,7 +101,7 @@ class DemoResult:
 
 @dataclass(frozen=True, slots=True)
 class DemoSession:
-    """One session of the client: the protocol revision spoken, the tools listed, and the answers in order."""
+    """One session of the client: the protocol version, the tools listed, and the results in order."""
 
     protocol_version: str
     tools: tuple[str, ...]
@@ -109,13 +109,18 @@ class DemoSession:
 
 
 async def drive(
-    scene: Scene, *, configuration: Path, environment: Mapping[str, str], errors: TextIO, tell: Callable[[str], None]
+    scene: Scene,
+    *,
+    configuration: Path,
+    environment: Mapping[str, str],
+    errors: TextIO,
+    announce: Callable[[str], None],
 ) -> list[DemoSession]:
-    """Visit riglm as often as the scene says, a new riglm each time; `tell` hears of each step before it is taken."""
+    """Run the sessions of the scene, each with a new riglm process; `announce` is called before each step."""
     arguments = ["-m", "riglm", "run", "--config", str(configuration)]
     visits: list[DemoSession] = []
     for steps in scene.visits:
-        tell("starting riglm and the servers")
+        announce("starting riglm and the servers")
         server = StdioServerParameters(
             command=sys.executable, args=arguments, env=dict(environment), cwd=configuration.parent
         )
@@ -123,7 +128,7 @@ async def drive(
             tools = await _all_tools(client, {step.tool for step in steps})
             answers = []
             for step in steps:
-                tell(f"calling {step.tool}")
+                announce(f"calling {step.tool}")
                 answers.append(await _take(client, step))
             visits.append(DemoSession(client.protocol_version, tools, tuple(answers)))
     return visits

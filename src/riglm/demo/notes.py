@@ -9,7 +9,7 @@ _notes: dict[str, str] = {}
 
 @server.tool()
 def write_note(title: str, text: str) -> str:
-    """Write a note, or write it anew."""
+    """Write or overwrite a note."""
     _notes[title] = text
     return f"{title}: {len(text)} characters"
 

@@ -1,7 +1,7 @@
 """Who may talk to a listener: what the Host and Origin of a request, and its token, are worth.
 
 A page that a browser loaded from elsewhere can reach a listener on this machine by a name that it makes point here; its
-Host and Origin give it away.
+Host and Origin headers reveal it.
 """
 
 import ipaddress
@@ -14,7 +14,7 @@ class AllowedOrigins:
     """The names under which a listener may be reached, and the origins whose pages may reach it."""
 
     def __init__(self, host: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
-        """Of a listener on `host`; `hosts` are accepted besides the loopback ones, `origins` besides others.
+        """Settings of a listener on `host`; `hosts` and `origins` are accepted in addition to loopback ones.
 
         Entries are names with or without a port (`riglm.example:8443`), and whole origins (`https://app.example`).
         """

@@ -97,7 +97,7 @@ class ConfigLocation:
 
     @property
     def entry(self) -> str:
-        """What riglm is called there, as far as nothing else is: clients put several places together by their names.
+        """The name of riglm in a client's file, if it is free: clients merge several files by these names.
 
         It is short: clients put it before the names of tools, and those may not be long.
         """
@@ -119,9 +119,9 @@ class ConfigLocation:
 class ClientServer:
     """One server as a client has it, and what riglm makes of it.
 
-    `definition` is the server in riglm's words, None when it has to stay; `obstacle` says why. `variables` are those
-    that the definition names, `waits` how long the client waits for the server, by its own words for that, `unused`
-    the keys that mean nothing to riglm. `starts` is the command line that the client runs.
+    `definition` is the server in riglm's configuration, None if it must stay; `obstacle` is the reason. `variables` are
+    those that the definition names, `waits` is the client's timeout setting for the server, `unused` are the keys
+    without effect in riglm. `starts` is the command line that the client runs.
     """
 
     name: str
@@ -140,7 +140,7 @@ class ClientSetup:
 
     `servers` are the names of those that were moved, as the client had them, with their names behind riglm. `before`
     names the copy of the client's file as it was, `after` and `configured` are digests of the client's file and of
-    riglm's configuration as riglm wrote them; the latter is empty when somebody else wrote into it before.
+    riglm's configuration as riglm wrote them; the latter is empty if it had been edited before.
     """
 
     place: ConfigLocation

@@ -23,10 +23,10 @@ _STEPS: Final = 700
 class CoverageCalibrator:
     """Sizes lists by the share of calls that they should hold: conformal prediction sets, calibrated online.
 
-    A list holds every tool that is at least so likely; no other rule holds as many calls in lists as short: few tools
-    where the prediction is sure, more where many are likely. How likely, is read from the record of how surprising
-    calls were (minus the logarithm of the tool's probability), so that the share holds whatever the probabilities are
-    worth. While the record is short, the expectation of the predictions counts in addition. Half of the difference
+    A list contains every tool above a probability threshold; no other rule contains as many calls in lists as short:
+    few tools where the prediction is certain, more where many are likely. The threshold is read from the record of the
+    surprisal of calls (minus the logarithm of the tool's probability), so that the coverage holds even if probabilities
+    are biased. While the record is short, the expectation of the predictions counts in addition. Half of the difference
     between the share that was asked for and the one that was realised is added to the aim.
 
     Without probabilities, a softmax makes them of the scores, and half the logarithm of the rank is added, which keeps

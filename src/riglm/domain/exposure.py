@@ -25,7 +25,7 @@ Mode = Literal["enforce", "shadow", "off"]
 class Exposure:
     """What one `tools/list`, or one answer to a search or a context, showed and hid, by whose choice, and why.
 
-    `shown` is in the order shown; `hidden` has no order of its own and is kept sorted. In the mode `shadow` the client
+    `shown` is in the order shown; `hidden` has no defined order and is sorted. In the mode `shadow` the client
     saw all tools, and the names and tokens are those of what it would have seen. `timestamp` is in seconds since the
     epoch; `predictor` is empty when nothing was predicted. Tokens are estimates: of the definitions shown, of those
     hidden, and of the meta-tools among those shown.

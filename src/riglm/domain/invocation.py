@@ -37,7 +37,7 @@ class ToolInvocation:
     """One `tools/call` and how it ended. Results are never kept.
 
     `tool` is the name as the client sees it; `upstream` the name of the server that ran it. `arguments_hash` is a keyed
-    hash, empty when none is to be stored; `arguments` holds the raw JSON only where the configuration asks for it.
+    hash, empty if it must not be stored; `arguments` contains the raw JSON only if the configuration enables that.
     `timestamp` is the start in seconds since the epoch. `sequence_number` counts from 1 within the session.
     """
 

@@ -120,8 +120,8 @@ class Message:
 def decode(line: bytes) -> Message:
     """Read one message.
 
-    A message that stands on several lines is put on one, since pipes and event streams carry a message a line. Lone
-    surrogate escapes, which some JSON writers produce, are tolerated: they are kept where they stand, and only values
+    A message on several lines is put on one, since pipes and event streams carry one message per line. Lone surrogate
+    escapes, which some JSON writers produce, are tolerated: they are kept unchanged, and only values
     that riglm itself reads show U+FFFD in their place.
 
     Raises:

@@ -24,13 +24,14 @@ class PairSource:
 class LearnedPair:
     """A context and a tool that was used in it.
 
-    `id` is a keyed hash of scope, tool, model and text, so that the same lesson is stored once. `scope` is the
+    `id` is a keyed hash of scope, tool, model and text, so that the same example is stored once. `scope` is the
     principal that it counts for, empty for callers without a name, or for all where all learn together. `confidence` is
     a moving average of signals, `uses` how often it was confirmed, `updated_at` in seconds since the epoch.
     `description_hash` is of the tool's definition: what was learned of a tool that has changed its words does not
     count. `terms` are keyed hashes of the context's words, for matching by word; the text of the context itself is not
-    kept. `session_id` is the session that just taught it, and `teacher` whose that is, in case the session is purged
-    before the pair is stored: the store keeps all of them, to know whose lesson it was, and does not give them back.
+    kept. `session_id` is the session of the last example, and `teacher` its source, in case the session is purged
+    before the pair is stored. The store keeps all sources, to attribute examples to principals, and does not return
+    them.
     """
 
     id: UUID

@@ -44,7 +44,7 @@ def public_names(
         owned: each server's own names, servers in the order configured.
 
     Returns:
-        The server and its own name by the name that clients use, in order; and for each name that two servers claim
+        The server and its tool name by the name that clients use, in order; and for each name that two servers claim
         the name, the server that has it, and the one that is left out.
     """
     shared = _shared(owned) if naming == "on_collision" else set()

@@ -50,8 +50,8 @@ class PredictionInput:
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
-    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch. `lasting` says that
-    what is made of the prediction outlasts the next call: then what the whole session needs counts.
+    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch. `lasting` is True if
+    the prediction is used for the whole session and not only for the next call.
     """
 
     candidates: tuple[str, ...]
@@ -71,7 +71,7 @@ class Prediction:
 
     `contributions` say by signal what made the scores, each in the order of the candidates, and add up to them; empty
     unless asked for. `confidence` lies between 0 (nothing is known) and 1. `log_probabilities` are of being called
-    next, where the predictor knows them: they go with the places that the scores give, and say how many tools a list
+    next, if the predictor computes them: their order is that of the scores, and they determine how many tools a list
     needs.
     """
 

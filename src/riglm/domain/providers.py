@@ -34,9 +34,9 @@ _DEEPEST: Final = 64
 class Provider:
     """One provider's rules, and how its clients write the name of an MCP tool.
 
-    `called` makes the name that the provider sees of the name of riglm in the client's configuration and of the tool's.
-    `schema_faults` gives what it does not take in an `inputSchema`. `is_strict` says that common clients pass on
-    what it rejects, rather than repair it. `clients` use no other provider; they are named as `riglm init` does.
+    `called` returns the name that the provider receives, from riglm's name in the client's configuration and the
+    tool's. `schema_faults` returns what it rejects in an `inputSchema`. `is_strict` is True if common clients forward
+    what it rejects instead of repairing it. `clients` use no other provider; they are named as `riglm init` does.
     """
 
     title: str

@@ -1,6 +1,6 @@
 """Raw JSON values: looked into and put together without being decoded as a whole.
 
-Lone surrogate escapes, which some JSON writers produce, are tolerated: they are kept where they stand, and only values
+Lone surrogate escapes, which some JSON writers produce, are tolerated: they are kept unchanged, and only values
 that riglm itself reads show U+FFFD in their place.
 """
 

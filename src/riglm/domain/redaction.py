@@ -52,7 +52,7 @@ _URL = re.compile(r"://[^\s\"'<>]+")
 _QUERY_AND_FRAGMENT = re.compile(r"(?<=\?)[^#]+|(?<=#).+", re.DOTALL)
 _END_OF_PLACE = re.compile(r"[/?#]")
 _TAKEN_FOR_ELSE = re.compile(r"[/?#@\[\]\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})|%00")
-"""What ends a password for one reader of URLs or another, or makes it tell the password in an error."""
+"""Characters that end a password for some URL parsers, or make a parser quote the password in an error."""
 _CREDENTIAL = re.compile(
     r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]{0,20}\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
 )
@@ -67,8 +67,8 @@ def sounds_secret(name: str) -> bool:
 def mask_url(url: str) -> str:
     """The URL with user, password, query and fragment covered, and all else as it was written.
 
-    All that may be a password is covered: one that holds a `/` as it is reaches as far as the last `@`. What cannot be
-    read as a URL is covered whole.
+    Everything that may be a password is redacted: one with a raw `/` extends to the last `@`. A text that cannot be
+    parsed as a URL is redacted completely.
     """
     try:
         urlsplit(url)
@@ -246,7 +246,7 @@ _PACKAGE: Final = re.compile(r"@?[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)*(?:(?:@|==|
 
 
 class _Word(NamedTuple):
-    """A word as it may be shown, what of it is covered, and the name that this stands behind, if any."""
+    """Return a word with redactions, the redacted part, and the variable name in front of it, if any."""
 
     shown: str
     covered: str = ""

@@ -119,8 +119,7 @@ class Session:
     `client_id`, `principal` and the values of `keys` are keyed hashes, never what was sent. `started_at` and `ended_at`
     are seconds since the epoch. `metadata` is what riglm recorded at the start, such as `PROFILE`. `sequence` is
     the number of invocations so far. `reserved` are the numbers of calls that are about to start, where several
-    processes count together. `forgotten_at` is when the session was to be forgotten, and what was remembered of it till
-    then let go; 0 if never.
+    processes count together. `forgotten_at` is when the session was reset by an erasure, 0 if never.
     """
 
     started_at: float

@@ -40,8 +40,8 @@ class SessionState:
     `turn` counts from 0; `used_in_turn` gives the last turn in which each tool was used, the latest use last, and
     `turn_key` the last key that was seen. `view` is what the session may see of the last catalogue, `plan` what its
     lists hold, `shown` the names of the last list in its order; all None before the first. In shadow
-    mode they say what would have been shown. `has` is the list that the client has, None when that is not known; a
-    list that is known in part has no names. `searched` are the tools that a search found, `queries` gives the words of
+    mode they are hypothetical. `has` is the list that the client has, None when that is not known; a partly known list
+    has no names. `searched` are the tools that a search found, `queries` gives the words of
     the last search that found each, the latest last. `suggested` are the tools that riglm added to an answer without
     being asked for them: a call of one counts as listed. `sent` are the tools whose definition was in a result.
     `changes` counts the lists that differed from the one before, `made` all successful calls so far, of which `calls`
@@ -142,7 +142,7 @@ def used_lately(state: SessionState, turns: int) -> set[str]:
 
 
 MAX_SESSIONS: Final = 10_000
-"""Sessions beyond so many lose what was remembered of them, those that did nothing for the longest time first."""
+"""Maximum number of sessions with state; beyond that the state of the longest idle sessions is discarded."""
 
 
 class SessionStates:
@@ -173,7 +173,7 @@ class SessionStates:
         return state
 
     def rechoose(self) -> None:
-        """Let every list be chosen anew when it is asked for; all else of the sessions stays."""
+        """Recompute every list at the next request; all other session state is kept."""
         for state in self._states.values():
             state.plan = None
 

@@ -155,14 +155,14 @@ def estimated_tokens(size: int) -> int:
 class PermittedTools:
     """The tools of a catalogue that a session may know of.
 
-    `candidates` can be shown, in the catalogue's order, `kept` are those among them that always are. `away` may run and
-    are never shown. All others are denied.
+    `candidates` can be listed, in the catalog's order; `kept` are those of them that always are. `never_shown` are
+    callable and never listed. All others are denied.
     """
 
     catalog: ToolCatalog
     candidates: tuple[str, ...]
     kept: frozenset[str] = frozenset()
-    away: frozenset[str] = frozenset()
+    never_shown: frozenset[str] = frozenset()
 
     @cached_property
     def candidate_set(self) -> frozenset[str]:
@@ -190,7 +190,7 @@ class PermittedTools:
 
     def allows(self, name: str) -> bool:
         """Whether the catalogue has a tool of this name that may run."""
-        return name in self.candidate_set or name in self.away
+        return name in self.candidate_set or name in self.never_shown
 
 
 MAX_CATALOG_BYTES: Final = 1 << 20
@@ -204,10 +204,10 @@ TTL_SECONDS: Final = 180 * 86_400.0
 class StoredToolCatalog:
     """The tools of one upstream server as it listed them, and what it declared about itself.
 
-    `fingerprint` is a keyed hash of the server's name and of how it is started or reached. `variant` tells catalogs of
-    one server apart: by protocol era and, since servers may go by it, by the capabilities of the client. `capabilities`
-    is the raw JSON object that the server declared, `tools` the raw JSON array of its tools; each is empty while it is
-    not known. `updated_at` is in seconds since the epoch.
+    `fingerprint` is a keyed hash of the server's name and of its command or URL. `variant` identifies one of several
+    catalogs of a server: by protocol era and, since servers may use them, by the capabilities of the client.
+    `capabilities` is the raw JSON object that the server declared, `tools` the raw JSON array of its tools; each is
+    empty while it is not known. `updated_at` is in seconds since the epoch.
     """
 
     fingerprint: str

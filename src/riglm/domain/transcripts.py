@@ -9,7 +9,7 @@ class Account:
 
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
     in a resumed conversation), not run, too old (than was asked for), expired (older than the store keeps), future (of
-    a time that is still to come), forgotten, of riglm's own tools, or of a server that no riglm stands in front of
+    a time that is still to come), forgotten, of meta-tools, or of a server that is not behind riglm
     (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls.
     `damaged` lines and `unreadable` files were passed over.
     """

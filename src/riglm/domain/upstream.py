@@ -16,15 +16,14 @@ ProcessSharing = Literal["auto", "session", "shared"]
 """Whether clients share one process or link of the server, or each has a separate one; `auto` decides by the era."""
 
 LinkState = Literal["idle", "opening", "open", "broken"]
-"""How it stands with the way to a server: nobody asked it yet, or nobody does now; the first answer is awaited; it can
-be asked; the last try failed."""
+"""Connection state: not requested yet or any more, first response pending, usable, or the last attempt failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSpec:
     """One server in its normal form, every variable expanded and every secret in place.
 
-    `command` (the words of the command line, run without a shell), `env` (added to riglm's own environment) and `cwd`
+    `command` (the words of the command line, run without a shell), `env` (added to riglm's environment) and `cwd`
     belong to `stdio`; `url` and `headers` (authorisation resolved into `Authorization`) to `http` and `sse`.
     `max_processes` bounds the children of one `stdio` server. What may hold a secret is left out of the repr.
     """
@@ -49,8 +48,8 @@ class UpstreamSpec:
 class UpstreamHealth:
     """The condition of one server. With several links to it, one that is open is enough to be `open`.
 
-    A server that is reached by requests of their own (Streamable HTTP) is `open` when it answered the last one. `since`
-    is when this state began, in seconds since the epoch; `last_error` is what went wrong last, mended or not.
+    A server reached by separate requests (Streamable HTTP) is `open` if it answered the last one. `since`
+    is when this state began, in seconds since the epoch; `last_error` is the last failure, repaired or not.
     """
 
     name: str

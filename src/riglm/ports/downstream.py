@@ -66,15 +66,15 @@ class InFlightRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionHandoff:
-    """What a process needs to continue a client connection that another one began.
+    """What a process needs to continue a client connection of a different process.
 
-    `handshake` is the client's `initialize`, and `told` are its log level and subscriptions, as requests. `tickets` are
+    `handshake` is the client's `initialize`, and `state_requests` set its log level and subscriptions. `tickets` are
     the resume tokens by server; to a server without one, all of them are sent again.
     """
 
     session: Session
     handshake: Message
-    told: tuple[Message, ...] = ()
+    state_requests: tuple[Message, ...] = ()
     tickets: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -151,7 +151,7 @@ class ModernRequestHandler(Protocol):
         """Take a request."""
 
     @abstractmethod
-    def told(self, message: Message) -> None:
+    def handle_notification(self, message: Message) -> None:
         """Take a notification."""
 
     @abstractmethod
@@ -270,7 +270,7 @@ class SessionSharing(Protocol):
         """A connection is not kept here any more."""
 
     @abstractmethod
-    def tell(self, session_id: bytes, news: str) -> None:
+    def notify(self, session_id: bytes, news: str) -> None:
         """Let the other processes that keep a connection know of something."""
 
     @abstractmethod

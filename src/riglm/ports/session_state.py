@@ -65,7 +65,7 @@ class SessionStatePort(Protocol):
         """Let values go; never raises."""
 
     @abstractmethod
-    async def tell(self, news: bytes) -> None:
+    async def notify(self, news: bytes) -> None:
         """Publish a message to all processes, including this one; never raises."""
 
     @abstractmethod

@@ -114,10 +114,10 @@ class UpstreamLink(Protocol):
         """What names the session that the server gave, for another process to go on with it; empty if there is none."""
         return b""
 
-    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
+    def adopt(self, ticket: bytes, handshake: Message, state_requests: Sequence[Message]) -> bool:
         """Go on with a session that the server gave to another process, by that one's ticket; whether that is possible.
 
-        `handshake` is the client's, `told` are its log level and subscriptions, for a server that lost them.
+        `handshake` is the client's, `state_requests` are its log level and subscriptions, for a server that lost them.
         """
         return False
 

@@ -29,7 +29,7 @@ ODD: Final = {
     "a megabyte of words": "search the web " * 70_000,
     "only words that say nothing": "the of and to",
 }
-"""Texts that nobody expects, by what is odd about them."""
+"""Unusual texts, by what is unusual about them."""
 
 
 def is_unit(rows: Vector) -> bool:
@@ -53,11 +53,11 @@ class EmbedderContract:
         assert is_unit(rows)
 
     def test_no_texts_get_no_rows(self, embedder: EmbedderPort) -> None:
-        """The shape still tells the dimensions."""
+        """An empty result still has the right number of dimensions."""
         assert embedder.embed([]).shape == (0, embedder.status().dimensions)
 
     def test_a_text_gets_the_same_row_in_any_company(self, embedder: EmbedderPort) -> None:
-        """To the last bit: alone, in another order, beside longer ones, and twice."""
+        """Vectors are equal to the last bit: alone, in any order, next to longer texts, and when repeated."""
         alone = {text: embedder.embed([text])[0] for text in TEXTS}
         batch = [*reversed(TEXTS), *TEXTS, "word " * 200, *TEXTS]
         for text, row in zip(batch, embedder.embed(batch), strict=True):

@@ -215,7 +215,7 @@ class PredictorContract:
             )
 
     def test_contributions_add_up_to_the_scores(self, predictor: PredictorPort) -> None:
-        """Whatever the signals are, before and after any learning, for the next call and for all that come."""
+        """For any signals, before and after learning, for the next call and for the whole session."""
         known = [
             in_context(*calls, lasting=lasting) for calls in ((), ("git__log",), TOOLS) for lasting in (False, True)
         ]

@@ -120,7 +120,7 @@ class Listener:
     exchange: Exchange
     wanted: dict[str, Any]
 
-    def tell(self, method: str, params: dict[str, Any]) -> None:
+    def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a change event, stamped with the subscription."""
         self.exchange.notify(method, {**params, "_meta": {META_SUBSCRIPTION: text.value(self.exchange.id)}})
 
@@ -178,7 +178,7 @@ class Conversation:
         for listener in self.listeners:
             filters = listener.wanted.get(wanted)
             if filters is True or (isinstance(filters, list) and params.get("uri") in filters):
-                listener.tell(method, params)
+                listener.notify(method, params)
 
     def _note(self, method: str, params: bytes, peer: Peer) -> None:
         if method == "notifications/initialized":

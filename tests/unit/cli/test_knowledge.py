@@ -222,7 +222,7 @@ def test_a_search_that_finds_nothing_says_why(memory):
 
 
 def test_a_question_that_is_none_is_refused(memory, ended):
-    assert ended("search", "  ") == (2, "riglm: query is to be a text that is not empty (invalid_params)\n")
+    assert ended("search", "  ") == (2, "riglm: query must be a non-empty text (invalid_params)\n")
 
 
 def test_what_belongs_to_a_principal_is_found_by_it_alone(tmp_path):

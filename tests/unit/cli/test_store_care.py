@@ -263,7 +263,7 @@ def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
     refused = run("forget", "--client", "ann's", input="n\n")
     assert refused.exit_code == 1
     assert "Erase 2 sessions, 4 invocations, 2 exposures of the client ann's" in refused.stderr
-    assert "whichever principal it called for" in refused.stderr
+    assert "for all principals" in refused.stderr
     assert len(known(store)) == 3
     assert run("forget", "--client", "ann's", input="y\n").exit_code == 0
     assert known(store) == {used[2].id}

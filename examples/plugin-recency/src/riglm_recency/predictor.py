@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riglm.domain.prediction import Prediction, Situation
+from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 
 MOST_TOOLS = 5_000
@@ -18,18 +18,18 @@ class RecencyPredictor(PredictorPort):
         self._half_life = half_life
         self._last_use: dict[str, float] = {}
 
-    def learn(self, situation: Situation, tool: str, weight: float = 1.0) -> None:
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Note the time."""
         self._last_use.pop(tool, None)
-        self._last_use[tool] = situation.time
+        self._last_use[tool] = prediction_input.time
         if len(self._last_use) > MOST_TOOLS:
             del self._last_use[next(iter(self._last_use))]
 
-    def predict(self, situation: Situation, *, explain: bool = False) -> Prediction:
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         """One score for each candidate."""
         never = -np.inf
-        last = np.array([self._last_use.get(tool, never) for tool in situation.candidates], dtype=np.float64)
-        scores = np.exp2(np.minimum(last - situation.time, 0.0) / self._half_life)
+        last = np.array([self._last_use.get(tool, never) for tool in prediction_input.candidates], dtype=np.float64)
+        scores = np.exp2(np.minimum(last - prediction_input.time, 0.0) / self._half_life)
         return Prediction(
             scores=scores,
             contributions={"recency": scores.copy()} if explain else {},

@@ -38,7 +38,7 @@ RawId = UUID | bytes
 """An id as the database's driver gives it: to make objects of very many takes longer than to count them."""
 
 Sizes = MutableMapping[RawId, int]
-"""The number of names of each list, by its id, as far as it is known; the lists of an id never change."""
+"""Number of tool names by list id, for lists that were read before; the lists of an id never change."""
 
 
 _is_list: Final = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))

@@ -171,7 +171,7 @@ class Database:
     def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
         """Return a transaction to write in; the statement timeout is `seconds`, by default `timeout`.
 
-        Raises `FileReplacedError` when it may have gone into a file that was replaced.
+        Raises `FileReplacedError` if it may have been written to a file that was replaced.
         """
         with self._used() as used:
             with translated(self._url), writing(used.engine, seconds=seconds) as connection:

@@ -43,10 +43,10 @@ def translated(url: str) -> Iterator[None]:
 
 def unavailable(url: str, error: Exception) -> AnalyticsUnavailableError:
     """A failure of the database at `url` in riglm's words; `NoStoreError` when there is something else at its place."""
-    told = f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}"
+    message = f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}"
     if not is_damage(error):
-        return AnalyticsUnavailableError(told)
-    return AnalyticsUnavailableError(f"{told}{_DAMAGED}") if _is_ours(url) else NoStoreError(f"{told}{_FOREIGN}")
+        return AnalyticsUnavailableError(message)
+    return AnalyticsUnavailableError(f"{message}{_DAMAGED}") if _is_ours(url) else NoStoreError(f"{message}{_FOREIGN}")
 
 
 def _is_ours(url: str) -> bool:

@@ -40,14 +40,14 @@ class _Source:
     """Where records of a kind are, and in which order they come.
 
     `time` is the column with the time of the event, the first of `order`, which identifies every row.
-    `lists` are the columns that refer to lists of tools; `told` converts a row with values that do not fit directly.
+    `lists` are the columns that refer to lists of tools; `convert` converts rows with values that do not fit directly.
     """
 
     table: Table
     time: Column[float]
     order: tuple[Column[Any], ...]
     lists: tuple[str, ...] = ()
-    told: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
+    convert: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
 
 
 def count_rows(connection: Connection, kind: RecordKind, since: float) -> int:
@@ -67,7 +67,7 @@ def export(database: Database, kind: RecordKind, since: float, at_once: int) -> 
             found = connection.execute(query).mappings().all()
             lists = _lists(connection, source, found)
         if found:
-            yield [source.told(_plain(row, source.lists, lists)) for row in found]
+            yield [source.convert(_plain(row, source.lists, lists)) for row in found]
         if len(found) < at_once:
             return
         chosen = _after(source, found[-1])
@@ -84,7 +84,7 @@ _SOURCES: Final = {
         table=exposure,
         time=exposure.c.timestamp,
         order=(exposure.c.timestamp, exposure.c.id),
-        told=_with_hidden,
+        convert=_with_hidden,
         lists=("shown", "available"),
     ),
     RecordKind.COOCCURRENCES: _Source(
@@ -96,7 +96,7 @@ _SOURCES: Final = {
         table=learned_pair,
         time=learned_pair.c.updated_at,
         order=(learned_pair.c.updated_at, learned_pair.c.id),
-        told=_with_vector,
+        convert=_with_vector,
     ),
     RecordKind.OVERRIDES: _Source(
         table=override, time=override.c.created_at, order=(override.c.created_at, override.c.id)

@@ -37,7 +37,7 @@ NameHasher = Callable[[str], str]
 
 
 def known_of(connection: Connection, whom: ErasureRequest, names: NameHasher) -> RemovedCounts:
-    """Return the number of records of a subject, as far as they are counted by session or principal."""
+    """Return the number of records of a subject, for kinds that are stored by session or principal."""
     chosen = _sessions_of(connection, whom, names)
 
     def of_sessions(table: Table) -> int:

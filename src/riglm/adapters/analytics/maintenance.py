@@ -177,7 +177,7 @@ def _of_no_session(connection: Connection, expiry: Expiry) -> int:
 
 
 def _orphaned_lessons(database: Database, at_once: int) -> Iterator[RemovedCounts]:
-    """Delete the lessons of deleted pairs: pairs are deleted in many ways, and none of them has to look here."""
+    """Delete the training records of deleted pairs; pairs are deleted in many places, and none of them does this."""
     for table in _LESSONS:
         gone = ~exists().where(learned_pair.c.id == table.c.pair_id)
         query = select(table.c.pair_id).where(gone).distinct().limit(at_once)

@@ -259,6 +259,6 @@ def _drop_if_hung_up(raw: Any, _record: Any, _proxy: Any) -> None:
 
 
 def _leave_what_is_read_only(context: ExceptionContext) -> None:
-    """A server that became a stand-by remains one: connect again, perhaps to the new primary."""
+    """A primary that became a standby remains one: connect again, perhaps to the new primary."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True

@@ -90,7 +90,7 @@ class StoreFile:
 
     @property
     def is_in_place(self) -> bool:
-        """True if it is still the file at its path, as far as that is known."""
+        """True if it is still the file at its path, or if that is unknown."""
         now = _identity(self._path)
         return now is None or (now == self._identity and now != _MISSING)
 
@@ -209,7 +209,7 @@ def _guarded(path: Path) -> Iterator[None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes the file at `path` from another one of that name; None if that is unknown."""
+    """Return what distinguishes the file at `path` from a different one of that name; None if that is unknown."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -266,8 +266,7 @@ def _aside(path: Path) -> Path:
     there = path.parent.glob(f"{glob.escape(path.name)}.corrupt-*")
     if sum(not each.name.endswith(_BESIDE) for each in there) >= _MAX_ASIDE:
         raise AnalyticsUnavailableError(
-            f"{_MAX_ASIDE} damaged files were set aside already — fix: have the disk checked, and move "
-            f"{path}.corrupt-* away"
+            f"{_MAX_ASIDE} damaged files were set aside already — fix: have the disk checked, and move {path}.corrupt-*"
         )
     return _free_name(path, "corrupt")
 

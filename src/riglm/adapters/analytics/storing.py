@@ -321,7 +321,7 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Learn
 def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
     """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it.
 
-    If its session is missing, for example purged before its lesson came, its owner is noted.
+    If its session is missing, for example because it was purged, its owner is recorded.
     """
     there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
     example: set[tuple[UUID, UUID]] = set()

@@ -28,7 +28,7 @@ class ServersFile(ServersFilePort):
     """Configurations in YAML; servers are tried with the variables of an environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """The environment is the one that riglm will start in, as far as it is known."""
+        """`environment` is the environment that riglm will start in, if known."""
         self._environment = environment
 
     def servers(self, file: Path, content: bytes | None) -> Mapping[str, Any]:

@@ -101,7 +101,7 @@ def _min_floor(text: str) -> VariableResult:
 
 
 def _candidates(text: str | None, draft: Draft) -> Iterator[VariableResult]:
-    """Return the bound if given, otherwise the former one; there is always room for the snippets of one answer."""
+    """Return the bound if given, otherwise the previous one; the snippets of one answer always fit."""
     path = ("knowledge", "max_candidates_per_source")
     top_k = _whole(str(_held(draft, "top_k"))) or KnowledgeSettings().top_k
     number = _whole(str(_held(draft, "max_candidates_per_source"))) if text is None else _whole(text)

@@ -43,7 +43,7 @@ def open_temporary(target: Path) -> tuple[int, Path]:
 
 
 def left_behind(directory: Path) -> Iterator[Path]:
-    """Return what a riglm that was stopped while it wrote left in a directory; only old files that are surely its own.
+    """Return the temporary files that an interrupted riglm left in a directory; only old files that are surely riglm's.
 
     Raises:
         OSError: the directory cannot be read.

@@ -26,7 +26,7 @@ async def health(port: Port) -> object:
 @router.get(
     "/ready",
     summary="Whether clients can be served as they should be",
-    responses={**told(), 503: {"model": Readiness, "description": "They cannot; the reasons say why."}},
+    responses={**told(), 503: {"model": Readiness, "description": "Not ready; see `reasons`."}},
     response_model=Readiness,
 )
 async def ready(port: Port, response: Response) -> object:

@@ -336,7 +336,9 @@ class Supervisor:
             try:
                 return WorkerProcess.join(self._server)
             except OSError as error:
-                _log.info("no embedding server can be used, so riglm starts its own", extra={"reason": str(error)})
+                _log.info(
+                    "no embedding server is available; starting a separate model process", extra={"reason": str(error)}
+                )
         return WorkerProcess.start()
 
     def _fail(self, error: EmbedderUnavailableError) -> None:

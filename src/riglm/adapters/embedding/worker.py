@@ -122,7 +122,7 @@ def _serve_all(worker: EmbeddingWorker, listener: socket.socket, path: Path) -> 
             else:
                 link.close()
     if _is_at(path, identity):
-        path.unlink(missing_ok=True)  # before the listener closes: no other server has put its own there
+        path.unlink(missing_ok=True)  # before the listener closes: no other server has put a socket there yet
 
 
 def _is_at(path: Path, identity: int) -> bool:
@@ -139,7 +139,7 @@ def _serve(worker: EmbeddingWorker, link: socket.socket, *, ends_when_idle: bool
 
 
 def _private_socket() -> socket.socket:
-    """Return the socket, moved away from where libraries read and print."""
+    """Duplicate the socket to a descriptor that libraries neither read nor print to."""
     link = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -52,7 +52,7 @@ class InMemorySessionState(SessionStatePort):
         for key in keys:
             self._values.pop(key, None)
 
-    async def tell(self, news: bytes) -> None:
+    async def notify(self, news: bytes) -> None:
         for listener in self._listeners:
             listener(news)
 

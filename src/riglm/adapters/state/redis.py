@@ -197,7 +197,7 @@ class RedisSessionState(SessionStatePort):
 
         await self._line.say(*commands, on_loss=note)
 
-    async def tell(self, news: bytes) -> None:
+    async def notify(self, news: bytes) -> None:
         command = telling(self._news, news)
         await self._line.say(command, *tidying(self._news), on_loss=lambda: self._backlog.news(command))
 

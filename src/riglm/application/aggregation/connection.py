@@ -39,7 +39,7 @@ class MultiServerConnection(FilteringConnection):
         self._held = HeldMessages(self._channel)
         self._directory = OwnershipTable([upstream.spec.name for upstream in upstreams], merged_lists)
         asking = Asking()
-        self._announcer = DebouncedNotifier(self._tell)
+        self._announcer = DebouncedNotifier(self._notify)
         self._upstreams = UpstreamGroup(
             upstreams,
             self,
@@ -141,7 +141,7 @@ class MultiServerConnection(FilteringConnection):
             self._services.sessions.closed(self._session)
         await self._upstreams.close()
 
-    def _tell(self, message: Message) -> None:
+    def _notify(self, message: Message) -> None:
         if not self._held.push(message):
             self._held.keep(message)
 
@@ -153,7 +153,7 @@ class MultiServerConnection(FilteringConnection):
         elif message.method == "notifications/progress":
             self._pass_on(self._server_requests.progressed(message))
         elif message.method != "notifications/initialized":
-            self._upstreams.tell(message)
+            self._upstreams.notify(message)
 
     def _pass_on(self, found: tuple[UpstreamLink, Message] | None) -> None:
         if found is not None:

@@ -86,10 +86,10 @@ class MergedList:
 class MergedListCache:
     """Merges lists, and returns the same object for equal lists as long as one is in use."""
 
-    def __init__(self, naming: Naming, *, tells: bool = True) -> None:
-        """`tells`: collisions are logged."""
+    def __init__(self, naming: Naming, *, logs_collisions: bool = True) -> None:
+        """`logs_collisions`: each collision is logged once."""
         self.naming: Final = naming
-        self._tells = tells
+        self._tells = logs_collisions
         self._lists: WeakValueDictionary[tuple[str, str, bytes], UpstreamList] = WeakValueDictionary()
         self._joined: WeakValueDictionary[tuple[str, tuple[UpstreamList, ...]], MergedList] = WeakValueDictionary()
         self._told: set[tuple[str, str, str]] = set()
@@ -110,7 +110,7 @@ class MergedListCache:
         if known is None:
             known = self._joined[key] = MergedList(method, key[1], self.naming)
             if self._tells:
-                self._tell(method, known.collisions)
+                self._notify(method, known.collisions)
         return known
 
     def report_missing(self, servers: Iterable[str]) -> None:
@@ -120,7 +120,7 @@ class MergedListCache:
             self._reported_missing.update(missing)
             _log.warning("tool list is incomplete; servers have not sent their tools yet", extra={"missing": missing})
 
-    def _tell(self, method: str, collisions: Iterable[NameCollision]) -> None:
+    def _notify(self, method: str, collisions: Iterable[NameCollision]) -> None:
         """Log once which two servers collide; those that show the same resource may well mean it."""
         level = logging.ERROR if method in NAMED else logging.INFO
         claimed: dict[tuple[str, str, str], list[str]] = {}
@@ -164,7 +164,7 @@ _WITH_PREFIX: Final = frozenset({"prefix", "on_collision"})
 
 
 class OwnershipTable:
-    """Maps names to servers, as far as lists are known. Equal lists are shared."""
+    """Maps names to servers for the lists that are known. Equal lists are shared."""
 
     def __init__(self, servers: Iterable[str], merged_lists: MergedListCache) -> None:
         """Nothing is known yet of `servers`, in the order configured."""

@@ -179,7 +179,7 @@ class EraNegotiation:
 
     @property
     def is_granted(self) -> bool:
-        """Whether the modern era is served, so that nobody waits for any answer."""
+        """Treat the modern era as served from now on, so that no request waits for probes."""
         return self._granted
 
     async def reached(self, *, asked_for: bool) -> bool:

@@ -47,7 +47,7 @@ class Router:
         self._tasks: dict[bytes, str] = {}
 
     def find(self, message: Message) -> Route | None:
-        """Return the route of a request, as far as lists are known."""
+        """Return the route of a request by the lists that are known."""
         method = message.method or ""
         if method in _BY_NAME:
             return self._by_name(message, _BY_NAME[method], ("name",), request_params.read(message).name)

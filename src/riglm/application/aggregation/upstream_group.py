@@ -108,7 +108,7 @@ class UpstreamGroup:
         )
 
     async def refresh(self, methods: Iterable[str]) -> None:
-        """Refresh the lists that are needed, as far as that is possible within the grace."""
+        """Refresh the lists that are needed, within the grace."""
         fetching = self._fetching(methods)
         if fetching:
             await asyncio.wait([task for _, task in fetching], timeout=self._grace)
@@ -126,7 +126,7 @@ class UpstreamGroup:
         for method in methods:
             self.members[server].forget(method)
 
-    def tell(self, message: Message) -> None:
+    def notify(self, message: Message) -> None:
         """Send a message to all open servers."""
         for member in self.members.values():
             if member.is_open:
@@ -282,7 +282,7 @@ async def check_names(
     if merged_lists.naming != "none" or len(upstreams) < 2:
         return
     directory = OwnershipTable(
-        [upstream.spec.name for upstream in upstreams], MergedListCache(merged_lists.naming, tells=False)
+        [upstream.spec.name for upstream in upstreams], MergedListCache(merged_lists.naming, logs_collisions=False)
     )
     asking = Asking()
     group = UpstreamGroup(

@@ -156,7 +156,7 @@ class UpstreamSession:
         said = jsonrpc.members(handoff.tickets.get(self.name, b"{}"))
         ticket = (jsonrpc.text(said.get("ticket")) or "").encode("latin-1", "replace")
         self._handshake = bytes(handoff.handshake.params) or b"{}"
-        if not self.link.adopt(ticket, handoff.handshake, handoff.told):
+        if not self.link.adopt(ticket, handoff.handshake, handoff.state_requests):
             return False
         if not self.is_open:
             self._take(said)
@@ -295,6 +295,6 @@ class UpstreamSession:
 
 
 def _own_handshake() -> bytes:
-    """The `initialize` params that riglm sends if a client requests before its own `initialize`."""
+    """The `initialize` params that riglm sends if a client requests before it has initialized."""
     version = protocol.HANDSHAKE_VERSIONS[-1]
     return jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})

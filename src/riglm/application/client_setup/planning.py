@@ -128,7 +128,7 @@ class SetupPlanner:
         if any(each.place == place for each in self._installations.all()):
             of_project = f" --project {shlex.quote(str(place.project))}" if place.project is not None else ""
             fix = f"`riglm undo --client {place.client}{of_project}` puts them back from its copy, then run this again"
-        what = f"{configuration}, where riglm has the servers of {place.file}, is gone"
+        what = f"{configuration}, where riglm has the servers of {place.file}, is missing"
         return RiglmError(f"{what} — fix: {fix}")
 
     def _sorted(
@@ -217,7 +217,7 @@ class SetupInstaller:
         self._clock = clock
 
     def install_each(self, plans: Iterable[InstallPlan]) -> tuple[InstallPlan, ...]:
-        """Install these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        """Install each of these independently; returns the plans, with a fault for each that failed."""
         return tuple(map(self._tried, plans))
 
     def _tried(self, plan: InstallPlan) -> InstallPlan:
@@ -267,12 +267,12 @@ class SetupInstaller:
 
 
 class LeftoverCleanup:
-    """Removes it from wherever riglm writes."""
+    """Removes leftover temporary files from all directories that riglm writes to."""
 
     def __init__(
         self, *, clients: ClientsPort, files: FilesPort, installations: InstallationsPort, own: Iterable[Path]
     ) -> None:
-        """`own` are the directories of riglm's own files."""
+        """`own` are the directories of riglm's files."""
         self._clients = clients
         self._files = files
         self._installations = installations

@@ -1,4 +1,4 @@
-"""`riglm undo`: clients' files become what they were, or say of servers what they said, and riglm is out of them."""
+"""`riglm undo`: restores clients' files, or returns the servers to them, and removes riglm."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, Serve
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is to be said of a file without riglm; `lost` are the servers that it does not have again."""
+    """The result for a file without riglm; `lost` are the servers that could not be restored."""
 
     notes: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class SetupUndoer:
         return tuple(self._plan(file, found) for file, found in by_file.items())
 
     def undo_each(self, plans: Iterable[UndoPlan]) -> tuple[UndoPlan, ...]:
-        """Undo these, whatever becomes of the others; the plans, with a fault where one could not be done."""
+        """Undo each of these independently; returns the plans, with a fault for each that failed."""
         return tuple(map(self._tried, plans))
 
     def _tried(self, plan: UndoPlan) -> UndoPlan:
@@ -60,7 +60,7 @@ class SetupUndoer:
         return plan
 
     def undo(self, plan: UndoPlan) -> None:
-        """Write the client's file, then take riglm's configurations away, then forget.
+        """Write the client's file, then remove riglm's configurations, then the setup journal entries.
 
         Raises:
             RiglmError: something cannot be written, or became another file meanwhile.
@@ -99,14 +99,14 @@ class SetupUndoer:
         )
 
     def _without(self, installation: ClientSetup, content: bytes | None) -> tuple[bytes | None, _Found]:
-        """The file without one installation, and what is to be said of it."""
+        """Return the file without one installation, and the notes about it."""
         before = self._installations.kept(installation.before)
         if content is not None and before == content:
             return content, _Found()
         if before is None:
             raise RiglmError(
-                f"the copy of {installation.file} from before is gone — fix: take riglm's entry {installation.entry!r} "
-                f"out of it by hand, and put back the servers that {installation.configuration} holds"
+                f"the previous copy of {installation.file} is missing — fix: remove riglm's entry "
+                f"{installation.entry!r} from it, and add the servers in {installation.configuration}"
             )
         if content is None or not content.strip() or digest(content) == installation.after:
             return before, _Found()
@@ -141,7 +141,7 @@ class SetupUndoer:
     def _configurations(
         self, installations: Sequence[ClientSetup], lost: Mapping[Path, Collection[str]]
     ) -> tuple[list[FileChange], list[str]]:
-        """What becomes of riglm's own files: one that has what no other file has is kept under another name."""
+        """Plan what happens to riglm's files: a file with content that no other file has is kept under another name."""
         newest: dict[Path, ClientSetup] = {}
         for each in installations:
             newest.setdefault(each.configuration, each)
@@ -150,7 +150,7 @@ class SetupUndoer:
             content = self._files.read(file)
             names = sorted(lost.get(file, ()))
             if content is None:
-                notes += [f"{file} is gone, and with it {', '.join(names)}"] if names else []
+                notes += [f"{file} is missing, and with it {', '.join(names)}"] if names else []
                 continue
             is_changed = digest_of_configuration(content) != installation.configured
             if is_changed or names:
@@ -183,5 +183,5 @@ def _entry(servers: Mapping[str, ClientServer], installation: ClientSetup) -> st
 
 
 def _means(server: ClientServer | None) -> object:
-    """What tells a server from another one of its name."""
+    """Return what distinguishes a server from a different one of its name."""
     return server and (server.definition, server.starts, server.url)

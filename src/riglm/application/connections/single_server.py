@@ -143,7 +143,7 @@ class SingleServerConnection(FilteringConnection):
 
     def adopt_upstream(self, handoff: ConnectionHandoff) -> bool:
         ticket = handoff.tickets.get(self._upstream.spec.name, b"")
-        return self._link.adopt(ticket, handoff.handshake, handoff.told)
+        return self._link.adopt(ticket, handoff.handshake, handoff.state_requests)
 
     def heard(self, notice: Message) -> None:
         self._channel.push(notice)
@@ -285,7 +285,7 @@ class DualEraRouter(DualEraConnection):
                 return
         if self._conversation is None:
             if not message.is_request:
-                self._proxy.modern.told(message)
+                self._proxy.modern.handle_notification(message)
                 return
             self._conversation = self._proxy.converse(self._caller, self._channel)
         in_flight = self._conversation.received(message, self._sink)

@@ -42,11 +42,13 @@ class SubscriptionOwner(Protocol):
         """The upstream takes a listen up."""
 
     @abstractmethod
-    def told(self, listen: "SubscriptionRequest", message: Message) -> None:
+    def on_notification(self, listen: "SubscriptionRequest", message: Message) -> None:
         """Called with each notification of the upstream."""
 
     @abstractmethod
-    def ended(self, listen: "SubscriptionRequest", tell: Callable[[SubscriptionChange], None], *, again: bool) -> None:
+    def ended(
+        self, listen: "SubscriptionRequest", notify: Callable[[SubscriptionChange], None], *, again: bool
+    ) -> None:
         """Called when a listen has ended, with the error for waiting requests; `again` if a new one may succeed."""
 
 
@@ -75,7 +77,7 @@ class SubscriptionRequest(OutboundRequest):
         if message.method == ACKNOWLEDGED:
             self._owner.acknowledged(self, message)
         else:
-            self._owner.told(self, message)
+            self._owner.on_notification(self, message)
 
     def primed(self, event: EventPosition) -> None:
         """Streams of this era cannot be taken up again."""
@@ -198,7 +200,7 @@ class Subscription(SubscriptionOwner):
             self._tell_all()
         self._refresh()
 
-    def told(self, listen: SubscriptionRequest, message: Message) -> None:
+    def on_notification(self, listen: SubscriptionRequest, message: Message) -> None:
         if listen is not self._current and listen is not self._next:
             return
         fields = jsonrpc.members(message.params)
@@ -208,7 +210,7 @@ class Subscription(SubscriptionOwner):
             fields["_meta"] = Raw(jsonrpc.join_object(meta))
         self._on_message(jsonrpc.notification(message.method or "", jsonrpc.join_object(fields)))
 
-    def ended(self, listen: SubscriptionRequest, tell: Callable[[SubscriptionChange], None], *, again: bool) -> None:
+    def ended(self, listen: SubscriptionRequest, notify: Callable[[SubscriptionChange], None], *, again: bool) -> None:
         if listen is self._current:
             self._current = None
         elif listen is self._next:
@@ -221,7 +223,7 @@ class Subscription(SubscriptionOwner):
         for change in changes:
             if change.uri is not None:
                 self._uris.pop(change.uri, None)
-            tell(change)
+            notify(change)
         if again and self._next is None:
             steady = self._loop.time() - listen.opened_at > _STEADY_SECONDS
             self._failures = 0 if steady else self._failures

@@ -65,10 +65,10 @@ class ValueReloadHandler(ReloadHandler, Generic[_Value]):
 class FilteringReloadHandler(ReloadHandler):
     """The filter: new decisions are made whole, and put in the place of the old ones at once."""
 
-    def __init__(self, filtering: FilteringService, tell: Callable[[], None]) -> None:
-        """`tell` starts to notify the clients whose list changed."""
+    def __init__(self, filtering: FilteringService, notify: Callable[[], None]) -> None:
+        """`on_rules` starts to notify the clients whose list changed."""
         self._filtering = filtering
-        self._tell = tell
+        self._notify = notify
         self._aside = BlockingJobRunner()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
@@ -79,7 +79,7 @@ class FilteringReloadHandler(ReloadHandler):
 
         def changed_over() -> None:
             commit()
-            self._tell()
+            self._notify()
 
         return changed_over
 
@@ -119,10 +119,10 @@ class PredictionReloadHandler(ReloadHandler):
             except TimeoutError:
                 raise ConfigurationError(
                     f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
-                    "another one"
+                    "a different server"
                 ) from None
         plan = self._plan(after)
-        return lambda: self._prediction.follow(plan, anew=after.predictor != before.predictor)
+        return lambda: self._prediction.follow(plan, reload=after.predictor != before.predictor)
 
     def _made(self, after: Settings) -> None:
         try:
@@ -130,10 +130,9 @@ class PredictionReloadHandler(ReloadHandler):
         except Exception:
             raise
         except BaseException as error:  # a plug-in may even try to exit
-            words = (
-                f"predictor.kind: {after.predictor.kind!r} cannot be made ({type(error).__name__}) — fix: another one"
-            )
-            raise ConfigurationError(words) from error
+            reason = type(error).__name__
+            message = f"predictor.kind: {after.predictor.kind!r} cannot be loaded ({reason}) — fix: choose another kind"
+            raise ConfigurationError(message) from error
 
 
 class BlockingJobRunner:

@@ -199,7 +199,7 @@ class PredictionQueries:
         """
         here = await self._proxy.ask(lambda: self._of_one_here(session_id))
         if here is not None:
-            return here.told()
+            return here.to_prediction()
         recorded = await self._store.ask(lambda store: _recorded(store, session_id))
         if recorded is None:
             raise unknown_session(session_id)
@@ -209,7 +209,7 @@ class PredictionQueries:
             await self._filtering.predicting.acquaint(session)
             return self._filtering.explain(session, self._state(calls), tools)
 
-        return (await self._proxy.ask(explained)).told()
+        return (await self._proxy.ask(explained)).to_prediction()
 
     async def _of_one_here(self, session_id: UUID) -> Explanation | None:
         session = self._registry.known(session_id)

@@ -78,7 +78,7 @@ async def aside(call: Callable[[], _Answer]) -> _Answer:
         if not answer.done():
             put()
 
-    def tell(put: Callable[[], None]) -> None:
+    def notify(put: Callable[[], None]) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, put)
 
@@ -87,9 +87,9 @@ async def aside(call: Callable[[], _Answer]) -> _Answer:
             got = call()
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             problem = error
-            tell(lambda: answer.set_exception(problem))
+            notify(lambda: answer.set_exception(problem))
         else:
-            tell(lambda: answer.set_result(got))
+            notify(lambda: answer.set_result(got))
 
     threading.Thread(target=work, name="riglm-examining", daemon=True).start()
     return await answer

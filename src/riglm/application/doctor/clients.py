@@ -119,16 +119,16 @@ class ClientFilesCheck(Check):
     def _of_version(self, each: RiglmServerEntry, program: str) -> Finding:
         if not _is_riglm_itself(each.command):
             return _finding(Severity.OK, _place(each), f"starts riglm by {program}")
-        told = self._programs.version_of_riglm(each.command)
-        if told is None:
+        release = self._programs.version_of_riglm(each.command)
+        if release is None:
             what = f"it starts {program}, which does not identify itself as riglm"
             return _finding(
                 Severity.ERROR, _place(each), what, f"see what `{program} --version` says; {self._anew(each)}"
             )
-        if told != self._version:
-            what = f"it starts riglm {told} at {program}, and this one is {self._version}"
+        if release != self._version:
+            what = f"it starts riglm {release} at {program}, and this one is {self._version}"
             return _finding(Severity.WARNING, _place(each), what, self._anew(each))
-        return _finding(Severity.OK, _place(each), f"starts riglm {told} at {program}")
+        return _finding(Severity.OK, _place(each), f"starts riglm {release} at {program}")
 
     def _installation(self, each: RiglmServerEntry) -> ClientSetup | None:
         """The work of `riglm init` that an entry is, if it is any's."""

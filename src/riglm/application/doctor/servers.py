@@ -27,7 +27,7 @@ class ProbeResult:
     """The result of a probe, and the server's output outside of the protocol."""
 
     visit: ServerProbe
-    heard: ServerOutput
+    output: ServerOutput
 
 
 class ServerProber:
@@ -53,7 +53,7 @@ class ServerProber:
             task = asyncio.get_running_loop().create_task(self._visited(upstream))
             self._visits.append((nameless, task))
         found = await asyncio.shield(task)
-        return ProbeResult(replace(found.visit, spec=spec), found.heard)
+        return ProbeResult(replace(found.visit, spec=spec), found.output)
 
     async def _visited(self, upstream: UpstreamPort) -> ProbeResult:
         name = upstream.spec.name
@@ -98,30 +98,30 @@ class ServersCheck(Check):
     async def examine(self) -> Sequence[Finding]:
         async with self._open_all() as upstreams:
             visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
-        told = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
-        return [*told, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
+        findings = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
+        return [*findings, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
 
     def _told(self, visited: ProbeResult, *, is_alone: bool) -> list[Finding]:
-        found, heard = visited.visit, visited.heard
+        found, output = visited.visit, visited.output
 
         def finding(severity: Severity, what: str, fix: str = "") -> Finding:
             return Finding(section=DoctorSection.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
 
-        told = []
+        findings = []
         if found.failure:
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
-            known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, heard)
+            known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, output)
             what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
-            told.append(finding(Severity.ERROR, what, known.fix))
+            findings.append(finding(Severity.ERROR, what, known.fix))
         else:
-            told.append(finding(Severity.OK, _greeting(found)))
+            findings.append(finding(Severity.OK, _greeting(found)))
             if found.seconds > self._list_timeout and not is_alone:
-                told.append(finding(*self._slow(found.seconds)))
-        if heard.noise:
-            lines = "1 line" if heard.noise == 1 else f"{heard.noise} lines"
+                findings.append(finding(*self._slow(found.seconds)))
+        if output.noise:
+            lines = "1 line" if output.noise == 1 else f"{output.noise} lines"
             what = f"writes what is no message on its standard output ({lines} until it had listed); riglm skips it"
-            told.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
-        return told
+            findings.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
+        return findings
 
     def _slow(self, seconds: float) -> tuple[Severity, str, str]:
         """What it means that a server takes longer than lists wait for it."""

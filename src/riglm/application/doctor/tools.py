@@ -74,17 +74,17 @@ class ToolsFindings:
 
     async def about(self, visits: Sequence[ServerProbe]) -> list[Finding]:
         """Reports on the tools of all servers that could be probed."""
-        listed, told = self._listed(visits)
+        listed, findings = self._listed(visits)
         listed = [each for each in listed if not self._is_denied(each)]
         if not listed:
-            return told
-        told += self._names(listed)
-        told += self._schemas(listed)
+            return findings
+        findings += self._names(listed)
+        findings += self._schemas(listed)
         silent = [each.name for each in listed if not jsonrpc.text(each.fields.get("description"))]
         if silent:
             what = f"{_some(silent)}: no description, so that neither a model nor riglm knows what it is for"
-            told.append(_finding(Severity.NOTE, "descriptions", what, "ask the server's authors for one"))
-        return [*told, self._size(listed)]
+            findings.append(_finding(Severity.NOTE, "descriptions", what, "ask the server's authors for one"))
+        return [*findings, self._size(listed)]
 
     def _is_denied(self, listed: Listed) -> bool:
         """Whether no client ever sees it."""
@@ -93,47 +93,47 @@ class ToolsFindings:
 
     def _listed(self, visits: Sequence[ServerProbe]) -> tuple[list[Listed], list[Finding]]:
         by_server = {found.spec.name: found.catalog for found in visits}
-        told = []
+        findings = []
         for server, catalog in by_server.items():
             twice = sorted(name for name, count in Counter(catalog.names).items() if count > 1)
             if twice:
                 what = f"{server} lists {_some(twice)} more than once; the first one counts"
-                told.append(_finding(Severity.WARNING, "names", what, "ask the server's authors to mend it"))
+                findings.append(_finding(Severity.WARNING, "names", what, "ask the server's authors to mend it"))
         if self._is_alone:
             public = {name: (server, name) for server, catalog in by_server.items() for name in catalog.names}
-            return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
+            return [Listed(name, *_named(by_server, at)) for name, at in public.items()], findings
         owned = {server: tuple(dict.fromkeys(catalog.names)) for server, catalog in by_server.items()}
         public, collisions = public_names(self._naming, owned)
         for name, holder, other in collisions:
             what = f"{name!r} is a tool of {holder!r} and of {other!r}, and riglm does not start so"
-            told.append(_finding(Severity.ERROR, "names", what, "set `naming: prefix` or `naming: on_collision`"))
+            findings.append(_finding(Severity.ERROR, "names", what, "set `naming: prefix` or `naming: on_collision`"))
         shared = _shared(owned)
         if shared and not collisions:
             what = (
                 f"{_some(shared)}: tools of several servers have this name; clients see it with the server as a prefix"
             )
-            told.append(_finding(Severity.NOTE, "names", what))
-        return [Listed(name, *_named(by_server, at)) for name, at in public.items()], told
+            findings.append(_finding(Severity.NOTE, "names", what))
+        return [Listed(name, *_named(by_server, at)) for name, at in public.items()], findings
 
     def _names(self, listed: Sequence[Listed]) -> list[Finding]:
-        told = []
+        findings = []
         for provider in self._providers:
             faults = {each.name: fault for each in listed if (fault := provider.name_fault(self._entry, each.name))}
             if faults:
                 fault = next(iter(faults.values()))
                 what = f"{_some(list(faults))}: {provider.title} does not take the name ({fault})"
-                told.append(_finding(_weight(provider), "names", what, _fix(provider)))
-        return told
+                findings.append(_finding(_weight(provider), "names", what, _fix(provider)))
+        return findings
 
     def _schemas(self, listed: Sequence[Listed]) -> list[Finding]:
         broken = {each.name: fault for each in listed if (fault := self._fault(each))}
-        told = [
+        findings = [
             _finding(Severity.WARNING, name, f"its inputSchema cannot be used: {fault}", _DENY)
             for name, fault in list(broken.items())[:_MAX_NAMED]
         ]
         if len(broken) > _MAX_NAMED:
             what = f"{len(broken) - _MAX_NAMED} more tools have an inputSchema that cannot be used"
-            told.append(_finding(Severity.WARNING, "schemas", what, _DENY))
+            findings.append(_finding(Severity.WARNING, "schemas", what, _DENY))
         sound = [each for each in listed if each.name not in broken]
         for provider in self._providers:
             faults = {each.name: list(provider.schema_faults(each.shape)) for each in sound}
@@ -141,8 +141,8 @@ class ToolsFindings:
             if used:
                 kinds = ", ".join(sorted({word for words in used.values() for word in words}))
                 what = f"{_some(list(used))}: {provider.title} does not take {kinds} in a schema"
-                told.append(_finding(_weight(provider), "schemas", what, _fix(provider)))
-        return told
+                findings.append(_finding(_weight(provider), "schemas", what, _fix(provider)))
+        return findings
 
     def _fault(self, listed: Listed) -> str | None:
         if not isinstance(listed.schema, dict):

@@ -64,7 +64,7 @@ _WANTED = ("notifications", "toolsListChanged")
 
 
 class ToolListSubscription(ClientResponseSink):
-    """One `subscriptions/listen`; riglm adds its own notifications once the upstream has acknowledged it."""
+    """A `subscriptions/listen` to which riglm adds notifications once the upstream has acknowledged it."""
 
     def __init__(self, session: Session, asked: Message, sink: ClientResponseSink) -> None:
         """A listen that is about to be passed on."""
@@ -81,7 +81,7 @@ class ToolListSubscription(ClientResponseSink):
         """True if nothing more can be sent."""
         return self.in_flight is not None and self.in_flight.done
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Send a notification that the tool list has changed."""
         if self._granted and not self.over:
             stamp = jsonrpc.join_object({protocol.META_SUBSCRIPTION: self._asked.id or b"null"})
@@ -108,7 +108,7 @@ class ToolListSubscriptions:
 
     def __init__(self) -> None:
         self._open: list[ToolListSubscription] = []
-        self.tell_others: Callable[[str], None] = lambda _: None
+        self.notify_others: Callable[[str], None] = lambda _: None
         """Called with the client whose list changed, to notify its subscriptions in other processes."""
 
     def add(self, session: Session, asked: Message, sink: ClientResponseSink) -> ToolListSubscription:
@@ -121,19 +121,19 @@ class ToolListSubscriptions:
     def changed(self, session: Session) -> None:
         """Notify all subscriptions of a session's client, since its calls may name another session."""
         self.heard(session.client_id)
-        self.tell_others(session.client_id)
+        self.notify_others(session.client_id)
 
     def heard(self, client_id: str) -> None:
         """The list of a client changed, here or at another process."""
         for listener in self._open:
             if listener.session.client_id == client_id:
-                listener.tell()
+                listener.notify()
 
     def follow(self, is_another: Callable[[Session], bool]) -> None:
         """Notify the subscriptions of clients whose list has changed."""
         for listener in self._open:
             if is_another(listener.session):
-                listener.tell()
+                listener.notify()
 
 
 _PATH = ("capabilities", "tools", "listChanged")

@@ -252,7 +252,7 @@ class FilterMiddleware:
 
     async def tell_overridden(self) -> None:
         """Notify all callbacks that overrides changed."""
-        await self._tell(self.filtering.overridden)
+        await self._notify(self.filtering.overridden)
 
     def reconfigured(self) -> None:
         """The rules changed: notify all callbacks, once for changes that are close together."""
@@ -263,9 +263,9 @@ class FilterMiddleware:
     async def tell_reconfigured(self) -> None:
         """Notify all callbacks that the rules changed."""
         self._is_told_soon = False
-        await self._tell(self.filtering.reconfigured)
+        await self._notify(self.filtering.reconfigured)
 
-    async def _tell(self, is_another: Callable[[Session], bool]) -> None:
+    async def _notify(self, is_another: Callable[[Session], bool]) -> None:
         """Notify all callbacks one by one, and yield to the event loop in between."""
         for follower in list(self._followers):
             if follower in self._followers:

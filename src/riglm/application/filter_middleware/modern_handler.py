@@ -110,7 +110,7 @@ class FilteringModernHandler(ModernRequestHandler):
                 return self._filter_listen(asked, sink)
         return self.accept(message, envelope, sink, caller, headers)
 
-    def told(self, message: Message) -> None:
+    def handle_notification(self, message: Message) -> None:
         if not self._filters or self._showing.misreading(message) is None:
             self.notify_upstream(message)
 

@@ -103,7 +103,9 @@ class ToolPermissions:
             catalog=catalog,
             candidates=candidates,
             kept=frozenset(name for name, visibility in visibilities.items() if visibility is ToolVisibility.ALWAYS),
-            away=frozenset(name for name, visibility in visibilities.items() if visibility is ToolVisibility.NEVER),
+            never_shown=frozenset(
+                name for name, visibility in visibilities.items() if visibility is ToolVisibility.NEVER
+            ),
         )
 
 

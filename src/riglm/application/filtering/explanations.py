@@ -107,8 +107,8 @@ OwnerOf = Callable[[str], tuple[str, str]]
 class Explanation:
     """One list, taken apart: what it is made from, and what would be made of something else.
 
-    It is created with a list, without changing anything. `told` may be called on any thread: it takes longer and uses
-    only immutable data.
+    It is created with a list, without changing anything. `to_prediction` may be called on any thread: it is slower
+    and uses only immutable data.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Explanation:
         self._has_context = state.context is not None
         self._context_confidence = float(decisions.predicting.context_confidence(session, state))
 
-    def told(self) -> SessionPrediction:
+    def to_prediction(self) -> SessionPrediction:
         """What the next list would be, and why."""
         plan, prediction = self._plan, self._prediction
         confidence = plan.confidence if self._has_context or prediction is None else prediction.confidence
@@ -244,4 +244,4 @@ def _visibility(view: PermittedTools, name: str) -> ToolVisibility:
         return ToolVisibility.ALWAYS
     if name in view.candidate_set:
         return ToolVisibility.AUTO
-    return ToolVisibility.NEVER if name in view.away else ToolVisibility.DENIED
+    return ToolVisibility.NEVER if name in view.never_shown else ToolVisibility.DENIED

@@ -273,7 +273,7 @@ class MetaTools:
         session_fields: dict[str, Any] = {
             "surface": str(self._filtering.surface(session)),
             "mode": self._filtering.rules.mode,
-            "available": 0 if view is None else len(view.candidates) + len(view.away),
+            "available": 0 if view is None else len(view.candidates) + len(view.never_shown),
             "listed": len(self._filtering.listed(session)),
             "has_context": state.context is not None,
             "context_confidence": round(self._filtering.predicting.context_confidence(session, state), 3),

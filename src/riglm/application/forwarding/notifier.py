@@ -28,9 +28,9 @@ ANNOUNCEMENT: Final = {method: note for note, methods in CHANGED.items() for met
 class DebouncedNotifier:
     """Collects changes and announces each kind of them at most once in a while."""
 
-    def __init__(self, tell: Callable[[Message], None]) -> None:
-        """`tell` sends the notification to the client."""
-        self._tell = tell
+    def __init__(self, notify: Callable[[Message], None]) -> None:
+        """`send` sends the notification to the client."""
+        self._notify = notify
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def announce(self, note: str) -> None:
@@ -47,7 +47,7 @@ class DebouncedNotifier:
 
     def _announced(self, note: str) -> None:
         del self._timers[note]
-        self._tell(jsonrpc.notification(note))
+        self._notify(jsonrpc.notification(note))
 
 
 MAX_HELD_BACK: Final = 256

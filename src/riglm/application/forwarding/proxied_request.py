@@ -248,7 +248,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         if changed is None:
             return
         self._end()
-        if self.call is not None:  # `protocol` stands for calls that the server never answered
+        if self.call is not None:  # `protocol` marks calls that the server never answered
             self.call.ended(ErrorKind.UNAVAILABLE if kind is ErrorKind.PROTOCOL else kind, code)
         self.sink.replied(changed)
 

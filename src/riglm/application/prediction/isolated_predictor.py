@@ -40,7 +40,7 @@ class IsolatedPredictor(PredictorPort):
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._instead.learn(prediction_input, tool, weight)
         if not self._room.acquire(blocking=False):
-            self._tell("it cannot keep up with what it is to learn")
+            self._notify("it cannot keep up with what it is to learn")
             return
         self._worker.submit(lambda: self._guarded.learn(prediction_input, tool, weight)).add_done_callback(
             self._learned
@@ -54,16 +54,16 @@ class IsolatedPredictor(PredictorPort):
             error = asked.exception(self._timeout_seconds)
         except Late:
             self._late = asked
-            self._tell(f"it did not answer within {self._timeout_seconds * 1000:.0f} ms")
+            self._notify(f"it did not answer within {self._timeout_seconds * 1000:.0f} ms")
             return self._instead.predict(prediction_input, explain=explain)
         except CancelledError:
             return self._instead.predict(prediction_input, explain=explain)
         if error is not None:
-            self._tell("it raised", error)
+            self._notify("it raised", error)
         elif _is_sound(asked.result(), len(prediction_input.candidates)):
             return asked.result()
         else:
-            self._tell("its answer is not one finite score for each candidate, or its probabilities are none")
+            self._notify("its answer is not one finite score for each candidate, or its probabilities are none")
         return self._instead.predict(prediction_input, explain=explain)
 
     def close(self) -> None:
@@ -73,9 +73,9 @@ class IsolatedPredictor(PredictorPort):
     def _learned(self, future: Future[None]) -> None:
         self._room.release()
         if not future.cancelled() and (error := future.exception()) is not None:
-            self._tell("it raised while learning", error)
+            self._notify("it raised while learning", error)
 
-    def _tell(self, what: str, error: BaseException | None = None) -> None:
+    def _notify(self, what: str, error: BaseException | None = None) -> None:
         if what not in self._told:
             self._told.add(what)
             name = type(self._guarded).__name__

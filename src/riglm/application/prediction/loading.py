@@ -111,13 +111,13 @@ class Loading:
         if not self._closed:
             self._worker.submit(lambda: self._learn_anew(call), Urgency.BACKGROUND)
 
-    def follow(self, plan: PredictionSettings, *, anew: bool, forget: bool) -> None:
-        """Follow a new plan; `anew` and `forget` as in `PredictionState.follow`."""
+    def follow(self, plan: PredictionSettings, *, reload: bool, forget: bool) -> None:
+        """Apply new settings; `reload` and `forget` as in `PredictionState.follow`."""
         self._plan = plan
         if self._recollection is not None:
             self._recollection.follow(plan)
         if self.knowledge is not None:
-            self.knowledge.follow(plan, self._on_reload if anew else None, forget=forget)
+            self.knowledge.follow(plan, self._on_reload if reload else None, forget=forget)
 
     def on_reload(self, listener: Callable[[], None]) -> None:
         """Register a callback, on the event loop, for the end of relearning by a new plan."""

@@ -151,7 +151,7 @@ class PredictionState:
         self.learner.most_pairs = plan.most_pairs
         self.scope_models.aim(plan.coverage, plan.least, plan.most)
         if on_reload is not None:
-            self.scope_models.anew(on_reload, forget=forget)
+            self.scope_models.reload(on_reload, forget=forget)
 
     def with_relevance(self, prediction_input: PredictionInput, scope: str) -> PredictionInput:
         """The situation with how well each candidate fits its context, if it has one."""

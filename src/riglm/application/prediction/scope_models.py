@@ -216,7 +216,7 @@ class ScopeModels:
         for scope_model in (self._cold, *self._held.values()):
             scope_model.coverage.aim(goal, least, most)
 
-    def anew(self, done: Callable[[], None], *, forget: bool) -> None:
+    def reload(self, done: Callable[[], None], *, forget: bool) -> None:
         """Rebuild all scope models because `make` creates a different one now; the current ones are used until then.
 
         `done` is called on the event loop. With `forget`, the current models are dropped at once.

@@ -255,11 +255,11 @@ class PredictionService(NullPrediction):
         self._asked.clear()
         self._loading.relearn()
 
-    def follow(self, plan: PredictionSettings, *, anew: bool) -> None:
-        """Follow a new plan; with `anew`, use a new predictor as soon as it has learned from the records."""
+    def follow(self, plan: PredictionSettings, *, reload: bool) -> None:
+        """Apply new settings; with `reload`, use a new predictor as soon as it has learned from the records."""
         parts = plan.by_principal != self._by_principal
         self._by_principal = plan.by_principal
-        self._loading.follow(plan, anew=anew or parts, forget=parts)
+        self._loading.follow(plan, reload=reload or parts, forget=parts)
 
     def on_reload(self, listener: Callable[[], None]) -> None:
         """Register a callback for a change of the predictor."""

@@ -17,7 +17,7 @@ from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import MAX_CALLS
 from riglm.ports.analytics import AnalyticsPort
 
-LESSONS: Final = "lesson"
+TRAINING_CHANNEL: Final = "training"
 """The kind of broadcast that contains a training example."""
 
 _DELAY_SECONDS: Final = 1.0
@@ -60,7 +60,7 @@ class SharedLearning:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_catching_up = False
         prediction.on_learned(self._learned)
-        news.on(LESSONS, self._heard)
+        news.on(TRAINING_CHANNEL, self._heard)
 
     def _learned(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
         if prediction_input is None:
@@ -75,7 +75,7 @@ class SharedLearning:
                 prediction_input.time,
                 paired=prediction_input.context is not None,
             )
-        self._start(self._news.tell(LESSONS, "", msgspec.json.encode(training_update).decode()))
+        self._start(self._news.notify(TRAINING_CHANNEL, "", msgspec.json.encode(training_update).decode()))
 
     def _heard(self, _: str, what: str) -> None:
         try:

@@ -184,7 +184,7 @@ class ToolIndex:
         if self._lists.get(catalog.digest) == self._described_anew:
             return False
         new: list[str] = []
-        anew: dict[str, str] = {}
+        reload: dict[str, str] = {}
         for tool in islice(catalog.tools, MAX_TOOLS):
             server, bare_name = self._owners.of(tool.name)
             said = profile(tool, server=server, bare_name=bare_name)
@@ -193,14 +193,14 @@ class ToolIndex:
             if known is None:
                 new.append(tool.name)
             elif known.fingerprint != said.fingerprint:
-                anew[tool.name] = said.fingerprint
-        self._described_anew += len(anew)
+                reload[tool.name] = said.fingerprint
+        self._described_anew += len(reload)
         self._lists.pop(catalog.digest, None)
         self._lists[catalog.digest] = self._described_anew
         if len(self._lists) > _MAX_LISTS:
             del self._lists[next(iter(self._lists))]
-        described |= anew
-        return bool(new or anew)
+        described |= reload
+        return bool(new or reload)
 
     def _forget_oldest(self) -> None:
         for name in list(islice(self._profiles, max(0, len(self._profiles) - MAX_TOOLS))):

@@ -70,7 +70,7 @@ class Trainer:
 
         def learn() -> None:
             self._pair(context, tool, signal, scope, at, session)
-            self._tell(None, tool, DiscoveryMethod.SEARCHED)
+            self._notify(None, tool, DiscoveryMethod.SEARCHED)
 
         self._training_queue.add_gist(learn)
 
@@ -100,11 +100,11 @@ class Trainer:
 
             knowledge.scope_models.teach(example.scope, prediction_input.time, learn)
         self._pair_all(example)
-        self._tell(example.prediction_input, example.tool, example.found)
+        self._notify(example.prediction_input, example.tool, example.found)
 
     def _learn_gist(self, example: TrainingExample) -> None:
         self._pair_all(example)
-        self._tell(None, example.tool, example.found)
+        self._notify(None, example.tool, example.found)
 
     def _pair_all(self, example: TrainingExample) -> None:
         signal, at = SIGNALS[example.found], example.prediction_input.time
@@ -121,6 +121,6 @@ class Trainer:
                 context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session
             )
 
-    def _tell(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
+    def _notify(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
         with self._guarded:
             self._on_learned(prediction_input, tool, found)

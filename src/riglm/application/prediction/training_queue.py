@@ -95,7 +95,7 @@ class TrainingQueue:
         self._pair_updates.clear()
         self._waiting.clear()
         self._begun = False
-        self._tell()
+        self._notify()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -127,9 +127,9 @@ class TrainingQueue:
     def _skip(self, count: int) -> None:
         self._skipped += count
         if self._skipped and self._clock() - self._last_told >= _TELLING_SECONDS:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._skipped:
             _log.warning(
                 "%d training examples were left out for lack of time: what these calls teach about their order "

@@ -243,7 +243,7 @@ class Dispatcher:
         return self._given is None and not (self._is_turn_of_replay() and self._can_replay())
 
     def _may_pass_held(self) -> bool:
-        """True if pending batches only wait for room in a full spool, and a working store is free for the rest."""
+        """True if pending batches only wait for space in a full spool, and a working store can take the rest."""
         if self._overflow is None or not self._overflow.is_refusing or not self._has_more():
             return False
         is_free = self._given is None and self._is_well() and not (self._is_turn_of_replay() and self._can_replay())

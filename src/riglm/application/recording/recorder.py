@@ -115,7 +115,7 @@ class Recorder:
             self._writer.join(_LAST_WORDS_SECONDS)
         self._queue.empty()
         counts = self.counts()
-        self._tell(counts)
+        self._notify(counts)
         return counts
 
     def __enter__(self) -> Self:
@@ -138,7 +138,7 @@ class Recorder:
                 return
             self._thread.join(min(_GLANCE_SECONDS, until - now))
 
-    def _tell(self, counts: RecordCounts) -> None:
+    def _notify(self, counts: RecordCounts) -> None:
         _log.info("recording ended", extra=asdict(counts))
         if counts.spooled:
             _log.info("%d records wait on disk for the next start", counts.spooled)

@@ -39,9 +39,9 @@ def percents(calls: Sequence[JudgedCall]) -> float | None:
 
 
 def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
-    """How many lists there were, how many took the place of another one, and their tokens, each list sent once.
+    """Return the number of lists, of those that replaced a list, and their tokens; each list is counted once.
 
-    What riglm's own tools answered counts as theirs, as in `riglm.domain.exposure.ExposureTotals`.
+    Results of meta-tools count as in `riglm.domain.exposure.ExposureTotals`.
     """
     net = sum(each.tokens_net for each in lists)
     return {
@@ -62,10 +62,9 @@ _Timed = TypeVar("_Timed", ReplayedCall, ListObservation, CallObservation)
 def days_of(
     steps: Sequence[ReplayedCall], record: Observations, day_of: Callable[[float], str]
 ) -> list[dict[str, Any]]:
-    """Each day on which something was called or listed, the first one first.
+    """Return the replay's calls and the recorded lists by day, the earliest first.
 
-    The replay's calls by the day of the call, what was recorded of lists beside it. The interval of a day takes calls
-    for independent: a day has too few sessions to draw from.
+    The interval of a day assumes independent calls: a day has too few sessions to draw from.
     """
     walked, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
     return [_day(day, walked.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*walked, *lists})]
@@ -201,7 +200,7 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
 
 
 def _mode_now(found: ReportInput) -> str:
-    """The mode of the latest list: the configuration at hand may be another one than that of what runs."""
+    """Return the mode of the latest list: the running configuration may differ from the one that was loaded here."""
     latest = max((each for each in found.record.lists if each.mode in MODES), key=lambda each: each.at, default=None)
     return found.settings.filtering.mode if latest is None else latest.mode
 

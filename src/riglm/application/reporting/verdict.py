@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Z: Final = 1.959964
-"""95 % of a normal distribution lie within so many standard deviations."""
+"""Standard deviations that contain 95 % of a normal distribution."""
 _DRAWS: Final = 2_000
 _FEW_DRAWS: Final = 400
 _MANY: Final = 20_000
@@ -42,7 +42,7 @@ def share_by_session(hits: Sequence[int], calls: Sequence[int]) -> Interval | No
     """Of a share between 0 and 1 that was counted in sessions, hits and calls of each; None without calls.
 
     Calls of one session are alike, so whole sessions are drawn many times (bootstrap). Where these agree by chance,
-    as when nobody missed anything in a few sessions, that says too much: the interval is never narrower than Wilson's.
+    as when no call missed in a few sessions, that is too optimistic: the interval is never narrower than Wilson's.
     """
     plain = wilson(sum(hits), sum(calls))
     if plain is None:
@@ -74,7 +74,7 @@ def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[floa
 def _stretch(count: int) -> float:
     """How much wider an interval from few sessions must be: their spread is smaller, and itself not well known.
 
-    By Student's distribution in place of the normal one, as far as the first term of its expansion.
+    Uses Student's distribution in place of the normal one, by the first term of its expansion.
     """
     free = max(count - 1, 1)
     return math.sqrt(count / free) * (1 + (_Z * _Z + 1) / (4 * free))
@@ -144,7 +144,7 @@ def _empty(others: int) -> str:
         return f"Nothing is recorded yet. {asked}"
     return (
         f"No session is recorded in this time that was shown a list and used a tool. {others:,} others are: they were "
-        f"before it, or were learned from what clients had kept, which does not tell what tools there were. {asked}"
+        f"before it, or were imported from transcripts, which do not contain the available tools. {asked}"
     )
 
 
@@ -213,7 +213,7 @@ def _price(evidence: VerdictInput) -> VerdictCheck:
 
 
 def _sessions(count: int) -> str:
-    few = f"; it takes {MIN_SESSIONS} to tell" if count < MIN_SESSIONS else ""
+    few = f"; {MIN_SESSIONS} are needed for a verdict" if count < MIN_SESSIONS else ""
     return f"{_number(count, 'session')}{few}"
 
 

@@ -71,11 +71,11 @@ _KNOWN: Final = (
 
 
 class UnusableToolError(UnusableInputError):
-    """Something that was given as a tool is none that riglm can read, or has a name that another one has."""
+    """Raised when an object given as a tool cannot be read, or has the name of a different tool."""
 
 
 def read_tool(given: object) -> Tool:
-    """The name of a tool, and what it says of itself as an MCP definition.
+    """Return the name of a tool and its MCP definition.
 
     Raises:
         UnusableToolError: it has no name.
@@ -135,7 +135,7 @@ def _schema(found: object) -> Mapping[Any, Any] | None:
 def _encoded(said: dict[str, Any]) -> bytes:
     try:
         return _json(said)
-    except Exception:  # noqa: BLE001  # whatever a schema holds that is no JSON
+    except Exception:  # noqa: BLE001  # a schema may contain anything that is not JSON
         return _json({key: value for key, value in said.items() if key != "inputSchema"})
 
 
@@ -159,7 +159,7 @@ class OfferedTools(Generic[T]):
 
     @property
     def owners(self) -> dict[str, tuple[str, str]]:
-        """The server of each tool and its name there; what stands before `__` in a name is the server."""
+        """Return the server of each tool and its name there; the server is the part of a name before `__`."""
         return {name: _owner(name) for name in self.objects}
 
     def name_of(self, tool: object) -> str:

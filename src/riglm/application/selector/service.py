@@ -42,8 +42,8 @@ class SelectionReason:
 class Selection(Generic[T]):
     """The tools for now, in the order in which they were given.
 
-    `hidden` are the names of those left out, which may be used all the same. `reason` says how it was chosen, and
-    `confidence`, from 0 to 1, how sure what was learned makes of it. `reasons` has the reason for each tool by name.
+    `hidden` are the names of those left out, which can still be called. `reason` is how it was selected, and
+    `confidence`, from 0 to 1, the confidence of the prediction. `reasons` has the reason for each tool by name.
     `tokens` and `tokens_saved` are estimates, of the definitions that are in and of those that are not.
     """
 
@@ -113,7 +113,7 @@ class SearchResult(Generic[T]):
 
 _NOTHING_GIVEN: Final = RequestParams()
 _IMPATIENT_SECONDS: Final = 2.0
-_NOT_AT_HAND: Final = "not all that it goes by was at hand in time"
+_NOT_AT_HAND: Final = "not all inputs were available in time"
 _NOBODY: Final = Session(
     started_at=0.0, era=ProtocolEra.HANDSHAKE, transport=Transport.LIBRARY, method=IdentificationMethod.CONNECTION
 )
@@ -121,7 +121,7 @@ _log: Final = logging.getLogger("riglm.selecting")
 
 
 class SelectingService:
-    """Selects on an event loop that serves nobody else: it takes the time to learn what it was told before.
+    """Selects on a dedicated event loop: it takes the time to learn pending calls first.
 
     It waits for the model and for the vectors of all tools, so that equal work gives equal selections.
     """
@@ -159,7 +159,7 @@ class SelectingService:
         self._prediction.begin()
 
     def end(self, session: Session) -> None:
-        """Give a session back; one with a key can be gone on with for a while."""
+        """Release a session; one with a key can be continued for a while."""
         self._services.sessions.closed(session)
 
     async def select(self, session: Session, offer: OfferedTools[T], context: str) -> Selection[T]:
@@ -173,7 +173,7 @@ class SelectingService:
         self._services.tracking.exposed(session, shown)
         told = None
         with self._explaining:
-            told = self._filtering.explain(session).told()
+            told = self._filtering.explain(session).to_prediction()
         names, hidden = shown.shown, shown.hidden
         if shown.mode == "shadow":
             names, hidden = (*names, *hidden), ()
@@ -229,7 +229,7 @@ class SelectingService:
         self._prediction.catch_up()
 
     def mark(self, session: Session, tool: str, *, relevant: bool) -> None:
-        """A session says whether a tool is of use for its context."""
+        """Record feedback of a session on a tool for its context."""
         state = self._filtering.state(session)
         if state.context is not None:
             self._filtering.predicting.marked(session, state, tool, relevant=relevant)
@@ -241,7 +241,7 @@ class SelectingService:
     async def _take(
         self, session: Session, catalog: ToolCatalog, owners: Mapping[str, tuple[str, str]]
     ) -> tuple[bool, bool]:
-        """Take note of the tools that a session has; whether there is a choice, and whether all for it is at hand."""
+        """Store the tools of a session. Returns whether there is a choice, and whether all inputs are available."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalog)
         await self._filtering.prepare(session)
@@ -252,13 +252,13 @@ class SelectingService:
         return True, is_at_hand
 
     def _but(self, session: Session, *, is_at_hand: bool) -> str:
-        """Why a selection may be another one for equal work; empty when it is not."""
+        """Return why a selection may differ for equal work, or an empty string."""
         context = self._filtering.state(session).context
         if not is_at_hand or (context is not None and context.vector is None):
             return f"; {_NOT_AT_HAND}"
         embedder = self._prediction.embedder_status()
         if embedder.is_fallback_active:
-            return f"; {embedder.actual_model} stands in for {embedder.model}"
+            return f"; {embedder.actual_model} replaces {embedder.model}"
         return ""
 
 

@@ -141,12 +141,12 @@ class ToolSession(Generic[T]):
 
         return searching
 
-    def _told(self, tool: T | str, tell: Callable[[SelectingService, Session, str], None]) -> None:
+    def _told(self, tool: T | str, notify: Callable[[SelectingService, Session, str], None]) -> None:
         """Pass a tool to a callback; unknown names, which models may invent, are logged."""
         offer, begun = self._offer(None), self._begun
         name = offer.name_of(tool)
         if name in offer.objects:
-            self._background.post(lambda service: tell(service, begun.on(service), name))
+            self._background.post(lambda service: notify(service, begun.on(service), name))
             return
         close = difflib.get_close_matches(name, offer.objects, n=1)
         _log.warning("no tool is called %r, so nothing is learned%s", name, f": is it {close[0]!r}?" if close else "")

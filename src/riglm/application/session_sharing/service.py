@@ -50,8 +50,8 @@ _log: Final = logging.getLogger("riglm.state")
 class OverrideBroadcaster(Protocol):
     """Who knows which clients listen: the proxy."""
 
-    def share(self, tell: Callable[[str], None]) -> Callable[[str], None]:
-        """Publish the clients whose list changed with `tell`; the returned function handles such messages."""
+    def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
+        """Publish the clients whose list changed with `publish`; the returned function handles such messages."""
         ...
 
 
@@ -162,7 +162,7 @@ class SessionSharingService(SessionSharing):
     async def ended(self, session_id: bytes) -> None:
         with self._guarded:
             await self._links.end(session_id)
-            await self.news.tell(LINKS, self._links.name(session_id), ENDED)
+            await self.news.notify(LINKS, self._links.name(session_id), ENDED)
 
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
         with self._guarded:
@@ -173,8 +173,8 @@ class SessionSharingService(SessionSharing):
         self._links.forget(session_id)
         self._here.pop(self._links.name(session_id), None)
 
-    def tell(self, session_id: bytes, news: str) -> None:
-        self._start(self.news.tell(LINKS, self._links.name(session_id), news))
+    def notify(self, session_id: bytes, news: str) -> None:
+        self._start(self.news.notify(LINKS, self._links.name(session_id), news))
 
     def listen(self, listener: NewsListener) -> None:
         def heard(about: str, what: str) -> None:
@@ -187,10 +187,10 @@ class SessionSharingService(SessionSharing):
     def share_changes(self, proxy: OverrideBroadcaster) -> None:
         """Notify modern clients of lists that changed in other processes."""
 
-        def tell(client_id: str) -> None:
-            self._start(self.news.tell(SHOWN, client_id, ""))
+        def notify(client_id: str) -> None:
+            self._start(self.news.notify(SHOWN, client_id, ""))
 
-        heard = proxy.share(tell)
+        heard = proxy.share(notify)
         self.news.on(SHOWN, lambda client_id, _: heard(client_id))
 
     def forgotten(self, session: Session) -> None:

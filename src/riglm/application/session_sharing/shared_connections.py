@@ -29,14 +29,14 @@ MAX_PROBLEMS: Final = 1_000
 class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a connection.
 
-    `principal` is a keyed hash. `handshake` and `told` are requests of the client as raw JSON, `tickets` are the resume
+    `principal` is a keyed hash. `handshake` and `state_requests` are raw JSON of the client, `tickets` are the resume
     tokens by server. A record that has `ended` is kept for a while, so that no process resumes it.
     """
 
     principal: str
     session: UUID
     handshake: str
-    told: dict[str, str] = {}
+    state_requests: dict[str, str] = {}
     tickets: dict[str, bytes] = {}
     ended: bool = False
 
@@ -49,10 +49,10 @@ class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
         if asked.method not in REPEATED and asked.method != "resources/unsubscribe":
             return self
         subject = jsonrpc.text(jsonrpc.members(asked.params).get("uri")) or ""
-        told = {name: line for name, line in self.told.items() if name != subject}
-        if asked.method in REPEATED and len(told) < MAX_PROBLEMS:
-            told[subject] = asked.line.decode()
-        return msgspec.structs.replace(self, told=told)
+        state_requests = {name: line for name, line in self.state_requests.items() if name != subject}
+        if asked.method in REPEATED and len(state_requests) < MAX_PROBLEMS:
+            state_requests[subject] = asked.line.decode()
+        return msgspec.structs.replace(self, state_requests=state_requests)
 
     def ticketed(self, tickets: Mapping[str, bytes]) -> "ConnectionRecord":
         """Return the record with the resume tokens that servers sent most recently."""
@@ -63,7 +63,7 @@ def decoded(plain: bytes) -> ConnectionRecord | None:
     """The record that was encoded; None when it is none that riglm would write."""
     try:
         record = msgspec.json.decode(plain, type=ConnectionRecord)
-        messages = [message_of(record.handshake), *map(message_of, record.told.values())]
+        messages = [message_of(record.handshake), *map(message_of, record.state_requests.values())]
     except (msgspec.MsgspecError, UnicodeError, MalformedMessageError):
         return None
     named = [message.method for message in messages]
@@ -144,7 +144,7 @@ class SharedConnections:
             if greeted is None or not greeted.result:
                 return False
             conversation.received(jsonrpc.notification("notifications/initialized"), _Heard())
-            for message in handoff.told:
+            for message in handoff.state_requests:
                 await _asked(conversation, message)
         await self.note_tickets(session_id, conversation)
         return True
@@ -193,7 +193,7 @@ class SharedConnections:
         known = self._known.pop(session_id, None)
         if known is not None:
             name = self.name(session_id)
-            ended = msgspec.structs.replace(known, ended=True, told={}, tickets={})
+            ended = msgspec.structs.replace(known, ended=True, state_requests={}, tickets={})
             await self._state.keep(name, self._sealer.seal(name, ended.encoded()), _ENDED_SECONDS)
 
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
@@ -226,8 +226,8 @@ class SharedConnections:
     ) -> None:
         """Repeat the state requests between the `known` record and the stored one."""
         if not conversation.adopt(_carried(record, conversation.session)):
-            for name, line in record.told.items():
-                if known.told.get(name) != line:
+            for name, line in record.state_requests.items():
+                if known.state_requests.get(name) != line:
                     await _asked(conversation, message_of(line))
 
     async def _read(self, session_id: bytes) -> ConnectionRecord | None:
@@ -317,6 +317,6 @@ def _carried(record: ConnectionRecord, session: Session) -> ConnectionHandoff:
     return ConnectionHandoff(
         session=session,
         handshake=message_of(record.handshake),
-        told=tuple(map(message_of, record.told.values())),
+        state_requests=tuple(map(message_of, record.state_requests.values())),
         tickets=record.tickets,
     )

@@ -38,13 +38,13 @@ _MAX_UNSURE: Final = 3
 class _Known(NamedTuple):
     """A session as it was last read or kept: its revision and content, the value that is kept of it, and who wrote it.
 
-    Returns None if the value is not newer than `told` or not stored.
+    Returns None if the value is not newer than `known` or not stored.
     """
 
     revision: int
     body: bytes
     value: bytes
-    told: bool = True
+    is_published: bool = True
     writers: WriteVersions = MappingProxyType({})
 
 
@@ -55,7 +55,7 @@ class FetchedSession(NamedTuple):
     record: SessionRecord
 
 
-_UNKNOWN: Final = _Known(0, b"", b"", told=False)
+_UNKNOWN: Final = _Known(0, b"", b"", is_published=False)
 
 
 class SharedSessions:
@@ -212,7 +212,7 @@ class SharedSessions:
         """Store a session. Returns False if another process has stored a newer version."""
         id_ = session.id
         known, body = self._known.get(id_, _UNKNOWN), encoded(session, self._progress(session))
-        if (body == known.body and known.told) or self._registry.known(id_) is not session:
+        if (body == known.body and known.is_published) or self._registry.known(id_) is not session:
             self._owed.pop(id_, None)
             return True
         name, kept = session_name(self._sealer, id_), self._changed(id_, known, body)
@@ -258,7 +258,7 @@ class SharedSessions:
         """Take over what is kept of a session, and put what happened here since on top of it; whether it is news."""
         known = self._known.get(session.id, _UNKNOWN)
         if value is None or value == known.value:
-            self._known[session.id] = known._replace(told=known.told and value is not None)
+            self._known[session.id] = known._replace(is_published=known.is_published and value is not None)
             return False
         for sent in self._unsure.get(session.id, ()):
             if sent.value == value:
@@ -266,7 +266,7 @@ class SharedSessions:
                 return False
         found = self._read(name, value)
         if found is None or found.record.id != session.id or found.known.revision < known.revision:
-            self._known[session.id] = known._replace(value=value, told=False)  # nothing to go by
+            self._known[session.id] = known._replace(value=value, is_published=False)  # nothing to go by
             return False
         known = self._taken(session.id, found.known) or known
         self._known[session.id] = found.known

@@ -136,10 +136,10 @@ class Broadcast:
         """Subscribe `hearing` to the messages of other processes of this kind."""
         self._hearing[kind] = hearing
 
-    async def tell(self, kind: str, about: str, what: str) -> None:
+    async def notify(self, kind: str, about: str, what: str) -> None:
         """Let the other processes know."""
         item = _Item(self._own, self._clock(), kind, about, what)
-        await self._state.tell(self._sealer.seal(_NAME, msgspec.json.encode(item)))
+        await self._state.notify(self._sealer.seal(_NAME, msgspec.json.encode(item)))
 
     def _heard(self, news: bytes) -> None:
         plain = self._sealer.opened(_NAME, news)

@@ -62,7 +62,7 @@ def definitions(names: Collection[str], index: str = "") -> dict[str, bytes]:
 
 
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
-"""Where a definition says that its schema is worth loading at once."""
+"""Where a definition marks its schema as worth loading at once."""
 
 _MAX_KEPT: Final = 16
 
@@ -169,7 +169,7 @@ def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _kinds(groups: Mapping[str, Sequence[str]], size: int) -> str:
-    """Return every group with its number of tools, and with as many kinds of tools as there is room for."""
+    """Return every group with its number of tools, and with as many kinds of tools as fit."""
     kinds = {label: _words(label, names) for label, names in groups.items()}
     shown: dict[str, list[str]] = {label: [] for label in groups}
     best = _written(groups, shown, size)

@@ -1,4 +1,4 @@
-"""What riglm's own tools are given and what they answer, as raw JSON."""
+"""Arguments and results of meta-tools, as raw JSON."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from riglm.domain.jsonrpc import Raw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaToolResult:
-    """What became of a call of one of riglm's own tools.
+    """The result of a call of a meta-tool.
 
     `result` is a raw CallToolResult, without what an era adds to every result. Where `forward` is set there is none:
-    the call is to go on to the tool of that raw name with those raw arguments, like a call of the client's own that may
-    be denied, and to an upstream even if the name is one of riglm's.
-    `list_changed` says that the session's list is another one now, and `selection` which tools the result shows.
+    the call must be forwarded to the tool of that raw name with those raw arguments, like a call by the client, which
+    may be denied, and to an upstream even if the name is that of a meta-tool. `list_changed` is True if the session's
+    list has changed, and `selection` are the tools that the result contains.
     """
 
     result: bytes = b""
@@ -26,7 +26,7 @@ class MetaToolResult:
 
 
 class InvalidArgumentsError(Exception):
-    """A call that cannot be understood; the text says what is expected."""
+    """Raised for arguments that cannot be parsed; the text contains what is expected."""
 
 
 def members_given(tool: str, arguments: bytes) -> dict[str, Raw]:
@@ -83,7 +83,7 @@ def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
         return b"{}"
     if not isinstance(value, dict):
         raise InvalidArgumentsError(
-            f"{tool} expects `{key}` to be an object, by the schema of the tool that is to be called."
+            f"{tool} expects `{key}` to be an object that matches the schema of the called tool."
         )
     return raw
 
@@ -102,7 +102,7 @@ def structured_result(fields: Mapping[str, bytes]) -> bytes:
 
 
 def refused(words: str) -> MetaToolResult:
-    """An answer that says what went wrong."""
+    """Return an error result with a message."""
     return MetaToolResult(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
 
 

@@ -14,7 +14,7 @@ class ListSelection:
     """The tools that a client gets and those that are hidden from it, in the catalog's order.
 
     `raw` is a JSON array of the entries of a list; with `is_passthrough` they are those of the upstream's response,
-    unchanged. In shadow mode `shown` and `hidden` say what would be. Denied tools are in neither. Tokens are estimates,
+    unchanged. In shadow mode `shown` and `hidden` are hypothetical. Denied tools are in neither. Tokens are estimates,
     as in an exposure. Selections that differ in bytes or tokens only are equal.
     """
 

@@ -32,7 +32,7 @@ current: "Final[ContextVar[TracedRequest | None]]" = ContextVar("riglm_traced_re
 
 
 def attributes_of(message: Message, wire: str) -> dict[str, str]:
-    """What a span says of a request: its method, and the name of the tool or prompt. Nothing else that is in it."""
+    """Return the span attributes of a request: its method, and the name of the tool or prompt. No other content."""
     method = message.method or ""
     found = {"mcp.method.name": method[:_MAX_NAME_LENGTH], "network.transport": wire}
     if method == "tools/call":
@@ -210,8 +210,8 @@ class TracedModern(ModernRequestHandler):
             self._open[id(in_flight)] = request
         return in_flight
 
-    def told(self, message: Message) -> None:
-        self._service.told(message)
+    def handle_notification(self, message: Message) -> None:
+        self._service.handle_notification(message)
 
     def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
         self._service.cancel(in_flight, notice)

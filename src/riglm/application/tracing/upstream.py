@@ -1,4 +1,4 @@
-"""Spans of requests to servers, around the ways there; the servers are told of them."""
+"""Spans of requests to upstream servers; the trace context is propagated to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ from riglm.ports.upstream import (
 
 _WIRES: Final = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 _HANDSHAKE: Final = "initialize"
-"""Is sent as it came: it is kept, and said again to whatever replaces the server."""
+"""Methods that are forwarded unchanged, because they are stored and repeated to replacement servers."""
 
 
 class TracedUpstream(UpstreamPort):
@@ -70,7 +70,7 @@ class TracedUpstream(UpstreamPort):
 
 
 class TracedLink(UpstreamLink):
-    """A link each of whose requests is a span, which the server is told of."""
+    """A link that creates a span for each request and propagates its trace context."""
 
     def __init__(self, link: UpstreamLink, tracer: TracerPort) -> None:
         self.spec = link.spec
@@ -110,8 +110,8 @@ class TracedLink(UpstreamLink):
     def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         self._link.resume(last_event_id, stream)
 
-    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
-        return self._link.adopt(ticket, handshake, told)
+    def adopt(self, ticket: bytes, handshake: Message, state_requests: Sequence[Message]) -> bool:
+        return self._link.adopt(ticket, handshake, state_requests)
 
     def detach(self) -> None:
         self._link.detach()
@@ -171,7 +171,7 @@ class _Leg(OutboundRequest):
 
 
 class _Outlet(ServerMessageHandler):
-    """Passes on what a server says of its own accord, as said over the link that the inside knows."""
+    """Forwards server messages of the wrapped link as messages of this link."""
 
     def __init__(self, message_handler: ServerMessageHandler) -> None:
         self._message_handler = message_handler

@@ -43,7 +43,7 @@ class ImportedCall:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TranscriptSession:
-    """One conversation, as far as it has been read.
+    """One conversation, up to the point that has been read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
     that are already stored, None before the lookup. `forgotten` counts calls that the store would reject because their

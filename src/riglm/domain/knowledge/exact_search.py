@@ -26,13 +26,13 @@ _Number = TypeVar("_Number", bound=np.generic)
 class Codes:
     """Vectors of one length, by position in the order in which they were added; memory is reserved ahead."""
 
-    def __init__(self, dimensions: int, room: int = 0) -> None:
-        """Reserve memory for `room` vectors."""
+    def __init__(self, dimensions: int, capacity: int = 0) -> None:
+        """Reserve memory for `capacity` vectors."""
         self.dimensions: Final = dimensions
         self._count = 0
-        self._codes: NDArray[np.int8] = np.empty((room, dimensions), np.int8)
-        self._scales: NDArray[np.float32] = np.empty(room, np.float32)
-        self._losses: NDArray[np.float32] = np.empty(room, np.float32)
+        self._codes: NDArray[np.int8] = np.empty((capacity, dimensions), np.int8)
+        self._scales: NDArray[np.float32] = np.empty(capacity, np.float32)
+        self._losses: NDArray[np.float32] = np.empty(capacity, np.float32)
 
     def __len__(self) -> int:
         return self._count

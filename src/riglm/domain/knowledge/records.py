@@ -160,7 +160,7 @@ _SEAMS: Final = re.compile(r"[_\s-]+|(?<=[a-z])(?=[A-Z])")
 def searched_text(piece: Thought | Entity | Observation) -> str:
     """What a piece's vector is made of: its text, and of the graph first whom it is about.
 
-    An observation rarely says so itself, and the text of an entity names others as well.
+    An observation rarely names its entity, and the text of an entity names others as well.
     """
     match piece:
         case Thought():
@@ -172,7 +172,7 @@ def searched_text(piece: Thought | Entity | Observation) -> str:
 
 
 def entity_text(name: str, kind: str, relations: Iterable[Relation]) -> str:
-    """Return an entity in words: its name and kind, and its relations as sentences, its own first, as many as fit.
+    """Return an entity as text: its name and kind, and its relations as sentences, outgoing ones first, as many as fit.
 
     The same for the same relations, in any order.
     """

@@ -176,7 +176,7 @@ class Modern:
         assert asked is not None
         return asked
 
-    def told(self, message: Message) -> None:
+    def handle_notification(self, message: Message) -> None:
         self.script.take(message, None)  # type: ignore[arg-type]
 
     def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:

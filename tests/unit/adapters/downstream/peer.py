@@ -144,7 +144,7 @@ class Peer:
         own = {"mcp-protocol-version": "2026-07-28", "mcp-method": method, "mcp-session-id": None}
         return await self.send("POST", request(method, given, key), headers={**own, **headers})
 
-    async def tell(self, method: str, params: Any = None) -> Whole:
+    async def notify(self, method: str, params: Any = None) -> Whole:
         """POST a notification."""
         body = json.dumps({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}).encode()
         return await (await self.send("POST", body)).whole()

@@ -21,7 +21,7 @@ async def test_a_session_is_opened_used_and_closed(front: Front):
     peer = await front.peer()
     greeting = await peer.greet()
     assert greeting.message["result"]["serverInfo"] == {"name": "s", "version": "1"}
-    assert (await peer.tell("notifications/initialized")).status == 202
+    assert (await peer.notify("notifications/initialized")).status == 202
     assert front.script.told[-1].method == "notifications/initialized"
     assert (await (await peer.ask("echo", {"a": 1})).whole()).status == 200
     assert (await (await peer.send("DELETE")).whole()).status == 200
@@ -155,7 +155,7 @@ async def test_a_cancelled_request_ends_without_an_answer(start: Started, resuma
     await peer.write("POST", request("hold", key=5))
     await front.script.held()
     other = await front.beside(peer)
-    await other.tell("notifications/cancelled", {"requestId": 5})
+    await other.notify("notifications/cancelled", {"requestId": 5})
     answer = await (await Response(peer.reader, peer.writer).head()).whole()
     assert not [event for event in answer.events if event.data]
     (session,) = front.app._sessions._open.values()
@@ -165,7 +165,7 @@ async def test_a_cancelled_request_ends_without_an_answer(start: Started, resuma
 async def test_a_cancellation_that_names_nothing_open_is_passed_on(front: Front):
     peer = await front.greeted()
     for params in ({"requestId": 99}, {}, None):
-        assert (await peer.tell("notifications/cancelled", params)).status == 202
+        assert (await peer.notify("notifications/cancelled", params)).status == 202
     assert len([one for one in front.script.told if one.method == "notifications/cancelled"]) == 3
 
 

@@ -230,7 +230,7 @@ async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front:
     response = await peer.ask("hold", key="a")
     priming = await response.event()
     other = await front.beside(peer)
-    assert (await other.tell("notifications/cancelled", {"requestId": "a"})).status == 202
+    assert (await other.notify("notifications/cancelled", {"requestId": "a"})).status == 202
     assert (await response.whole()).body == b""
     (await front.script.held()).answer()
     assert (await (await take_up(front, peer, priming.id)).whole()).status == 400
@@ -242,7 +242,7 @@ async def test_a_request_cancelled_at_once_gets_an_empty_stream(front: Front):
     await peer.write("POST", b'{"jsonrpc":"2.0","id":1,"method":"hold"}')
     await front.script.held()
     other = await front.beside(peer)
-    await other.tell("notifications/cancelled", {"requestId": 1})
+    await other.notify("notifications/cancelled", {"requestId": 1})
     answer = await (await Response(peer.reader, peer.writer).head()).whole()
     assert [event.data for event in answer.events] == [b""]
 

@@ -83,7 +83,7 @@ class Sharing(SessionSharing):
     def left(self, session_id):
         self.left_ids.append(session_id)
 
-    def tell(self, session_id, news):
+    def notify(self, session_id, news):
         self.told.append((session_id, news))
 
     def listen(self, listener):

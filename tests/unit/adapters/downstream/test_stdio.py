@@ -35,7 +35,7 @@ class Client:
         self.gone = asyncio.Event()
         self.up = up
         self.down = down
-        self.riglm = StdioClient(inside, gone=self.gone.set, **{"limit": LIMIT, "buffer": 1 << 20, **options})
+        self.riglm = StdioClient(inside, on_disconnect=self.gone.set, **{"limit": LIMIT, "buffer": 1 << 20, **options})
         self._fds = (source, target)
         self._rest = b""
 

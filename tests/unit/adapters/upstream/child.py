@@ -118,7 +118,7 @@ def hang(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     pass
 
 
-def tell(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
+def notify(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     answer(identifier, heard)
 
 
@@ -140,7 +140,7 @@ METHODS = {
     "spawn": spawn,
     "server/discover": discover,
     "hang": hang,
-    "tell": tell,
+    "tell": notify,
 }
 
 

@@ -50,7 +50,7 @@ def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_nothing_is_opened_before_something_is_to_be_sent(wires):
     owner = Owner(wires)
-    owner.line.tell(ONE)
+    owner.line.notify(ONE)
     await settle()
     assert wires.all == []
     await owner.line.close()
@@ -61,7 +61,7 @@ async def test_what_is_sent_while_the_channel_opens_arrives_in_order(wires):
     wires.gate.clear()
     owner.line.send(ONE)
     await settle()
-    owner.line.tell(TWO)
+    owner.line.notify(TWO)
     owner.line.send(THREE)
     wires.gate.set()
     wire = await wires.number(1)
@@ -172,7 +172,7 @@ async def test_only_so_much_waits_for_a_channel_to_open(wires, monkeypatch, capl
     owner.line.send(ONE)
     with pytest.raises(UpstreamUnavailableError, match="too many messages wait"):
         owner.line.send(TWO)
-    owner.line.tell(THREE)
+    owner.line.notify(THREE)
     assert "dropped a message" in caplog.text
     wires.gate.set()
     assert (await wires.number(1)).raw == [ONE]

@@ -68,7 +68,7 @@ class Running:
         await within(self.child.close())
         assert not alive(self.child._group)
 
-    def tell(self, method: str, identifier: object = 1, **params: object) -> None:
+    def notify(self, method: str, identifier: object = 1, **params: object) -> None:
         self.child.write(json.dumps({"id": identifier, "method": method, "params": params}).encode())
 
     async def hear(self) -> dict[str, object]:
@@ -108,7 +108,7 @@ def reaper():
 
 async def test_lines_pass_both_ways_with_environment_and_directory(reaper, tmp_path):
     async with Running(reaper, env={"SHOWN": "yes"}, cwd=str(tmp_path)) as running:
-        running.tell("hello", identifier="a")
+        running.notify("hello", identifier="a")
         heard = await running.hear()
         assert heard["id"] == "a"
         assert (heard["result"]["env"], heard["result"]["cwd"]) == ("yes", str(tmp_path))
@@ -127,13 +127,13 @@ async def test_a_command_that_cannot_be_run_is_named(reaper, command):
 
 async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(reaper):
     async with Running(reaper) as running:
-        running.tell("raw", hex=b'\r\n \n{"id":1,"x":"\xff\xe2\x82"}\r\n'.hex())
+        running.notify("raw", hex=b'\r\n \n{"id":1,"x":"\xff\xe2\x82"}\r\n'.hex())
         assert await within(running.hearing.lines.get()) == '{"id":1,"x":"\ufffd\ufffd"}'.encode()
 
 
 async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(reaper):
     async with Running(reaper, limit=4_000_000) as running:
-        running.tell("answer and die", size=2_000_000)
+        running.notify("answer and die", size=2_000_000)
         assert len((await running.hear())["result"]) == 2_000_000
         assert await running.ended() == "exited with code 0"
         assert running.child.is_missing
@@ -141,7 +141,7 @@ async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(reaper):
 
 async def test_a_last_line_without_a_newline_counts(reaper):
     async with Running(reaper) as running:
-        running.tell("die in the middle")
+        running.notify("die in the middle")
         assert (await running.hear())["result"] == "no newline"
         await running.ended()
 
@@ -149,7 +149,7 @@ async def test_a_last_line_without_a_newline_counts(reaper):
 async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log_only_at_debug(reaper, caplog):
     caplog.set_level(logging.INFO)
     async with Running(reaper) as running:
-        running.tell("die", code=3)
+        running.notify("die", code=3)
         words = await running.ended()
     assert words == "exited with code 3; riglm's log has its standard error with `logging.level: debug`"
     assert "my last words" not in str([vars(record) for record in caplog.records])
@@ -158,7 +158,7 @@ async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log
 async def test_the_log_has_all_of_standard_error_at_debug(reaper, caplog):
     caplog.set_level(logging.DEBUG)
     async with Running(reaper) as running:
-        running.tell("die", code=3)
+        running.notify("die", code=3)
         await running.ended()
     said = [(record.upstream, record.line) for record in caplog.records if record.msg == "stderr"]
     assert said == [("server", "a traceback"), ("server", "my last words")]
@@ -168,7 +168,7 @@ async def test_the_log_has_all_of_standard_error_at_debug(reaper, caplog):
 async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_are_a_warning(reaper, caplog, method):
     caplog.set_level(logging.INFO)
     async with Running(reaper, "stillborn") as running:
-        running.tell(method)
+        running.notify(method)
         assert await running.ended() == "exited with code 4; riglm's log has its last words"
     [said] = [record for record in caplog.records if hasattr(record, "said")]
     assert (said.levelname, said.upstream, said.said) == ("WARNING", "server", "a traceback\nmy last words")
@@ -177,28 +177,28 @@ async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_
 async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_words(reaper, caplog):
     caplog.set_level(logging.INFO)
     async with Running(reaper) as running:
-        running.tell("initialize")
+        running.notify("initialize")
         await running.hear()
-        running.tell("die", code=3)
+        running.notify("die", code=3)
         await running.ended()
     assert "my last words" not in str([vars(record) for record in caplog.records])
 
 
 async def test_the_end_tells_the_signal(reaper):
     async with Running(reaper) as running:
-        running.tell("kill")
+        running.notify("kill")
         assert await running.ended() == "was ended by signal 9"
-        running.tell("hello")
+        running.notify("hello")
 
 
 @pytest.mark.parametrize("which", ["input", "output"])
 def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
     async def conversation() -> None:
         async with Running(reaper, grace=0.2) as running:
-            running.tell(f"close {which}")
+            running.notify(f"close {which}")
             if which == "input":
                 await running.hear()
-                running.tell("hello")
+                running.notify("hello")
             assert await running.ended() == "closed its input or output"
             assert running.gone == []
         assert running.gone == [running.child]
@@ -210,7 +210,7 @@ def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
 
 async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_ended(reaper):
     async with Running(reaper) as running:
-        running.tell("spawn", die=True)
+        running.notify("spawn", die=True)
         left = (await running.hear())["result"]
         assert await running.ended() == "exited with code 0"
         assert psutil.Process(left).is_running()
@@ -219,14 +219,14 @@ async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_end
 
 async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(reaper):
     async with Running(reaper, "stubborn", grace=0.1) as running:
-        running.tell("spawn")
+        running.notify("spawn")
         left = (await running.hear())["result"]
     await eventually(lambda: is_missing(left))
 
 
 async def test_complaints_are_drained_however_many(reaper):
     async with Running(reaper) as running:
-        running.tell("complain", size=5_000_000)
+        running.notify("complain", size=5_000_000)
         assert (await running.hear())["result"] == "complained"
 
 
@@ -234,9 +234,9 @@ async def test_complaints_are_drained_however_many(reaper):
 @pytest.mark.parametrize("form", ["id first", "id last"])
 async def test_an_answer_over_the_limit_is_missed_under_its_id(reaper, form, size):
     async with Running(reaper) as running:
-        running.tell("hello", identifier=0)
-        running.tell("long", identifier="\u00e9", form=form, size=size)
-        running.tell("hello", identifier=2)
+        running.notify("hello", identifier=0)
+        running.notify("long", identifier="\u00e9", form=form, size=size)
+        running.notify("hello", identifier=2)
         await running.hear()
         key, words = await within(running.hearing.missing.get())
         assert key == jsonrpc.id_key(b'"\\u00e9"')
@@ -247,8 +247,8 @@ async def test_an_answer_over_the_limit_is_missed_under_its_id(reaper, form, siz
 
 async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(reaper):
     async with Running(reaper) as running:
-        running.tell("long", form="id between", size=100_000)
-        running.tell("hello", identifier=2)
+        running.notify("long", form="id between", size=100_000)
+        running.notify("hello", identifier=2)
         assert (await running.hear())["id"] == 2
         [words] = running.hearing.misses
         assert "which request it answered is not known" in words
@@ -256,16 +256,16 @@ async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(reaper
 
 async def test_a_notification_over_the_limit_is_nobodys_answer(reaper):
     async with Running(reaper) as running:
-        running.tell("long", form="notification", size=100_000)
-        running.tell("hello", identifier=2)
+        running.notify("long", form="notification", size=100_000)
+        running.notify("hello", identifier=2)
         assert (await running.hear())["id"] == 2
         assert running.hearing.misses == []
 
 
 async def test_a_line_over_the_limit_that_the_end_cut_off_is_reported(reaper):
     async with Running(reaper) as running:
-        running.tell("raw", hex=(b"x" * 100_000).hex())
-        running.tell("die", code=1)
+        running.notify("raw", hex=(b"x" * 100_000).hex())
+        running.notify("die", code=1)
         await running.ended()
         assert len(running.hearing.misses) == 1
 
@@ -283,9 +283,9 @@ async def test_another_can_take_over_what_the_child_says(reaper):
     async with Running(reaper) as running:
         other = Hearing()
         running.child.hand_over(other)
-        running.tell("hello")
+        running.notify("hello")
         await within(other.lines.get())
-        running.tell("die", code=0)
+        running.notify("die", code=0)
         await within(other.end)
         assert running.hearing.lines.empty()
 
@@ -312,18 +312,18 @@ async def test_a_child_that_was_not_started_can_be_closed(reaper):
 async def test_a_child_that_dies_while_it_is_closed_is_closed(reaper):
     running = Running(reaper)
     async with running:
-        running.tell("die", code=1)
+        running.notify("die", code=1)
     assert running.gone == [running.child]
 
 
 async def test_many_children_leave_no_file_and_no_process(reaper):
     async with Running(reaper) as first:
-        first.tell("hello")
+        first.notify("hello")
         await first.hear()
     files, processes = psutil.Process().num_fds(), psutil.Process().children()
     for _ in range(5):
         async with Running(reaper) as running:
-            running.tell("die", code=1)
+            running.notify("die", code=1)
             await running.ended()
     assert psutil.Process().num_fds() == files
     assert psutil.Process().children() == processes
@@ -382,11 +382,11 @@ def test_without_a_child_there_is_no_guardian():
 
 async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its_end(reaper):
     async with Running(reaper) as running:
-        running.tell("hello")
+        running.notify("hello")
         await running.hear()
         running.child.hold(on=True)
         running.child.hold(on=True)
-        running.tell("answer and die", size=10)
+        running.notify("answer and die", size=10)
         await eventually(lambda: running.child.is_missing)
         await settle()
         assert running.hearing.lines.empty()
@@ -399,9 +399,9 @@ async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its
 async def test_a_child_that_is_held_back_may_say_all_it_has_when_it_is_closed(reaper):
     running = Running(reaper, limit=4 << 20)
     async with running:
-        running.tell("hello")
+        running.notify("hello")
         await running.hear()
         running.child.hold(on=True)
-        running.tell("answer and die", size=1 << 20)
+        running.notify("answer and die", size=1 << 20)
     assert running.child._process is not None
     assert running.child._process.get_returncode() == 0

@@ -45,7 +45,7 @@ class Stage(World):
         self.conversation.received(message, sink)
         return sink
 
-    def tell(self, line):
+    def notify(self, line):
         self.conversation.received(jsonrpc.decode(line), Sink())
 
     async def ask(self, method, params=b"{}"):
@@ -383,7 +383,7 @@ async def test_an_id_in_use_is_refused_and_the_first_request_keeps_it(two):
         )
     ]
     assert two.link("b").of("tools/call") == []
-    two.tell(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7.0}}')
+    two.notify(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7.0}}')
     assert [cancelled for cancelled, _ in two.link("a").cancelled] == [b"7"]
     assert first.got == []
 
@@ -419,8 +419,8 @@ def cancelled(number):
 
 async def test_a_cancellation_reaches_the_server_of_the_call_as_it_came_and_nothing_comes_after(two):
     sink = two.send(asks(7, "tools/call", call(b"a__t")))
-    two.tell(cancelled(7))
-    two.tell(cancelled(7))
+    two.notify(cancelled(7))
+    two.notify(cancelled(7))
     two.link("a").asked[-1].says(b'{"jsonrpc":"2.0","method":"notifications/progress"}')
     two.link("a").asked[-1].result()
     assert two.link("a").cancelled == [(b"7", cancelled(7))]
@@ -436,7 +436,7 @@ async def test_a_call_that_was_given_up_while_its_server_was_looked_for_is_never
     await stage.open()
     sink = stage.send(asks(7, "tools/call", call(b"u")))
     listing = await stage.link("b").next("tools/list")
-    stage.tell(cancelled(7))
+    stage.notify(cancelled(7))
     listing.result(tools("u"))
     assert (await stage.names()) == ["t", "u"]
     assert stage.link("b").of("tools/call") == []
@@ -450,7 +450,7 @@ async def test_a_call_that_was_given_up_while_its_server_opened_is_never_made():
     stage = Stage(server("a"), late)
     await stage.open()
     sink = stage.send(asks(7, "tools/call", call(b"b__t")))
-    stage.tell(cancelled(7))
+    stage.notify(cancelled(7))
     (await stage.link("b").next("initialize")).result(opened("tools"))
     await stage.told(1)
     assert await stage.names() == ["b__t"]
@@ -463,7 +463,7 @@ async def test_a_call_that_was_given_up_while_its_server_opened_is_never_made():
 async def test_a_request_that_is_offered_around_is_given_up_where_it_is(two):
     sink = two.send(asks(7, "vendor/ask", b'{"x":1.0}'))
     asked = await two.link("a").next("vendor/ask")
-    two.tell(cancelled(7))
+    two.notify(cancelled(7))
     await two.link("a").until(lambda: two.link("a").cancelled)
     assert two.link("a").cancelled == [(asked.message.id, None)]
     assert two.link("b").of("vendor/ask") == []
@@ -471,9 +471,9 @@ async def test_a_request_that_is_offered_around_is_given_up_where_it_is(two):
 
 
 async def test_giving_up_what_is_not_there_is_nobody_s_business(two):
-    two.tell(cancelled(99))
-    two.tell(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
-    two.tell(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":true}}')
+    two.notify(cancelled(99))
+    two.notify(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
+    two.notify(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":true}}')
     assert [len(two.link(name).sent) for name in "ab"] == [1, 1]
 
 
@@ -786,11 +786,11 @@ async def test_questions_of_servers_get_ids_and_tokens_of_their_own_and_the_answ
     assert two.channel.told == [
         b'{"jsonrpc":"2.0","id":"b:2","method":"roots/list","params":{"_meta":{"progressToken":"b:2"},"x":1.0}}'
     ]
-    two.tell(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b:2","progress":1}}')
-    two.tell(b'{"jsonrpc":"2.0","id":"b:2","result":{"roots":[ ]}}')
-    two.tell(b'{"jsonrpc":"2.0","id":"a:1","error":{"code":-1,"message":"no"}}')
-    two.tell(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
-    two.tell(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b:2","progress":2}}')
+    two.notify(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b:2","progress":1}}')
+    two.notify(b'{"jsonrpc":"2.0","id":"b:2","result":{"roots":[ ]}}')
+    two.notify(b'{"jsonrpc":"2.0","id":"a:1","error":{"code":-1,"message":"no"}}')
+    two.notify(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
+    two.notify(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b:2","progress":2}}')
     assert two.link("b").sent[1:] == [
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"roots":[ ]}}',
@@ -803,7 +803,7 @@ async def test_a_server_withdraws_its_own_question_and_no_other_server_s(two):
     two.link("b").says(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
     two.link("b").says(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a:1"}}')
     two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.0,"reason":"x"}}')
-    two.tell(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
+    two.notify(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
     assert two.channel.told == [
         b'{"jsonrpc":"2.0","id":"a:1","method":"roots/list"}',
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a:1","reason":"x"}}',
@@ -835,8 +835,8 @@ async def test_other_notifications_of_the_client_reach_every_open_server():
     stage = Stage(server("a"), closed)
     await stage.open()
     line = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed","x":1.0}'
-    stage.tell(line)
-    stage.tell(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    stage.notify(line)
+    stage.notify(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     assert stage.link("a").sent[1:] == [line]
     assert stage.link("b").sent == []
     await stage.conversation.close()
@@ -924,7 +924,7 @@ async def test_two_clients_share_no_ids_answers_or_notices():
     theirs.asked[-1].result(b'"theirs"')
     mine.asked[-1].result(b'"mine"')
     theirs.says(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
-    stage.tell(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
+    stage.notify(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
     assert bytes(first.answers[0].result) == b'"mine"'
     assert bytes(second.answers[0].result) == b'"theirs"'
     assert (stage.channel.told, len(channel.told)) == ([], 1)

@@ -185,7 +185,7 @@ async def test_a_server_that_turns_out_to_lack_the_era_is_left_out(two, caplog):
     two.servers["b"].learned(ProtocolEra.MODERN, supported=False)
     for _ in range(2):
         answer = await two.ask("tools/call", call(b"b__t"))
-        assert jsonrpc.plain(answer.error)["message"] == "upstream 'b' only speaks the handshake"
+        assert jsonrpc.plain(answer.error)["message"] == "upstream 'b' supports only the handshake era"
     assert [record.upstream for record in caplog.records] == ["b"]
     two.servers["a"].learned(ProtocolEra.MODERN, supported=False)
     assert jsonrpc.error_code(await two.ask("subscriptions/listen")) == -32000
@@ -429,8 +429,8 @@ async def test_a_call_that_was_given_up_while_its_server_was_looked_for_is_never
 
 
 async def test_a_cancellation_of_one_client_reaches_no_server_by_its_number(two):
-    two.modern.told(jsonrpc.notification("notifications/cancelled", b'{"requestId":7}'))
-    two.modern.told(jsonrpc.notification("vendor/told", b'{"x":1.0}'))
+    two.modern.handle_notification(jsonrpc.notification("notifications/cancelled", b'{"requestId":7}'))
+    two.modern.handle_notification(jsonrpc.notification("vendor/told", b'{"x":1.0}'))
     for name in "ab":
         assert two.link(name).sent == [b'{"jsonrpc":"2.0","method":"vendor/told","params":{"x":1.0}}']
 

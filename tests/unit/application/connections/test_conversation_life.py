@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
             self.calls.add(number)
         self.conversation.received(asks(number, method, params), self.sinks[number])
 
-    def tell(self, line):
+    def notify(self, line):
         self.conversation.received(jsonrpc.decode(line), Sink())
 
     @property
@@ -96,7 +96,7 @@ class Life(RuleBasedStateMachine):
     @rule(pick=PICK)
     def gives_up(self, pick):
         number = list(self.sinks)[-1 - pick % len(self.sinks)]
-        self.do(self.tell, b'{"method":"notifications/cancelled","params":{"requestId":%d}}' % number)
+        self.do(self.notify, b'{"method":"notifications/cancelled","params":{"requestId":%d}}' % number)
         if not self.sinks[number].answers:
             self.cancelled.setdefault(number, len(self.sinks[number].got))
 
@@ -105,7 +105,7 @@ class Life(RuleBasedStateMachine):
     def answers_a_question(self, pick):
         message = jsonrpc.decode(self.channel.told[pick % len(self.channel.told)])
         if message.is_request:
-            self.do(self.tell, b'{"id":%b,"result":{}}' % message.id)
+            self.do(self.notify, b'{"id":%b,"result":{}}' % message.id)
 
     @rule(listening=st.booleans())
     def opens_or_closes_its_stream(self, listening):

@@ -127,8 +127,8 @@ def test_a_request_that_is_given_up_is_given_up_there_and_answered_no_more():
 
 def test_a_cancellation_of_one_client_reaches_the_server_by_no_number():
     stage = Stage(modern=True)
-    stage.service.told(jsonrpc.notification("notifications/cancelled", b'{"requestId":7}'))
-    stage.service.told(jsonrpc.notification("vendor/told"))
+    stage.service.handle_notification(jsonrpc.notification("notifications/cancelled", b'{"requestId":7}'))
+    stage.service.handle_notification(jsonrpc.notification("vendor/told"))
     assert stage.link.sent == [b'{"jsonrpc":"2.0","method":"vendor/told"}']
 
 

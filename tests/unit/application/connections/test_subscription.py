@@ -153,7 +153,7 @@ async def test_a_resource_that_the_upstream_leaves_out_is_refused(uris):
     stage.acknowledge(uris=uris)
     assert client.outcome == (
         b'{"jsonrpc":"2.0","id":"s","error":{"code":-32602,'
-        b'"message":"the upstream does not tell of changes of this resource"}}'
+        b'"message":"the upstream does not notify of changes of this resource"}}'
     )
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]
 

@@ -43,8 +43,8 @@ class Prediction:
     def __init__(self):
         self.plans = []
 
-    def follow(self, plan, *, anew):
-        self.plans.append((plan, anew))
+    def follow(self, plan, *, reload):
+        self.plans.append((plan, reload))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_a_part_is_given_only_what_is_another_value(live):
 
 
 @pytest.mark.parametrize(
-    ("change", "makes", "anew"),
+    ("change", "makes", "reload"),
     [
         ({"predictor": {"kind": "server", "options": None}}, 1, [True]),
         ({"learning": {"max_pairs": 7}}, 0, [False]),
@@ -128,12 +128,12 @@ async def test_a_part_is_given_only_what_is_another_value(live):
     ],
     ids=str,
 )
-async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, anew):
+async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, reload):
     prediction, made = Prediction(), []
     here = live(PredictionReloadHandler(prediction, lambda settings: settings.predictor.kind, made.append))
     await here.put(change)
     assert len(made) == makes
-    assert [each for _, each in prediction.plans] == anew
+    assert [each for _, each in prediction.plans] == reload
 
 
 async def test_a_predictor_is_made_where_prediction_begins(live):
@@ -150,7 +150,7 @@ async def test_a_predictor_that_tries_to_end_the_process_is_refused(live):
         raise SystemExit(3)
 
     here = live(PredictionReloadHandler(Prediction(), lambda settings: settings, make))
-    with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'ends' cannot be made \(SystemExit\)"):
+    with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'ends' cannot be loaded \(SystemExit\)"):
         await here.put({"predictor": {"kind": "ends"}})
 
 

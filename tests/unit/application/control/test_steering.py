@@ -28,7 +28,7 @@ class Desk:
         self.now = 1000.0
         self.overrides = Overrides(worker, lambda: self.archive, clock=lambda: self.now)
         self.told = 0
-        self.overrides.when_changed(self._tell)
+        self.overrides.when_changed(self._notify)
         self.live = {}
         self.steering = OverrideService(
             office.proxy, office.store, office.registry, self.overrides, lambda: self.live, clock=lambda: self.now
@@ -48,7 +48,7 @@ class Desk:
         assert list(InMemoryAnalytics.list_overrides(self.archive)) == []
         return [fault.path for fault in refused.value.faults]
 
-    def _tell(self):
+    def _notify(self):
         self.told += 1
 
 

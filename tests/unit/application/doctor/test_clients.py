@@ -56,7 +56,7 @@ class Known(ProgramsPort):
         (("/bin/riglm", "run"), Severity.OK, "starts riglm 2"),
         (("/old/riglm", "run"), Severity.WARNING, "this one is 2"),
         (("/gone/riglm", "run"), Severity.ERROR, "is not there"),
-        (("/bin/cat", "run"), Severity.ERROR, "does not say that it is riglm"),
+        (("/bin/cat", "run"), Severity.ERROR, "does not identify itself as riglm"),
         (("/bin/riglm", "run", "--config", "/gone/riglm.yaml"), Severity.ERROR, "/gone/riglm.yaml"),
     ],
 )

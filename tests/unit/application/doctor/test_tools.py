@@ -70,7 +70,7 @@ async def test_a_tool_that_is_denied_is_no_problem():
 async def test_names_that_two_servers_claim_keep_riglm_from_starting_without_a_prefix():
     both = visited("one", tool("same")), visited("two", tool("same"))
     assert about(await told(*both, naming="none"), "does not start").severity is Severity.ERROR
-    assert about(await told(*both), "told apart").severity is Severity.NOTE
+    assert about(await told(*both), "clients see it with").severity is Severity.NOTE
 
 
 async def test_what_each_provider_refuses_in_a_schema_is_told_of_it_alone():

@@ -127,7 +127,7 @@ async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_i
     ((_, _, status, _),) = sink.got
     assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
     assert stage.in_flight.done
-    stage.modern.told(jsonrpc.decode(line.replace(b'"id":1,', b"")))
+    stage.modern.handle_notification(jsonrpc.decode(line.replace(b'"id":1,', b"")))
     assert (stage.link.asked, stage.link.sent) == ([], [])
 
 

@@ -46,7 +46,7 @@ async def test_it_tells_the_list_that_comes_next_and_asking_changes_nothing(cata
     stage = started(catalog, session, {"words": {"tool09": 3.0}})
     await stage.about(session, "mail", confidence=0.8)
     before = remembered(stage, session)
-    first, second = stage.filtering.explain(session).told(), stage.filtering.explain(session).told()
+    first, second = stage.filtering.explain(session).to_prediction(), stage.filtering.explain(session).to_prediction()
     assert (first, remembered(stage, session)) == (second, before)
     assert stage.shown(session, catalog) == list(first.shown) == ["tool03", "tool09", "tool20"]
     assert (first.size, first.surface, first.mode, first.predictor, first.live) == (
@@ -64,7 +64,7 @@ async def test_a_session_that_has_listed_nothing_yet_is_explained_without_being_
     stage, session = Stage(), a_session()
     stage.learned({"tool09": 0.9})
     stage.filtering.know(session, catalog)
-    assert stage.filtering.explain(session).told().shown == ("tool09",)
+    assert stage.filtering.explain(session).to_prediction().shown == ("tool09",)
     assert stage.filtering.state(session).plan is None
 
 
@@ -72,7 +72,7 @@ async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(cata
     session = a_session()
     words = {name: float(number % 7) for number, name in enumerate(ALL)}
     stage = started(catalog, session, {"words": words, "use": {"tool01": 9.0, "tool02": -2.0}})
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     assert set(explained.signals) == {"likes", "words", "use"}
     for each in explained.tools:
         assert each.score == sum(each.contributions.values())
@@ -90,7 +90,7 @@ async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_o
         return Prediction(scores=np.arange(float(len(names))), contributions={}, confidence=0.5)
 
     monkeypatch.setattr(stage.prediction, "predict", predict)
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     assert explained.signals == ("other",)
     assert all(each.contributions == {"other": each.score} for each in explained.tools)
 
@@ -99,7 +99,7 @@ async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog
     session = a_session()
     words, use = {"tool09": 3.0, "tool03": 2.0}, {"tool20": 5.0, "tool21": 1.0}
     stage = started(catalog, session, {"words": words, "use": use})
-    without = stage.filtering.explain(session).told().without
+    without = stage.filtering.explain(session).to_prediction().without
     assert without["use"].removed == ("tool20",)
     assert len(without["use"].added) == 1
     assert (without["words"].added, without["words"].removed) == (("tool00", "tool21"), ("tool03", "tool09"))
@@ -111,7 +111,7 @@ def test_a_list_that_is_whole_stays_whole_without_any_signal(catalog):
     stage, session = Stage(), a_session()
     stage.prediction.signals = {"words": {"tool09": 3.0}}
     stage.shown(session, catalog)
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     assert (explained.size, explained.reason) == (30, "hiding tools does not pay")
     assert explained.without["words"].removed == explained.without["words"].added == ()
     assert told(explained)["tool05"].why == "all are shown: hiding tools does not pay"
@@ -126,7 +126,7 @@ def test_every_tool_has_its_reason(catalog):
     )
     stage.calls(session, "tool25")
     shown = stage.shown(session, catalog)
-    found = told(stage.filtering.explain(session).told())
+    found = told(stage.filtering.explain(session).to_prediction())
     assert set(found) == set(ALL)
     assert shown == [each.tool for each in sorted(found.values(), key=lambda each: each.tool) if each.shown]
     assert (found["tool05"].visibility, found["tool05"].rank, found["tool05"].score) == ("never", None, None)
@@ -155,21 +155,21 @@ def test_every_tool_has_its_reason(catalog):
 def test_a_denial_names_the_list(catalog, rules, why):
     stage, session = Stage(**rules), a_session()
     stage.shown(session, catalog)
-    found = told(stage.filtering.explain(session).told())["tool01"]
+    found = told(stage.filtering.explain(session).to_prediction())["tool01"]
     assert (found.visibility, found.shown, found.why) == ("denied", False, why)
 
 
 async def test_a_tool_with_the_name_of_a_meta_tool_is_reached_in_another_way():
     session = a_session()
     stage = started(a_catalogue(*ALL, "call_tool"), session, {"words": {"call_tool": 9.0}})
-    found = told(stage.filtering.explain(session).told())["call_tool"]
+    found = told(stage.filtering.explain(session).to_prediction())["call_tool"]
     assert (found.rank, found.shown, found.why) == (1, False, "a meta-tool has this name: call_tool reaches it")
 
 
 def test_a_cold_list_says_that_nothing_was_learned():
     stage, session = Stage(), a_session()
     stage.shown(session, a_catalogue("read_file", *(f"tool{number}" for number in range(300))))
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     assert (explained.shown, explained.reason, explained.predictor) == (("read_file",), "nothing was learned yet", "")
     assert told(explained)["read_file"].why == "listing it pays (nothing was learned yet)"
 
@@ -178,7 +178,7 @@ def test_a_cold_list_says_that_nothing_was_learned():
 def test_the_reason_is_the_same_on_every_surface(catalog, surface):
     session = a_session(era=ProtocolEra.MODERN)
     stage = started(catalog, session, surface=surface)
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     found = told(explained)
     assert explained.surface == surface
     if surface == "stable":
@@ -193,19 +193,19 @@ def test_the_reason_is_the_same_on_every_surface(catalog, surface):
 def test_where_filtering_is_off_nothing_is_chosen(catalog):
     stage, session = Stage(enabled=False), a_session()
     stage.filtering.know(session, catalog)
-    explained = stage.filtering.explain(session).told()
+    explained = stage.filtering.explain(session).to_prediction()
     assert (explained.mode, explained.reason, explained.size) == ("off", "filtering is off", 30)
     assert {each.why for each in explained.tools} == {"all are shown: filtering is off"}
 
 
 def test_in_the_mode_shadow_it_tells_what_would_be_shown(catalog):
     session = a_session()
-    explained = started(catalog, session, mode="shadow").filtering.explain(session).told()
+    explained = started(catalog, session, mode="shadow").filtering.explain(session).to_prediction()
     assert (explained.mode, explained.size) == ("shadow", 3)
 
 
 def test_before_any_list_there_is_nothing_to_tell():
-    explained = Stage().filtering.explain(a_session()).told()
+    explained = Stage().filtering.explain(a_session()).to_prediction()
     assert (explained.tools, explained.shown) == ((), ())
 
 
@@ -214,7 +214,7 @@ def test_of_a_session_that_is_gone_the_past_is_given(catalog):
     past = SessionState()
     past.called("tool11", 990.0)
     gone = a_session()
-    explained = stage.filtering.explain(gone, past, ["tool20", "tool11", "lost", "tool12"]).told()
+    explained = stage.filtering.explain(gone, past, ["tool20", "tool11", "lost", "tool12"]).to_prediction()
     assert (explained.live, explained.predictor) == (False, "hybrid")
     assert [each.tool for each in explained.tools] == ["tool20", "tool11", "lost", "tool12"]
     assert stage.filtering._states.known(gone) is None
@@ -226,13 +226,16 @@ def test_an_override_of_another_session_is_no_reason(catalog):
     stage = Stage(overrides=[override])
     for session in (mine, other):
         stage.shown(session, catalog)
-    assert told(stage.filtering.explain(mine).told())["tool05"].visibility == "auto"
-    assert told(stage.filtering.explain(other).told())["tool05"].why == "an override (exclude, session) was made for it"
+    assert told(stage.filtering.explain(mine).to_prediction())["tool05"].visibility == "auto"
+    assert (
+        told(stage.filtering.explain(other).to_prediction())["tool05"].why
+        == "an override (exclude, session) was made for it"
+    )
 
 
 def test_a_name_of_any_spelling_can_be_one_of_a_past_catalogue():
     stage = Stage()
     names = ['a"b', "c\\d", "\u00e9"]
-    explained = stage.filtering.explain(a_session(), SessionState(), names).told()
+    explained = stage.filtering.explain(a_session(), SessionState(), names).to_prediction()
     assert [each.tool for each in explained.tools] == names
     assert json.dumps(explained.shown)

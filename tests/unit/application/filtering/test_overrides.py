@@ -32,10 +32,10 @@ class Stage:
         self.store = Store()
         self.told = 0
         self.overrides = Overrides(worker, lambda: self.store, pause=0.01, clock=lambda: self.now)
-        self.overrides.when_changed(self.tell)
+        self.overrides.when_changed(self.notify)
         self.changed = asyncio.Event()
 
-    def tell(self):
+    def notify(self):
         self.told += 1
         self.changed.set()
 

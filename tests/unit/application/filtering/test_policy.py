@@ -68,7 +68,7 @@ def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalog
     steered = stage.filtering.compose(mine, catalog)
     assert stage.filtering.compose(other, catalog).raw == before.raw
     assert set(steered.shown) == set(before.shown) - {"tool04"} | {"tool29"}
-    assert stage.filtering.explain(mine).told().shown == steered.shown
+    assert stage.filtering.explain(mine).to_prediction().shown == steered.shown
     assert not steered.is_passthrough
 
 

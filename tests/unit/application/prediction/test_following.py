@@ -56,7 +56,7 @@ async def test_another_predictor_learns_from_the_record_before_it_answers():
         before = {who: predictor(stage, who) for who in ("", "ann", "bob")}
         told = asyncio.Event()
         service.on_reload(told.set)
-        service.follow(a_plan(), anew=True)
+        service.follow(a_plan(), reload=True)
         assert {who: predictor(stage, who) for who in before} == before
         async with asyncio.timeout(10):
             await told.wait()
@@ -69,7 +69,7 @@ async def test_a_plan_that_comes_before_anything_is_loaded_counts_from_the_begin
     stage = Stage()
     stage.used_before("read_file")
     async with stage.running() as service:
-        service.follow(a_plan(), anew=True)
+        service.follow(a_plan(), reload=True)
         await loaded(stage)
         assert predictor(stage) is Contrary
 
@@ -83,7 +83,7 @@ async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_af
         service.on_reload(told.set)
         service.know(TOOLS)
         await stage.known()
-        service.follow(a_plan(), anew=True)
+        service.follow(a_plan(), reload=True)
         stage.embedder.opening.set()
         async with asyncio.timeout(10):
             await told.wait()
@@ -98,7 +98,7 @@ async def test_the_last_of_several_plans_counts():
         told = asyncio.Event()
         service.on_reload(told.set)
         for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
-            service.follow(a_plan(make_predictor=make), anew=True)
+            service.follow(a_plan(make_predictor=make), reload=True)
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await told.wait()
@@ -112,7 +112,7 @@ async def test_what_all_learned_together_serves_nobody_once_each_learns_alone():
     async with stage.running() as service:
         await loaded(stage, "bob")
         assert service.predict(a_session("bob"), SessionState(), NAMES) is not None
-        service.follow(a_plan(), anew=False)
+        service.follow(a_plan(), reload=False)
         assert service.predict(a_session("bob"), SessionState(), NAMES) is None
         await stage.at_rest()
         assert service.predict(a_session("bob"), SessionState(), NAMES) is None
@@ -128,7 +128,7 @@ async def test_bounds_and_goals_count_without_learning_anew():
         session, state = a_session(), SessionState(calls=["read_file"])
         before = service.knowledge.scope_models.of("")
         assert service.size(session, service.predict(session, state, NAMES)) == len(NAMES)
-        service.follow(a_plan(most=2), anew=False)
+        service.follow(a_plan(most=2), reload=False)
         assert service.knowledge.scope_models.of("") is before
         assert service.size(session, service.predict(session, state, NAMES)) == 2
         assert service.knowledge.learner.most_pairs == 3

@@ -30,21 +30,23 @@ def record():
 
 
 def test_a_connection_comes_back_as_it_was(record):
-    told = record.noted(LEVEL).noted(subscribe("a")).noted(subscribe("b"))
-    assert shared_connections.decoded(told.encoded()) == told
+    state_requests = record.noted(LEVEL).noted(subscribe("a")).noted(subscribe("b"))
+    assert shared_connections.decoded(state_requests.encoded()) == state_requests
 
 
 def test_the_last_word_on_each_subject_counts(record):
     louder = LEVEL.replace(params=b'{"level":"error"}')
-    told = record.noted(LEVEL).noted(subscribe("a")).noted(louder).noted(subscribe("a", "resources/unsubscribe"))
-    assert list(told.told.values()) == [louder.line.decode()]
+    state_requests = (
+        record.noted(LEVEL).noted(subscribe("a")).noted(louder).noted(subscribe("a", "resources/unsubscribe"))
+    )
+    assert list(state_requests.state_requests.values()) == [louder.line.decode()]
     assert record.noted(jsonrpc.request(b"4", "tools/call")) is record
 
 
 def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
     for number in range(MAX_PROBLEMS + 5):
         record = record.noted(subscribe(str(number)))
-    assert len(record.told) == MAX_PROBLEMS
+    assert len(record.state_requests) == MAX_PROBLEMS
 
 
 @pytest.mark.parametrize(
@@ -52,10 +54,10 @@ def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
     [
         {"handshake": "no message"},
         {"handshake": LEVEL.line.decode()},
-        {"told": {"": HELLO.line.decode()}},
-        {"told": {"": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}'}},
-        {"told": {"": '{"jsonrpc":"2.0","id":1,"result":{}}'}},
-        {"told": [1]},
+        {"state_requests": {"": HELLO.line.decode()}},
+        {"state_requests": {"": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}'}},
+        {"state_requests": {"": '{"jsonrpc":"2.0","id":1,"result":{}}'}},
+        {"state_requests": [1]},
         {"session": "no uuid"},
         {"tickets": {"up": 1}},
         {"tickets": {"up": "no base64!"}},

@@ -243,8 +243,8 @@ async def test_an_ended_connection_is_ended_for_all_and_they_hear_of_it(one, oth
 async def test_that_an_open_connection_ended_is_not_believed(one, other):
     await one.opens()
     await other.takes_over()
-    other.sharing.tell(b"id", ENDED)
-    other.sharing.tell(b"id", LISTENING)
+    other.sharing.notify(b"id", ENDED)
+    other.sharing.notify(b"id", LISTENING)
     async with asyncio.timeout(5):
         while not one.news:
             await asyncio.sleep(0)
@@ -347,7 +347,7 @@ async def test_hostile_values_do_no_harm(one, other, state, caplog):
         await state.keep(key, b"r1 and then anything", GAP)
     assert await other.takes_over() is None
     assert isinstance(await other.asked_modern(HANDLED, calls(other, "b")), Session)
-    await state.tell(b"r1 news of nobody")
+    await state.notify(b"r1 news of nobody")
     assert "ignored a value of shared state" in caplog.text
 
 

@@ -102,8 +102,7 @@ _read_payload: Final = msgspec.json.Decoder(_Payload).decode
 class CodexTranscripts(TranscriptsPort):
     """Reads what Codex writes.
 
-    Since it notes the end of MCP calls, it says server and tool as they name themselves; before, they stand in the name
-    of the function.
+    Versions that record the end of MCP calls name server and tool; in older ones both are part of the function name.
     """
 
     client = "codex"

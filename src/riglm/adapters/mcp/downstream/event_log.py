@@ -32,7 +32,7 @@ _MAX_PLACE_LENGTH: Final = 9
 
 
 class EventStore:
-    """The events of one session's streams, as far as they can be replayed."""
+    """The events of one session's streams that can be replayed."""
 
     __slots__ = ("_kept", "_last", "_limit", "_size")
 
@@ -186,7 +186,7 @@ class ResumableSseResponse(HttpResponse):
         events = self._stream()
         with DisconnectWatcher(request, events.ended) as watch:
             await events.run(send, extra(self._reply))
-            left = watch.gone
+            left = watch.is_disconnected
         if not self.done:
             self._settled = asyncio.get_running_loop().create_future()
             await self._settled

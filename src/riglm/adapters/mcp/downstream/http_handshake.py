@@ -220,7 +220,7 @@ class HandshakeEndpoint:
         try:
             with DisconnectWatcher(request, events.ended) as watch:
                 await events.run(send, ((b"mcp-session-id", session.id),))
-                return watch.gone
+                return watch.is_disconnected
         finally:
             self.answers.discard(events)
             session.streams = tuple(one for one in session.streams if one is not events)

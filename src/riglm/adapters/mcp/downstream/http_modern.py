@@ -69,7 +69,7 @@ class ModernEndpoint:
             await send_json(send, 400, unsupported.line)
             return
         if message.method != "notifications/cancelled":
-            self._service.told(message)
+            self._service.handle_notification(message)
         await send_status(send, 202)
 
     async def _forward(

@@ -99,7 +99,7 @@ class McpHttpRequest:
         Raises:
             BodyTooLargeError: it is longer than `limit` bytes.
             BodyTimeoutError: it took too long.
-            Gone: the client left before it was complete.
+            ClientDisconnectedError: the client left before it was complete.
         """
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > limit:
@@ -135,7 +135,7 @@ class McpHttpRequest:
         except TimeoutError:
             return
 
-    async def gone(self) -> None:
+    async def wait_disconnected(self) -> None:
         """Wait until the client left, or the answer was sent whole."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -149,12 +149,12 @@ class McpHttpRequest:
 
 
 class DisconnectWatcher:
-    """Detects, within a `with` block, that the client left; then `gone` is True, and `left` is called, once.
+    """Detects, within a `with` block, that the client left; then `is_disconnected` is True, and `left` is called, once.
 
     `after` is a delay in seconds before it looks: most answers are there sooner, and need no watch.
     """
 
-    __slots__ = ("_after", "_left", "_request", "_task", "_timer", "gone")
+    __slots__ = ("_after", "_left", "_request", "_task", "_timer", "is_disconnected")
 
     def __init__(self, request: McpHttpRequest, left: Callable[[], None], *, after: float = 0.0) -> None:
         self._request = request
@@ -162,7 +162,7 @@ class DisconnectWatcher:
         self._after = after
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self.gone = False
+        self.is_disconnected = False
 
     def __enter__(self) -> Self:
         if self._after:
@@ -181,8 +181,8 @@ class DisconnectWatcher:
         self._task = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        await self._request.gone()
-        self.gone = True
+        await self._request.wait_disconnected()
+        self.is_disconnected = True
         self._left()
 
 

@@ -56,7 +56,7 @@ class HttpSession(ClientChannel):
 
     @property
     def log(self) -> EventStore:
-        """The events of its streams, as far as riglm keeps them itself."""
+        """The events of its streams that riglm stores itself."""
         if self._log is None:
             self._log = EventStore()
         return self._log
@@ -203,7 +203,7 @@ class SharedHttpSession(HttpSession):
     def push(self, message: Message, event: EventPosition | None = None) -> bool:
         pushed = super().push(message, event)
         if message.method in _CHANGES and not self._hears:
-            self._sharing.tell(self.id, message.method)
+            self._sharing.notify(self.id, message.method)
             if not pushed:
                 self._untold |= {message.method}
         return pushed
@@ -213,7 +213,7 @@ class SharedHttpSession(HttpSession):
         if news == LISTENING:
             untold, self._untold = self._untold, frozenset()
             for method in sorted(untold):
-                self._sharing.tell(self.id, method)
+                self._sharing.notify(self.id, method)
         elif news in _CHANGES:
             self._hears = True
             try:
@@ -267,7 +267,7 @@ class SharedHttpSessions(HttpSessions, NewsListener):
 
     def listening(self, session: HttpSession) -> None:
         """The client of a session has its stream open here."""
-        self._sharing.tell(session.id, LISTENING)
+        self._sharing.notify(session.id, LISTENING)
 
     def heard(self, session_id: bytes, news: str) -> None:
         session = self._open.get(session_id)

@@ -267,14 +267,14 @@ class StdioClient:
         *,
         limit: int,
         buffer: int,
-        gone: Callable[[], None],
+        on_disconnect: Callable[[], None],
         most_waiting: int = MAX_WAITING,
         stall: float = STALL_SECONDS,
     ) -> None:
-        """`limit` is the longest message in bytes; `gone` is called when the client disconnects."""
+        """`limit` is the longest message in bytes; `on_disconnect` is called when the client disconnects."""
         self._proxy = proxy
         self._limit = limit
-        self._gone = gone
+        self._on_disconnect = on_disconnect
         self._ended = False
         self._timeout_seconds = START_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -345,19 +345,19 @@ class StdioClient:
             self._taken = self._output.taken
             self._timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._waited)
         else:
-            self._gone()
+            self._on_disconnect()
 
     def _waited(self) -> None:
         """Go, unless it is only the client itself that makes the servers wait, and it reads."""
         if self._full and self._output.taken > self._taken:
             self._wait_or_go()
         else:
-            self._gone()
+            self._on_disconnect()
 
     def _lost(self, reason: str) -> None:
         level = logging.WARNING if self._output.is_stuck else logging.INFO
         _log.log(level, "client disconnected", extra={"reason": reason})
-        self._gone()
+        self._on_disconnect()
 
 
 async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event, buffer: int = BUFFER) -> None:
@@ -372,7 +372,7 @@ async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event,
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    client = StdioClient(proxy, limit=limit, buffer=buffer, gone=stop.set)
+    client = StdioClient(proxy, limit=limit, buffer=buffer, on_disconnect=stop.set)
     await client.open(source, target)
     await stop.wait()
     await client.close()

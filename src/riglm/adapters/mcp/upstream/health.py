@@ -56,7 +56,7 @@ class ChannelHealthTracker(HealthTracker):
 
 
 class RequestHealthTracker(HealthTracker):
-    """The condition of a server to which every request has its own connection."""
+    """The condition of a server to which every request has a separate connection."""
 
     def asked(self) -> None:
         """A request is sent."""

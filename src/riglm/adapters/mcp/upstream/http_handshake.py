@@ -80,10 +80,10 @@ class HandshakeHttpLink(HttpLink):
             self._held.append(lambda: self.send(message))
         elif message.method == "notifications/initialized":
             self._held = []
-            self.tell(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
+            self.notify(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
         else:
             seconds = self._around.place.timeout_seconds.initialize
-            self.tell(self._around.headers + self._session, message, seconds)
+            self.notify(self._around.headers + self._session, message, seconds)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
@@ -119,11 +119,11 @@ class HandshakeHttpLink(HttpLink):
     def ticket(self) -> bytes:
         return self._session
 
-    def adopt(self, ticket: bytes, handshake: Message, told: Sequence[Message]) -> bool:
+    def adopt(self, ticket: bytes, handshake: Message, state_requests: Sequence[Message]) -> bool:
         if not names_a_session(ticket):
             return False
         self._remember(handshake)
-        self._repeated = {_subject(message): message for message in told} or None
+        self._repeated = {_subject(message): message for message in state_requests} or None
         if self._session != ticket:
             self._session = ticket
             if self._listening is not None:

@@ -183,7 +183,7 @@ class HttpLink(UpstreamLink, PostOwner):
     def left(self, exchange: HttpExchange) -> None:
         self._deliveries.over(exchange)
 
-    def tell(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
+    def notify(self, block: bytes, message: Message, seconds: float, then: Callable[[], None] = lambda: None) -> None:
         """Send a message that has no response; `then` is called when it arrived, or timed out."""
 
         def done(_: int) -> None:

@@ -81,7 +81,7 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
     """Return True if an HTTP error means that the session is forgotten; None if that needs a further request.
 
     `answer` is the error's body where that is a message, `in_session` whether the request named a session. A 404 to a
-    request that did means exactly this, whatever its body; but some servers also send it for an unknown method.
+    request with a session means exactly this, with any body; but some servers also send it for an unknown method.
     """
     about_request = answer is not None and answer.id == asked.id
     if status in _SURELY_GONE:
@@ -94,7 +94,7 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
 
 
 async def is_known(place: HttpEndpoint, block: bytes) -> bool:
-    """True if the upstream still knows the session that the header block names, or if nothing speaks against it."""
+    """True if the upstream still knows the session in the header block, or if that is unknown."""
     try:
         answer = await asyncio.wait_for(_ask(place, block, _PROOF), _PROOF_SECONDS)
     except (UpstreamUnavailableError, TimeoutError):
@@ -178,7 +178,7 @@ class ModernHttpLink(HttpLink):
 
     def send(self, message: Message) -> None:
         block = self._around.headers + headers.for_request(message, _LATEST, ())
-        self.tell(block, message, self._around.place.timeout_seconds.initialize)
+        self.notify(block, message, self._around.place.timeout_seconds.initialize)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)

@@ -66,11 +66,11 @@ class ProcessReaper:
                     "children are not watched: should riglm be killed, they stay", extra={"reason": str(error)}
                 )
                 return
-        self._tell(b"+ %d\n" % group)
+        self._notify(b"+ %d\n" % group)
 
     def release(self, group: int) -> None:
         """The process group has ended."""
-        self._tell(b"- %d\n" % group)
+        self._notify(b"- %d\n" % group)
 
     def close(self) -> None:
         """Release the guardian; it ends the groups that it still watches."""
@@ -81,7 +81,7 @@ class ProcessReaper:
                 self._process.wait(_WAIT_SECONDS)
             self._process = None
 
-    def _tell(self, line: bytes) -> None:
+    def _notify(self, line: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 os.write(self._process.stdin.fileno(), line)

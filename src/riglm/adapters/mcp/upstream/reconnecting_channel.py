@@ -87,7 +87,7 @@ class ReconnectingChannel:
         self._waiting.append(line)
         self._waiting_bytes += len(line)
 
-    def tell(self, line: bytes) -> None:
+    def notify(self, line: bytes) -> None:
         """Send what only concerns a server that runs or is being started; dropped when there is none."""
         if self._closed or (self._channel is None and self._task is None):
             return
@@ -97,14 +97,14 @@ class ReconnectingChannel:
             _log.warning("dropped a message", extra={"upstream": self._name, "reason": str(error)})
 
     def release(self) -> MessageChannel | None:
-        """Give the open channel away; what it sends from now on is not received here."""
+        """Hand over the open channel; messages that it receives from now on are not handled here."""
         channel, self._channel = self._channel, None
         self._deafen()
         self._is("idle")
         return channel
 
     def discard(self, channel: MessageChannel) -> None:
-        """Close a channel that was given away, in the background."""
+        """Close a channel that was handed over, in the background."""
         task = asyncio.get_running_loop().create_task(self._close(channel))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -92,13 +92,13 @@ class SharedChannel(ABC):
         if own is None:
             return
         if notice is None:
-            self.tell(cancellation(own, "the client gave up"))
+            self.notify(cancellation(own, "the client gave up"))
         else:
-            self.tell(notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), own)))
+            self.notify(notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), own)))
 
-    def tell(self, message: Message) -> None:
+    def notify(self, message: Message) -> None:
         """Send a message with ids of riglm, if the server runs."""
-        self._line.tell(message.line)
+        self._line.notify(message.line)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -149,7 +149,7 @@ class SharedChannel(ABC):
 
     def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":
-            self.tell(cancellation(key, "riglm's deadline"))
+            self.notify(cancellation(key, "riglm's deadline"))
 
 
 _SUBSCRIPTION: Final = ("_meta", protocol.META_SUBSCRIPTION)
@@ -177,7 +177,7 @@ class SharedLink(SharedChannel, UpstreamLink):
 
     def send(self, message: Message) -> None:
         if message.method != "notifications/cancelled":
-            self.tell(message)
+            self.notify(message)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         self.give_up(reply, notice)
@@ -228,7 +228,7 @@ class SharedLink(SharedChannel, UpstreamLink):
                 self.relate(listening[0], message)
         elif message.id is not None:
             words = "Method not found: requests to the client are not part of this era"
-            self.tell(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
+            self.notify(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
         elif message.method == "notifications/cancelled":
             self._ended(message)
         elif self.pending.only is not None:

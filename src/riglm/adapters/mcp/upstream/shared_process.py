@@ -54,7 +54,7 @@ class SharedClientLink(UpstreamLink):
         elif message.method == "notifications/initialized":
             self._shared.finish_greeting(message)
         elif message.method != "notifications/cancelled":
-            self._shared.tell(message)
+            self._shared.notify(message)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         asked = self._in_flight.pop(id(reply), None)
@@ -214,11 +214,11 @@ class SharedProcess(SharedChannel):
         for uri in [uri for uri, client_links in self._subscribers.items() if client_link in client_links]:
             if self.unsubscribe(client_link, uri):
                 params = jsonrpc.encode({"uri": uri})
-                self.tell(jsonrpc.request(self.number(), "resources/unsubscribe", params))
+                self.notify(jsonrpc.request(self.number(), "resources/unsubscribe", params))
                 self._handshake_replay.forget(uri)
         for own in [own for own, (asked, _) in self._questions.items() if asked is client_link]:
             _, theirs = self._questions.pop(own)
-            self.tell(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
+            self.notify(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
         if not self._client_links:
             await self._on_empty(self)
 
@@ -242,7 +242,7 @@ class SharedProcess(SharedChannel):
         """A client is initialized; the server is notified once."""
         if not self._initialized and self._handshake_replay.result is not None:
             self._initialized = True
-            self.tell(message)
+            self.notify(message)
 
     def subscribe(self, client_link: SharedClientLink, uri: str) -> None:
         """The client subscribes to a resource."""
@@ -262,7 +262,7 @@ class SharedProcess(SharedChannel):
         asked, theirs = self._questions.get(own, (None, b""))
         if asked is client_link:
             del self._questions[own]
-            self.tell(response.replace(id=theirs))
+            self.notify(response.replace(id=theirs))
 
     def answer(self, asked: Message, answer: Message) -> Message:
         if asked.method in NOTED:
@@ -299,11 +299,11 @@ class SharedProcess(SharedChannel):
     def _asked(self, message: Message) -> None:
         theirs = message.id or b"null"
         if message.method == "ping":  # asks after the connection, which is riglm's
-            self.tell(jsonrpc.result(theirs, b"{}"))
+            self.notify(jsonrpc.result(theirs, b"{}"))
             return
         client_link = self._concerned()
         if client_link is None:
-            self.tell(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
+            self.notify(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
             return
         own = b'"riglm-%b"' % self.number()
         self._questions[own] = (client_link, theirs)

@@ -20,8 +20,8 @@ from riglm.domain.upstream import UpstreamSpec
 class ProbedChannel(MessageChannel):
     """Proves the process by its new client's own first request, so that no other message is needed.
 
-    A request of another era may have harmed it. If it ends or sends nothing, another one replaces it and is sent the
-    same; nothing is run twice by that, since the first request is the handshake.
+    A request of the wrong era may have harmed it. If it ends or sends nothing, it is replaced, and its replacement
+    gets the same; nothing is run twice by that, since the first request is the handshake.
     """
 
     def __init__(

@@ -121,15 +121,15 @@ class HttpExchange:
     def end(self) -> None:
         """Notify the sink that its response is complete."""
         self.holder = None
-        _tell(self.sink.end)
+        _notify(self.sink.end)
 
     def fail(self, failure: HttpClientError) -> None:
         """Notify the sink that its response will not be complete."""
         self.holder = None
-        _tell(lambda: self.sink.failed(failure))
+        _notify(lambda: self.sink.failed(failure))
 
 
-def _tell(news: Callable[[], None]) -> None:
+def _notify(news: Callable[[], None]) -> None:
     try:
         news()
     except Exception:

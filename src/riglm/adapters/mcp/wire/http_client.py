@@ -26,7 +26,7 @@ class Pool:
     """Keeps connections alive between requests: the one used last is used next.
 
     There is no bound on connections in use, because an event stream holds one for as long as it lives. A request that
-    finds none free waits for a new one or for the first that becomes free, whichever is sooner.
+    finds none free waits for a new one or for the first that becomes free.
 
     Args:
         dial: opens a connection for the given protocol, or raises HttpClientError.
