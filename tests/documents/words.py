@@ -51,7 +51,7 @@ def main() -> int:
         for path, line, word, instead in _uses()
         if (path, word.lower()) not in ALLOWED
     ]
-    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
+    sys.stderr.writelines(f"{line}\n" for line in found)
     return 1 if found or len(ALLOWED) > 30 else 0
 
 
