@@ -17,6 +17,7 @@ from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.session import Session
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, ClientResponseSink, ConnectionHandoff
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler, UpstreamLink, UpstreamPort
 
@@ -66,6 +67,7 @@ class MultiServerConnection(FilteringConnection):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         *,
         resumable: bool = False,
+        session: Session | None = None,
     ) -> ProxiedRequest | None:
         if message.id is None or message.method is None:
             self._told(message)
@@ -74,7 +76,7 @@ class MultiServerConnection(FilteringConnection):
         if key in self._open:
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
-        exchange = ProxiedRequest(message, sink, on_done=self._finished)
+        exchange = ProxiedRequest(message, sink, session=session, on_done=self._finished)
         self._open[key] = exchange
         method = message.method
         if method == "initialize":
@@ -200,7 +202,7 @@ class MultiServerConnection(FilteringConnection):
             return
         fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw)}
         if method == "tools/list":
-            fields |= self._shown.show(self.session, joined, self._upstreams.missing())
+            fields |= self._shown.show(exchange.session or self.session, joined, self._upstreams.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
     async def _set_log_level(self, exchange: ProxiedRequest) -> None:
@@ -239,14 +241,12 @@ class MultiServerConnection(FilteringConnection):
             exchange.related(outward)
 
     def _refusal(self, exchange: ProxiedRequest, route: Route | None) -> Message | None:
-        """Why a request goes nowhere, None when it may go on; a call is noted."""
+        """Return an error for a request that is denied or has no server; calls are recorded."""
         message = exchange.message
         if message.method != "tools/call":
             return self._router.unknown(message) if route is None else None
-        given, session = request_params.read(message), self.session
-        if given.meta:
-            session = self._services.sessions.of_call(session, self._caller, given.meta)
-        exchange.call, refused = self._shown.call(session, self._router, message, route)
+        session = exchange.session or self._session_of(self.session, request_params.read(message).meta)
+        exchange.call, refused = self._shown.start_call(session, self._router, message, route)
         return refused
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:

@@ -22,8 +22,8 @@ from riglm.domain.client_support import list_timeout_of, longest_wait_of, suppor
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.request_params import RequestEnvelope
-from riglm.domain.session import ProtocolEra
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
+from riglm.domain.session import ProtocolEra, Session
+from riglm.ports.downstream import NO_HEADERS, ClientResponseSink
 from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
 
 _COMPLETE: Final = {"resultType": Raw(b'"complete"'), "ttlMs": Raw(b"0"), "cacheScope": Raw(b'"private"')}
@@ -71,11 +71,11 @@ class MultiServerModernHandler(FilteringModernHandler):
         message: Message,
         envelope: RequestEnvelope,
         sink: ClientResponseSink,
-        caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
+        session: Session | None = None,
     ) -> ProxiedRequest:
-        exchange = ProxiedRequest(message, sink, on_done=self._finished)
-        self._workers.start(exchange, self._answer, exchange, envelope, caller)
+        exchange = ProxiedRequest(message, sink, session=session, on_done=self._finished)
+        self._workers.start(exchange, self._answer, exchange, envelope)
         return exchange
 
     def notify_upstream(self, message: Message) -> None:
@@ -103,7 +103,7 @@ class MultiServerModernHandler(FilteringModernHandler):
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Ignore the message: modern servers send none outside of requests."""
 
-    async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
+    async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> None:
         message = exchange.message
         discovering = message.method == "server/discover"
         is_known = self._era_negotiation.is_granted
@@ -112,13 +112,13 @@ class MultiServerModernHandler(FilteringModernHandler):
         elif discovering:
             await self._discover(exchange)
         elif message.method in protocol.LIST_MEMBER:
-            await self._list(exchange, envelope, caller)
+            await self._list(exchange, envelope)
         elif message.method == "subscriptions/listen":
             await self._listen(exchange)
         else:
             if not is_known:
                 self._services.waited()
-            await self._route(exchange, envelope, caller)
+            await self._route(exchange)
 
     async def _discover(self, exchange: ProxiedRequest) -> None:
         capabilities: dict[str, Any] = {}
@@ -144,7 +144,7 @@ class MultiServerModernHandler(FilteringModernHandler):
             result["instructions"] = "\n\n".join(instructions)
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.encode(result)))
 
-    async def _list(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
+    async def _list(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> None:
         method = exchange.message.method or ""
         known, services = support_of(envelope.client.name), self._services
         timeout = list_timeout_of(known, services.grace, services.longest_list)
@@ -155,12 +155,11 @@ class MultiServerModernHandler(FilteringModernHandler):
             exchange.failed(ErrorKind.UNAVAILABLE, f"no upstream has a list: {names} did not answer")
             return
         fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw), **_COMPLETE}
-        if method == "tools/list":
-            session = services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
-            fields |= self._shown.show(session, joined, self._lists.missing())
+        if exchange.session is not None and method == "tools/list":
+            fields |= self._shown.show(exchange.session, joined, self._lists.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 
-    async def _route(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
+    async def _route(self, exchange: ProxiedRequest) -> None:
         """Send a request to the server that it belongs to; what stays unknown is refused, or offered to all."""
         message = exchange.message
         route = self._router.find(message)
@@ -172,9 +171,8 @@ class MultiServerModernHandler(FilteringModernHandler):
             await self._lists.refresh(("tools/list",), message, self._services.grace, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route
-        if message.method == "tools/call":
-            session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
-            exchange.call, refused = self._shown.call(session, self._router, message, route)
+        if exchange.session is not None and message.method == "tools/call":
+            exchange.call, refused = self._shown.start_call(exchange.session, self._router, message, route)
         else:
             refused = self._router.unknown(message) if route is None else None
         if refused is not None:

@@ -72,20 +72,9 @@ class Router:
             return ("prompts/list", *_RESOURCES)
         return _RESOURCES if method in _BY_URI else ()
 
-    def refusal(self, message: Message, route: Route | None, permits: PermissionCheck) -> Message | None:
-        """The error for a request that goes nowhere, None when it may go on.
-
-        This is an error for a name that must be known by now and has no route, and for a call of a denied tool (checked
-        by all names that lead to it), which is answered like an unknown tool.
-        """
-        if route is None:
-            return self.unknown(message, permits)
-        if message.method != "tools/call" or route.own is None:
-            return None
-        name, owner = jsonrpc.text(request_params.read(message).name) or "", (route.server, route.own)
-        if all(permits(seen, owner) for seen in self._directory.name_patterns(name)):
-            return None
-        return jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
+    def tool_names(self, tool: str) -> tuple[str, ...]:
+        """Return all names under which clients may know the tool that `tool` reaches."""
+        return self._directory.name_patterns(tool)
 
     def is_unlisted(self, route: Route) -> bool:
         """Whether the server's list of tools is known, and does not have the one that a call means."""
@@ -191,23 +180,23 @@ class ClientToolNames:
         self._services.expose(session, joined.catalog)
         return {}
 
-    def call(
+    def start_call(
         self, session: Session, router: Router, message: Message, route: Route | None
     ) -> tuple[ActiveCall | None, Message | None]:
-        """Record that a call starts, and return whether it is permitted, now that its tool is known.
-
-        The invocation has the name that the client used; it is None when the call names no tool. The error is None when
-        there is a way and the tool may be used.
-        """
-        given = request_params.read(message)
-        tool = tool_name(given)
-        refused = router.refusal(message, route, partial(self._services.permits, session))
-        if not tool:
-            return None, refused
-        known, is_unlisted, server = tool in self._catalog.name_set, None, ""
-        if route is not None and refused is None:
-            server, is_unlisted = route.server, None if known else partial(router.is_unlisted, route)
-        return self._services.call(session, server, tool, given, known, is_unlisted), refused
+        """Record a call, and return an error if it is denied or has no server, now that lists are known."""
+        tool = tool_name(request_params.read(message)) or ""
+        server, owner, is_unlisted = "", None, None
+        known = tool in self._catalog.name_set
+        if route is not None:
+            server, owner = route.server, (route.server, route.own or tool)
+            is_unlisted = None if known else partial(router.is_unlisted, route)
+        names = router.tool_names(tool) if tool else ()
+        call, refused = self._services.start_call(
+            session, message, server, names, owner=owner, known=known, is_unlisted=is_unlisted
+        )
+        if refused is None and route is None:
+            refused = router.unknown(message, lambda seen, owner: self._services.permits(session, (seen,), owner))
+        return call, refused
 
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a shown tool."""

@@ -14,8 +14,8 @@ from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
-from riglm.domain.session import ProtocolEra
-from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
+from riglm.domain.session import ProtocolEra, Session
+from riglm.ports.downstream import NO_HEADERS, ClientResponseSink
 from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
 
 _SILENCE_SECONDS: Final = 30.0
@@ -139,18 +139,18 @@ class SingleServerModernHandler(FilteringModernHandler):
         message: Message,
         envelope: RequestEnvelope,
         sink: ClientResponseSink,
-        caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
+        session: Session | None = None,
     ) -> ProxiedRequest:
-        exchange = ProxiedRequest(message, sink, headers=headers)
+        exchange = ProxiedRequest(message, sink, headers=headers, session=session)
         known = self._upstream.supports(ProtocolEra.MODERN)
         if known:
-            self._forward(exchange, envelope, caller)
+            self._forward(exchange)
         elif known is None and message.method == "server/discover":
             exchange.on_reply = lambda exchange, reply: self._discovered(exchange, reply, envelope)
             self._link.request(message, exchange)
         elif known is None:
-            self._probe.ask(lambda modern: self._decided(modern, exchange, envelope, caller))
+            self._probe.ask(lambda modern: self._decided(modern, exchange, envelope))
         else:
             exchange.replied(self._refusal(exchange, envelope), 400)
         return exchange
@@ -169,31 +169,29 @@ class SingleServerModernHandler(FilteringModernHandler):
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Ignore the message: modern servers send none outside of requests."""
 
-    def _decided(
-        self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller
-    ) -> None:
+    def _decided(self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope) -> None:
         if exchange.done:
             return
         if modern is False:
             exchange.replied(self._refusal(exchange, envelope), 400)
         else:
             self._services.waited()
-            self._forward(exchange, envelope, caller)
+            self._forward(exchange)
 
-    def _forward(self, exchange: ProxiedRequest, envelope: RequestEnvelope, caller: Caller) -> None:
-        message = exchange.message
-        if message.method in ("tools/call", "tools/list"):
-            session = self._services.sessions.of_request(caller, envelope.client, envelope.version or "", envelope.meta)
-            name = self._upstream.spec.name
-            if message.method == "tools/call":
-                given = request_params.read(message)
-                tool = tool_name(given)
-                if tool:
-                    known = tool in self._services.catalogs.of(name).by_name
-                    is_unlisted = None if known else partial(self._services.catalogs.lacks, name, tool)
-                    exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
-            else:
-                exchange.on_reply = lambda exchange, reply: self._services.listed(session, name, exchange, reply)
+    def _forward(self, exchange: ProxiedRequest) -> None:
+        message, session, upstream = exchange.message, exchange.session, self._upstream.spec.name
+        if session is not None and message.method == "tools/call":
+            tool = tool_name(request_params.read(message)) or ""
+            known = tool in self._services.catalogs.of(upstream).by_name
+            is_unlisted = None if known else partial(self._services.catalogs.lacks, upstream, tool)
+            exchange.call, refused = self._services.start_call(
+                session, message, upstream, (tool,) if tool else (), known=known, is_unlisted=is_unlisted
+            )
+            if refused is not None:
+                exchange.replied(refused)
+                return
+        elif session is not None and message.method == "tools/list":
+            exchange.on_reply = lambda exchange, reply: self._services.listed(session, upstream, exchange, reply)
         exchange.send(self._link)
 
     def _discovered(self, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> Message | None:

@@ -17,7 +17,7 @@ from riglm.application.forwarding.services import RequestServices, tool_name
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import MalformedMessageError, Message
-from riglm.domain.session import ClientInfo, ProtocolEra
+from riglm.domain.session import ClientInfo, ProtocolEra, Session
 from riglm.ports.downstream import (
     NO_HEADERS,
     Caller,
@@ -94,6 +94,7 @@ class SingleServerConnection(FilteringConnection):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         *,
         resumable: bool = False,
+        session: Session | None = None,
     ) -> ProxiedRequest | None:
         if message.id is None or message.method is None:
             self._told(message)
@@ -102,9 +103,12 @@ class SingleServerConnection(FilteringConnection):
         if not self._is_free(key):
             sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return None
-        exchange = ProxiedRequest(message, sink, headers=headers, resumable=resumable, on_done=self._finished)
+        exchange = ProxiedRequest(
+            message, sink, headers=headers, resumable=resumable, session=session, on_done=self._finished
+        )
+        refused = None
         if message.method == "tools/call":
-            self._note_call(exchange)
+            refused = self._start_call(exchange)
         elif message.method == "tools/list":
             exchange.on_reply = self._note_list
         elif message.method == "initialize":
@@ -114,7 +118,10 @@ class SingleServerConnection(FilteringConnection):
         if self._open is None:
             self._open = {}
         self._open[key] = exchange
-        exchange.send(self._link)
+        if refused is None:
+            exchange.send(self._link)
+        else:
+            exchange.replied(refused)
         return exchange
 
     def listen_upstream(self, *, listening: bool) -> None:
@@ -180,22 +187,24 @@ class SingleServerConnection(FilteringConnection):
                 return
         self._link.send(message)
 
-    def _note_call(self, exchange: ProxiedRequest) -> None:
+    def _start_call(self, exchange: ProxiedRequest) -> Message | None:
+        """Record a call; returns an error if it is denied."""
         given = request_params.read(exchange.message)
-        session = self.session
-        if given.meta:
-            session = self._services.sessions.of_call(session, self._caller, given.meta)
+        session = exchange.session or self._session_of(self.session, given.meta)
         tool = tool_name(given)
-        if not tool:
-            return
         known = self._seen is not None and tool in self._seen
-        name = self._upstream.spec.name
-        is_unlisted = None if known else functools.partial(self._services.catalogs.lacks, name, tool)
-        exchange.call = self._services.call(session, name, tool, given, known, is_unlisted)
+        upstream = self._upstream.spec.name
+        is_unlisted = None if known else functools.partial(self._services.catalogs.lacks, upstream, tool or "")
+        names = (tool,) if tool else ()
+        exchange.call, refused = self._services.start_call(
+            session, exchange.message, upstream, names, known=known, is_unlisted=is_unlisted
+        )
+        return refused
 
     def _note_list(self, exchange: ProxiedRequest, message: Message) -> Message:
         self._seen = self._seen or ListedTools()
-        return self._services.listed(self.session, self._upstream.spec.name, exchange, message, self._seen)
+        session = exchange.session or self.session
+        return self._services.listed(session, self._upstream.spec.name, exchange, message, self._seen)
 
     def _opened(self, exchange: ProxiedRequest, message: Message) -> Message | None:
         if message.result:

@@ -3,6 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from riglm.application.filter_middleware.list_changes import (
     ListChangeNotifier,
@@ -93,8 +94,9 @@ class FilteringConnection(HandshakeConnection):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         *,
         resumable: bool = False,
+        session: Session | None = None,
     ) -> ProxiedRequest | None:
-        """Process a message that the filter accepted."""
+        """Process a message that the filter accepted; `session` is known for calls and lists of tools."""
 
     @abstractmethod
     def name_patterns(self, tool: str) -> tuple[str, ...]:
@@ -208,7 +210,9 @@ class FilteringConnection(HandshakeConnection):
         session = self._session_of(self._shown_to, request_params.read(message).meta)
         if jsonrpc.members(message.params).get("cursor") is not None:
             return self.accept(
-                message, NonResumableSink(sink, lambda page: self._showing.without_denied(session, page))
+                message,
+                NonResumableSink(sink, lambda page: self._showing.without_denied(session, page)),
+                session=session,
             )
         changes = self._changes
         walk = self._walk(
@@ -245,8 +249,8 @@ class FilteringConnection(HandshakeConnection):
             self._news.changed()
 
     def _session_of(self, base: Session, meta: Raw) -> Session:
-        """The session that a request names in its `_meta`, else `base`."""
-        return self._showing.services.sessions.of_call(base, self._caller, meta) if meta else base
+        """Return the session that a request names in its `_meta`, else `base`."""
+        return self._services.sessions.of_call(base, self._caller, meta) if meta else base
 
     def _walk(
         self, message: Message, sink: ClientResponseSink, whole: Callable[[PagedListRequest], None]
@@ -273,11 +277,7 @@ class FilteringConnection(HandshakeConnection):
         session = self._latest = self._session_of(self.session, given.meta)
         if name and self._showing.meta_tools.owns(session, name):
             return self._call_own(message, sink, session, given)
-        refused = self._showing.refusal(session, message, self.name_patterns(name) if name else (), given)
-        if refused is not None:
-            sink.replied(refused)
-            return None
-        return self.accept(message, sink, headers, resumable=resumable)
+        return self.accept(message, sink, headers, resumable=resumable, session=session)
 
     def _call_own(
         self, message: Message, sink: ClientResponseSink, session: Session, given: request_params.RequestParams
@@ -289,14 +289,14 @@ class FilteringConnection(HandshakeConnection):
             await self._know(session)
 
         if self._meta_calls is None:
-            self._meta_calls = MetaToolCalls(self._showing, self.name_patterns)
+            self._meta_calls = MetaToolCalls(self._showing)
         self._meta_calls.start(
             call,
             session,
             jsonrpc.text(given.name) or "",
             given,
             ready=ready,
-            forward=self.accept,
+            forward=partial(self.accept, session=session),
             changed=self._news.changed,
         )
         return call

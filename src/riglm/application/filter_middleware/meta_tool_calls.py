@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from riglm.application.filter_middleware.middleware import FilterMiddleware
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.application.forwarding.riglm_requests import Workers
-from riglm.application.forwarding.services import tool_name
 from riglm.application.tool_lists.list_writer import CALL_TOOL
-from riglm.domain import jsonrpc, request_params
+from riglm.domain import jsonrpc
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.request_params import RequestParams
@@ -34,10 +33,8 @@ class MetaToolCall(ProxiedRequest):
 class MetaToolCalls:
     """Runs each meta-tool in a separate task, or forwards the call that `call_tool` requests."""
 
-    def __init__(self, showing: FilterMiddleware, name_patterns: Callable[[str], tuple[str, ...]]) -> None:
-        """`name_patterns` gives all names under which clients may know a tool."""
+    def __init__(self, showing: FilterMiddleware) -> None:
         self._showing = showing
-        self._name_patterns = name_patterns
         self._workers = Workers()
 
     def start(
@@ -80,11 +77,11 @@ class MetaToolCalls:
             await ready()
             self._showing.services.waited()
         if not self._showing.meta_tools.owns(session, name):  # now that its list is known, it is a server's own tool
-            self._forward(call, call.message, session, forward)
+            call.forwarded = forward(call.message, call)
             return
         answer = await self._showing.meta_tools.run(session, name, bytes(given.arguments) or b"{}")
         if answer.forward is not None:
-            self._forward(call, _standing_for(call.message, *answer.forward), session, forward)
+            call.forwarded = forward(_standing_for(call.message, *answer.forward), call)
             return
         if answer.selection is not None:
             self._showing.expose(session, answer.selection)
@@ -94,16 +91,6 @@ class MetaToolCalls:
         call.call.started, call.call.clock = started, clock  # what is forwarded is not counted twice
         call.call.is_confidential = self._showing.meta_tools.is_confidential(name)
         call.replied(jsonrpc.result(call.message.id or b"null", _complete(session, answer.result)))
-
-    def _forward(self, call: MetaToolCall, asked: Message, session: Session, forward: Forward) -> None:
-        """Send a call on its way, unless its tool is denied."""
-        given = request_params.read(asked)
-        name = tool_name(given)
-        refused = self._showing.refusal(session, asked, self._name_patterns(name) if name else (), given)
-        if refused is not None:
-            call.replied(refused)
-        else:
-            call.forwarded = forward(asked, call)
 
 
 def _standing_for(asked: Message, name: bytes, arguments: bytes) -> Message:

@@ -17,9 +17,7 @@ from riglm.application.forwarding.proxied_request import NOWHERE
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.request_params import RequestParams
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.tool import ToolCatalog, estimated_tokens
 from riglm.ports.downstream import ClientResponseSink, InFlightRequest
@@ -129,12 +127,16 @@ class FilterMiddleware:
             self.services,
             on_call=self.filtering.start_call,
             filters_lists=lambda: self.filtering.is_on,
-            permits=self.permits,
+            permits=self._permits,
+            is_confidential=self.meta_tools.is_confidential,
         )
 
-    def permits(self, session: Session, name: str, owner: tuple[str, str]) -> bool:
-        """Whether a session may use a tool: by the name that clients use, its server, and the server's own name."""
-        return self.filtering.denial(session, name, owner) is None
+    def _permits(self, session: Session, names: Sequence[str], owner: tuple[str, str] | None) -> bool:
+        if not names:
+            return not self.filtering.guards
+        if self.meta_tools.withholds(session, names[0]):
+            return False
+        return all(self.filtering.denial(session, name, owner) is None for name in names)
 
     def misreading(self, message: Message) -> Message | None:
         """The answer to a message that could be a call of a denied tool to a server that does not mind case."""
@@ -145,24 +147,6 @@ class FilterMiddleware:
             return None
         words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
         return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
-
-    def refusal(self, session: Session, asked: Message, names: Sequence[str], given: RequestParams) -> Message | None:
-        """The answer to a call of a denied tool, which is recorded; None when it may run.
-
-        `names` are all that the tool may be known by, first the client's own; none when the call names none by a
-        string. It is answered like any unknown tool.
-        """
-        if not names:
-            if not self.filtering.guards:
-                return None
-            return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
-        is_withheld = self.meta_tools.withholds(session, names[0])
-        if not is_withheld and all(self.filtering.denial(session, name) is None for name in names):
-            return None
-        call = self.services.call(session, "", names[0], given, known=False)
-        call.is_confidential = self.meta_tools.is_confidential(names[0])
-        call.ended(ErrorKind.PROTOCOL, jsonrpc.INVALID_PARAMS)
-        return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
 
     def listed(self, session: Session, walk: PagedListRequest, done: Callable[[ToolCatalog], None]) -> None:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""

@@ -48,7 +48,7 @@ class FilteringModernHandler(ModernRequestHandler):
         self._changes = 0
         if showing is not None:
             self._showing = showing
-            self._meta_calls = MetaToolCalls(showing, self.name_patterns)
+            self._meta_calls = MetaToolCalls(showing)
             showing.follow(self.listeners.follow)
 
     @abstractmethod
@@ -57,10 +57,10 @@ class FilteringModernHandler(ModernRequestHandler):
         message: Message,
         envelope: RequestEnvelope,
         sink: ClientResponseSink,
-        caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
+        session: Session | None = None,
     ) -> InFlightRequest:
-        """Process a request that the filter accepted."""
+        """Process a request that the filter accepted; calls and lists of tools have a session."""
 
     @abstractmethod
     def name_patterns(self, tool: str) -> tuple[str, ...]:
@@ -89,12 +89,14 @@ class FilteringModernHandler(ModernRequestHandler):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> InFlightRequest:
+        asked = _Asked(self, message, envelope, caller, headers)
         if not self._filters:
-            return self.accept(message, envelope, sink, caller, headers)
+            if message.method in ("tools/call", "tools/list"):
+                asked.session = self._session_of(asked)
+            return asked.forward(message, sink)
         refused = self._showing.misreading(message)
         if refused is not None:
             return _answered(message, sink, refused, 400)
-        asked = _Asked(self, message, envelope, caller, headers)
         match message.method:
             case "tools/list":
                 return self._filter_list(
@@ -108,7 +110,7 @@ class FilteringModernHandler(ModernRequestHandler):
                     sink = TransformingSink(sink, partial(self._described, asked))
             case "subscriptions/listen":
                 return self._filter_listen(asked, sink)
-        return self.accept(message, envelope, sink, caller, headers)
+        return asked.forward(message, sink)
 
     def handle_notification(self, message: Message) -> None:
         if not self._filters or self._showing.misreading(message) is None:
@@ -141,10 +143,8 @@ class FilteringModernHandler(ModernRequestHandler):
         await self.close_upstream()
 
     def _filter_list(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
-        if self._showing.adds:
-            sink = ErrorTransformingSink(sink, self._showing.completed)
         has_cursor = jsonrpc.members(asked.message.params).get("cursor") is not None
-        session = self._session_of(asked, starts=not has_cursor)
+        session = asked.session = self._session_of(asked, starts=not has_cursor)
         if not self._showing.filtering.is_on:
             return asked.forward(
                 asked.message, sink if has_cursor else TransformingSink(sink, partial(self._passed, session))
@@ -174,7 +174,7 @@ class FilteringModernHandler(ModernRequestHandler):
         message = asked.message
         given = request_params.read(message)
         name = tool_name(given)
-        session = self._session_of(asked)
+        session = asked.session = self._session_of(asked)
         if name and self._showing.meta_tools.owns(session, name):
             call = MetaToolCall(message, sink)
 
@@ -191,8 +191,7 @@ class FilteringModernHandler(ModernRequestHandler):
                 changed=lambda _: self.listeners.changed(session),
             )
             return call
-        refused = self._showing.refusal(session, message, self.name_patterns(name) if name else (), given)
-        return asked.forward(message, sink) if refused is None else _answered(message, sink, refused)
+        return asked.forward(message, sink)
 
     def _filter_listen(self, asked: "_Asked", sink: ClientResponseSink) -> InFlightRequest:
         if not self._announces(asked):
@@ -256,7 +255,7 @@ class FilteringModernHandler(ModernRequestHandler):
 
     def _session_of(self, asked: "_Asked", *, starts: bool = False) -> Session:
         envelope = asked.envelope
-        sessions = self._showing.services.sessions
+        sessions = self._services.sessions
         return sessions.of_request(asked.caller, envelope.client, envelope.version or "", envelope.meta, starts=starts)
 
 
@@ -269,7 +268,7 @@ def _answered(message: Message, sink: ClientResponseSink, answer: Message, statu
 class _Asked:
     """A request, and how further ones are sent in its name."""
 
-    __slots__ = ("_headers", "_requests", "caller", "envelope", "message")
+    __slots__ = ("_headers", "_requests", "caller", "envelope", "message", "session")
 
     def __init__(
         self,
@@ -282,13 +281,14 @@ class _Asked:
         self.message = message
         self.envelope = envelope
         self.caller = caller
+        self.session: Session | None = None
         self._requests = requests
         self._headers = headers
 
     def forward(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
         """Send the request itself, or another page of it, with the client's headers."""
-        return self._requests.accept(message, self.envelope, sink, self.caller, self._headers)
+        return self._requests.accept(message, self.envelope, sink, self._headers, self.session)
 
     def forward_anew(self, message: Message, sink: ClientResponseSink) -> InFlightRequest:
         """Send another request, whose headers are made from what it says."""
-        return self._requests.accept(message, self.envelope, sink, self.caller)
+        return self._requests.accept(message, self.envelope, sink, session=self.session)

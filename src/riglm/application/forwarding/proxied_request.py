@@ -169,6 +169,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         "on_reply",
         "on_server_message",
         "resumable",
+        "session",
         "sink",
     )
 
@@ -179,6 +180,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         *,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         resumable: bool = False,
+        session: Session | None = None,
         call: ActiveCall | None = None,
         on_reply: Callable[["ProxiedRequest", Message], Message | None] | None = None,
         on_server_message: Callable[[Message], Message | None] | None = None,
@@ -194,6 +196,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         self.sink = sink
         self.headers = headers
         self.resumable = resumable
+        self.session = session
         self.call = call
         self.on_reply = on_reply
         self.on_server_message = on_server_message

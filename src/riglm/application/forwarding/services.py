@@ -1,7 +1,7 @@
 """What every conversation works with."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,7 @@ from riglm.application.owners import ToolOwners
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.selection import ListSelection
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestParams
@@ -31,8 +31,12 @@ CallObserver = Callable[[Session, str, RequestParams, bool], tuple[DiscoveryMeth
 Returns how the client found the tool, and a callback for the end of the call.
 """
 
-Permission = Callable[[Session, str, tuple[str, str]], bool]
-"""Whether a session may use a tool: by the name that clients use, and by its server with the server's own name."""
+Permission = Callable[[Session, Sequence[str], tuple[str, str] | None], bool]
+"""Returns True if a session may call a tool.
+
+The arguments are all names of the tool that clients may use, none if a call has no readable name, and its server with
+the name there, if they are known.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,36 @@ class RequestServices:
     filters_lists: Callable[[], bool] = lambda: False
     """True while the filter records what lists show."""
     permits: Permission = lambda *_: True
+    is_confidential: Callable[[str], bool] = lambda _: False
+    """True for a tool whose arguments must not be recorded."""
     overhead: OverheadMeter | None = None
     """Measures riglm's overhead on calls; None if it is not measured."""
+
+    def start_call(
+        self,
+        session: Session,
+        message: Message,
+        upstream: str,
+        names: Sequence[str],
+        *,
+        owner: tuple[str, str] | None = None,
+        known: bool,
+        is_unlisted: Callable[[], bool] | None = None,
+    ) -> tuple[ActiveCall | None, Message | None]:
+        """Record a call of `upstream` and decide whether it may run; this is the only place where calls are denied.
+
+        `names` are all names of the tool that clients may use, first the one in the call; none if it has no readable
+        name. A denied call gets the error of an unknown tool.
+        """
+        given, is_permitted = request_params.read(message), self.permits(session, names, owner)
+        if not names:
+            refused = jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
+            return None, None if is_permitted else refused
+        if is_permitted:
+            return self.call(session, upstream, names[0], given, known, is_unlisted), None
+        call = self.call(session, "", names[0], given, known=False)
+        call.is_confidential = self.is_confidential(names[0])
+        return call, jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
 
     def call(
         self,

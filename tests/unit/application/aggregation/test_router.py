@@ -104,27 +104,20 @@ def test_an_error_names_what_would_do_and_no_tool_that_may_not_be_used():
         ("prefix", "a__" + "t" * 80, (prefixed("a", "t" * 80), ("a", "t" * 80))),
     ],
 )
-def test_a_call_is_refused_by_every_name_of_its_tool_and_by_its_owner(naming, called, denied):
+def test_a_call_has_every_name_of_its_tool_and_its_owner(naming, called, denied):
     routes = a_router(naming, a=["t", "t" * 80])
-    message = asked_for(called)
-    route = routes.find(message)
-    assert routes.refusal(message, route, lambda *_: True) is None
-    assert words(routes.refusal(message, route, lambda *tool: tool != denied)) == f"Unknown tool: {called}"
+    route = routes.find(asked_for(called))
+    name, owner = denied
+    assert name in routes.tool_names(called)
+    assert (route.server, route.own) == owner
 
 
 def test_a_name_that_could_not_go_up_as_it_is_has_no_route():
     message = asks(1, "tools/call", rb'{"name":"a__t\ud800"}')
     routes = a_router(a=["t\ufffd"])
     assert routes.find(message) is None
-    assert words(routes.refusal(message, None, lambda *_: True)) == "Unknown tool: a__t\ufffd"
+    assert words(routes.unknown(message)) == "Unknown tool: a__t\ufffd"
     assert a_router("none", a=["t\ufffd"]).find(asks(1, "tools/call", rb'{"name":"t\ud800"}')).own == "t\ufffd"
-
-
-def test_only_calls_of_tools_are_refused():
-    routes = a_router(a=["t"])
-    for message in (asked_for("a__t", "prompts/get"), asks(1, "completion/complete", b'{"ref":{"name":"a__t"}}')):
-        assert routes.refusal(message, routes.find(message), lambda *_: False) is None
-    assert words(routes.refusal(asked_for("x"), None, lambda *_: True)) == "Unknown tool: x"
 
 
 def test_lists_are_looked_through_for_what_they_can_tell():
