@@ -21,7 +21,6 @@ from riglm.application.proxy import ProxyService
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.record_queue import QueueItem
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
-from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -144,10 +143,10 @@ def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -
     hasher = KeyedHasher(bytes(32))
     tracking = CallRecordingService(_Sink(), hasher, _Privacy(), meter=meter)
     sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
-    services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache())
+    services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache(), tracer=tracer)
     if meter is not None:
         services = replace(services, overhead=OverheadMeter(meter))
-    return ProxyService(services, [server], traces=None if tracer is None else Traces(tracer))
+    return ProxyService(services, [server])
 
 
 def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from riglm.application.aggregation.connection import MultiServerConnection
 from riglm.application.aggregation.merged_lists import MergedListCache
@@ -22,12 +22,8 @@ from riglm.ports.downstream import (
     DownstreamPort,
     DualEraConnection,
     HandshakeConnection,
-    ModernRequestHandler,
 )
 from riglm.ports.upstream import UpstreamPort
-
-if TYPE_CHECKING:  # imported where requests are traced
-    from riglm.application.tracing.upstream import Traces
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -41,25 +37,21 @@ class ProxyService(DownstreamPort):
         upstreams: Sequence[UpstreamPort],
         naming: Naming = "prefix",
         showing: FilterMiddleware | None = None,
-        traces: "Traces | None" = None,
     ) -> None:
-        """A proxy in front of `upstreams`, at least one; several are shown as one, with names by `naming`.
+        """Create a proxy in front of one or more `upstreams`; the names of several are merged by `naming`.
 
-        Clients see what `showing` shows, or everything when it is None. `traces` make spans of what clients ask, and
-        of what the servers are asked for it; without them nothing of that is in the way.
+        Without `showing`, tools are not filtered.
         """
         self._services = services
-        self._traces = traces
-        self._upstreams = tuple(upstreams if traces is None else map(traces.upstream, upstreams))
+        self._upstreams = tuple(upstreams)
         self._merged_lists = MergedListCache(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
-        self._modern: FilteringModernHandler
+        self.modern: FilteringModernHandler
         if len(self._upstreams) == 1:
-            self._modern = SingleServerModernHandler(services, self._upstreams[0], showing)
+            self.modern = SingleServerModernHandler(services, self._upstreams[0], showing)
         else:
-            self._modern = MultiServerModernHandler(services, self._upstreams, self._merged_lists, showing)
-        self.modern: ModernRequestHandler = self._modern if traces is None else traces.modern(self._modern)
+            self.modern = MultiServerModernHandler(services, self._upstreams, self._merged_lists, showing)
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
         return DualEraRouter(self, caller, channel, sink)
@@ -69,20 +61,16 @@ class ProxyService(DownstreamPort):
             upstream.hold(on=on)
 
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
-        conversation: HandshakeConnection
         if len(self._upstreams) > 1:
-            merged_lists = self._merged_lists
-            conversation = MultiServerConnection(
-                self._services, self._upstreams, merged_lists, caller, channel, self._showing
+            return MultiServerConnection(
+                self._services, self._upstreams, self._merged_lists, caller, channel, self._showing
             )
-        else:
-            conversation = SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
-        return conversation if self._traces is None else self._traces.conversation(conversation, caller)
+        return SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
 
     def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
         """Publish clients whose list changed with `publish`; returns the handler for such messages."""
-        self._modern.listeners.notify_others = notify
-        return self._modern.listeners.heard
+        self.modern.listeners.notify_others = notify
+        return self.modern.listeners.heard
 
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
@@ -98,7 +86,7 @@ class ProxyService(DownstreamPort):
 
     async def close(self) -> None:
         """End all links, then all sessions."""
-        await self._modern.close()
+        await self.modern.close()
         if self._showing is not None:
             await self._showing.close()
         ends = await asyncio.gather(*(upstream.close() for upstream in self._upstreams), return_exceptions=True)

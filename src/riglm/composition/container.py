@@ -106,6 +106,7 @@ class Container(containers.DeclarativeContainer):
         grace=settings.provided.timeouts.grace,
         longest_list=settings.provided.timeouts.list,
         overhead=providers.Callable(make_overhead, metrics),
+        tracer=tracer,
     )
     choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
         settings.provided.storage.kind,

@@ -13,7 +13,6 @@ from riglm.application.sessions.registry import SessionReset
 from riglm.composition.container import Container
 from riglm.composition.control import ControlEndpoint
 from riglm.composition.prediction import SWITCH_SECONDS
-from riglm.composition.services import make_traces
 from riglm.composition.storage import is_shared, stands_in_the_way
 from riglm.domain.retention import ErasureRequest
 from riglm.domain.tool import StoredToolCatalog
@@ -57,7 +56,7 @@ async def lifespan(container: Container, control: "ControlEndpoint | None" = Non
             read_for_metrics(container, ports)
             await _recall_catalogs(container)
             showing = container.showing() if filtered else None
-            proxy = ProxyService(services, ports, settings.naming, showing, make_traces(tracer))
+            proxy = ProxyService(services, ports, settings.naming, showing)
             sharing = container.sharing() if is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()

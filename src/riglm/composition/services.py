@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.session_sharing.service import SessionSharingService
-    from riglm.application.tracing.upstream import Traces
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.session_state import SessionStatePort
-    from riglm.ports.telemetry import MeterPort, TracerPort
+    from riglm.ports.telemetry import MeterPort
 
 
 _log: Final = logging.getLogger("riglm")
@@ -119,15 +118,6 @@ def make_tracer(settings: Settings) -> "OpenTelemetryTracer | None":
         _log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set, but %s, or set tracing.enabled: false", words)
         return None
     return OpenTelemetryTracer(lambda: server_info()["version"])
-
-
-def make_traces(tracer: "TracerPort | None") -> "Traces | None":
-    """Return the tracer of requests, if tracing is enabled."""
-    if tracer is None:
-        return None
-    from riglm.application.tracing.upstream import Traces
-
-    return Traces(tracer)
 
 
 def make_voice(

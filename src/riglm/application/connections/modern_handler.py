@@ -92,7 +92,7 @@ class EraProbe:
         self._waiting.append(lambda modern: context.run(then, modern))
         if len(self._waiting) == 1:
             message = probe(b'"riglm-probe"')
-            self._link.request(message, ProxiedRequest(message, NOWHERE, on_reply=self._answered))
+            ProxiedRequest(message, NOWHERE, on_reply=self._answered).send(self._link)
 
     def judge(self, answer: Message) -> bool | None:
         """The verdict on an answer to `server/discover`; what it names is noted."""
@@ -148,7 +148,7 @@ class SingleServerModernHandler(FilteringModernHandler):
             self._forward(exchange)
         elif known is None and message.method == "server/discover":
             exchange.on_reply = lambda exchange, reply: self._discovered(exchange, reply, envelope)
-            self._link.request(message, exchange)
+            exchange.send(self._link)
         elif known is None:
             self._probe.ask(lambda modern: self._decided(modern, exchange, envelope))
         else:

@@ -230,7 +230,7 @@ class SingleServerConnection(FilteringConnection):
         self._closing = asyncio.get_running_loop().create_task(self._link.close())
         self._link = bridge
         exchange.on_reply = self._opened
-        bridge.request(exchange.message, exchange)
+        exchange.send(bridge)
 
     def _finished(self, exchange: ProxiedRequest) -> None:
         if self._open is not None:

@@ -23,6 +23,7 @@ from riglm.application.filter_middleware.response_sinks import (
 )
 from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
 from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.forwarding.tracing import RequestTracer
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ClientInfo, Session
@@ -60,6 +61,7 @@ class FilteringConnection(HandshakeConnection):
         "_services",
         "_session",
         "_showing",
+        "_tracer",
     )
 
     _showing: FilterMiddleware
@@ -81,6 +83,7 @@ class FilteringConnection(HandshakeConnection):
         self._catalog: ToolCatalog | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
+        self._tracer = None if services.tracer is None else RequestTracer(services.tracer)
         if showing is not None:
             self._showing = showing
             self._news = ListChangeNotifier(channel)
@@ -135,6 +138,20 @@ class FilteringConnection(HandshakeConnection):
         headers: Mapping[bytes, bytes] = NO_HEADERS,
         *,
         resumable: bool = False,
+    ) -> InFlightRequest | None:
+        if self._tracer is None:
+            return self._receive(message, sink, headers, resumable=resumable)
+        if not message.is_request:
+            self._receive(message, sink, headers, resumable=resumable)
+            self._tracer.end_cancelled()
+            return None
+        traced = self._tracer.start(message, sink, self._caller.transport)
+        with traced.active():
+            traced.in_flight = self._receive(message, traced, headers, resumable=resumable)
+        return traced.in_flight
+
+    def _receive(
+        self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> InFlightRequest | None:
         if not self._filters:
             return self.accept(message, sink, headers, resumable=resumable)
@@ -200,7 +217,11 @@ class FilteringConnection(HandshakeConnection):
                 one.give_up()
             else:
                 one.cancelled()
-        await self.close_upstream()
+        try:
+            await self.close_upstream()
+        finally:
+            if self._tracer is not None:
+                self._tracer.end_all()
 
     def _filter_list(
         self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool

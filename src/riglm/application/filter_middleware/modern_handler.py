@@ -13,6 +13,7 @@ from riglm.application.filter_middleware.paged_lists import PagedListRequest
 from riglm.application.filter_middleware.response_sinks import ErrorTransformingSink, ListChangedSink, TransformingSink
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.application.forwarding.services import RequestServices, tool_name
+from riglm.application.forwarding.tracing import RequestTracer
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
@@ -46,6 +47,7 @@ class FilteringModernHandler(ModernRequestHandler):
         self._catalog: ToolCatalog | None = None
         self._known_until = 0.0
         self._changes = 0
+        self._tracer = None if services.tracer is None else RequestTracer(services.tracer)
         if showing is not None:
             self._showing = showing
             self._meta_calls = MetaToolCalls(showing)
@@ -89,6 +91,21 @@ class FilteringModernHandler(ModernRequestHandler):
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> InFlightRequest:
+        if self._tracer is None:
+            return self._receive(message, envelope, sink, caller, headers)
+        traced = self._tracer.start(message, sink, caller.transport, envelope.version)
+        with traced.active():
+            traced.in_flight = self._receive(message, envelope, traced, caller, headers)
+        return traced.in_flight
+
+    def _receive(
+        self,
+        message: Message,
+        envelope: RequestEnvelope,
+        sink: ClientResponseSink,
+        caller: Caller,
+        headers: Mapping[bytes, bytes],
+    ) -> InFlightRequest:
         asked = _Asked(self, message, envelope, caller, headers)
         if not self._filters:
             if message.method in ("tools/call", "tools/list"):
@@ -130,6 +147,8 @@ class FilteringModernHandler(ModernRequestHandler):
         elif isinstance(in_flight, ProxiedRequest) and not in_flight.done:
             self.cancel_upstream(in_flight, notice)
             in_flight.cancelled()
+        if self._tracer is not None:
+            self._tracer.end_cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
         if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.name_patterns(tool)):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final
 
+from riglm.application.forwarding.tracing import CANCELLED, UpstreamSpan, current
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -171,6 +172,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         "resumable",
         "session",
         "sink",
+        "span",
     )
 
     def __init__(
@@ -203,9 +205,13 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         self.on_done = on_done
         self.done = False
         self.failure: ErrorKind | None = None
+        self.span: UpstreamSpan | None = None
 
     def send(self, link: UpstreamLink) -> None:
-        """Put the request on its way to a server."""
+        """Send the request to a server."""
+        client = current.get()
+        if client is not None:
+            self.span, self.message = client.start_upstream(self.message, link)
         link.request(self.message, self)
         if self.call is not None and self.call.stopwatch is not None:
             self.call.stopwatch.left()
@@ -229,6 +235,15 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if self.done:
             return
+        span, self.span = self.span, None
+        if span is None:
+            self._reply(message, status, event)
+            return
+        span.end(message)
+        with span.client.active():
+            self._reply(message, status, event)
+
+    def _reply(self, message: Message, status: int, event: EventPosition | None) -> None:
         stopwatch = self.call.stopwatch if self.call is not None else None
         if stopwatch is not None:
             stopwatch.came()
@@ -245,6 +260,15 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
     def failed(self, kind: ErrorKind, words: str) -> None:
         if self.done:
             return
+        span, self.span = self.span, None
+        if span is None:
+            self._fail(kind, words)
+            return
+        span.fail(kind.value)
+        with span.client.active():
+            self._fail(kind, words)
+
+    def _fail(self, kind: ErrorKind, words: str) -> None:
         code = _FAILURE_CODE.get(kind, jsonrpc.UPSTREAM_UNAVAILABLE)
         self.failure = kind
         changed = self._changed(jsonrpc.error(self.message.id, code, words))
@@ -262,6 +286,7 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
 
     def interrupted(self) -> None:
         if not self.done:
+            self._cancel_span()
             self.sink.interrupted()
             self.sink = NOWHERE
 
@@ -269,9 +294,15 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
         """The client gave up: nothing will be passed on any more."""
         if self.done:
             return
+        self._cancel_span()
         self._end()
         if self.call is not None:
             self.call.ended(ErrorKind.CANCELLED)
+
+    def _cancel_span(self) -> None:
+        span, self.span = self.span, None
+        if span is not None:
+            span.fail(CANCELLED)
 
     def _changed(self, message: Message) -> Message | None:
         if self.on_reply is None:

@@ -60,7 +60,7 @@ class Asking:
             return reply
 
         exchange = ProxiedRequest(message, NOWHERE, on_reply=replied, on_server_message=on_server_message)
-        link.request(message, exchange)
+        exchange.send(link)
         try:
             return await answer, exchange.failure
         except asyncio.CancelledError:

@@ -18,6 +18,7 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestParams
 from riglm.domain.session import Session
 from riglm.domain.tool import ToolCatalog
+from riglm.ports.telemetry import TracerPort
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -64,6 +65,8 @@ class RequestServices:
     """True for a tool whose arguments must not be recorded."""
     overhead: OverheadMeter | None = None
     """Measures riglm's overhead on calls; None if it is not measured."""
+    tracer: TracerPort | None = None
+    """Creates spans of requests; None if they are not traced."""
 
     def start_call(
         self,

@@ -1,11 +1,11 @@
 """Every request of a client is a span, and every request to a server for it is one within."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from riglm.application.proxy import ProxyService
-from riglm.application.tracing.upstream import Traces
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
@@ -61,7 +61,7 @@ class Stage(World):
         super().__init__()
         self.tracer = Tracer()
         self.servers = servers or (Server("up"),)
-        self.proxy = ProxyService(self.services, self.servers, naming, traces=Traces(self.tracer))
+        self.proxy = ProxyService(replace(self.services, tracer=self.tracer), self.servers, naming)
         self.sink, self.channel = Sink(), Channel()
         self.connection = self.proxy.connect(Caller(transport=Transport.STDIO), self.channel, self.sink)
 
