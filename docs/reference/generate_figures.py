@@ -183,6 +183,29 @@ def way_of_a_list() -> str:
     return picture(250, parts, "riglm stands between a client and its servers")
 
 
+def request_path() -> str:
+    """The components that a list or a call passes, and what they use."""
+    return picture(
+        270,
+        [
+            *_box(8, 20, 116, 84, "Transport", "stdio, HTTP, SSE", "bytes to messages"),
+            *_box(152, 20, 116, 84, "Filter", "lists, meta-tools,", "session"),
+            *_box(296, 20, 128, 84, "Connection", "one or several", "servers, denial"),
+            *_box(452, 20, 116, 84, "Request", "ends once;", "call record, span"),
+            *_box(596, 20, 116, 84, "Link", "stdio, HTTP, SSE", "to one server"),
+            *(part for x in (124, 268, 424, 568) for part in _arrow((x, 62), (x + 24, 62), "")),
+            *_box(80, 170, 150, 76, "Filtering", "policy, list plan", "prediction"),
+            *_box(286, 170, 148, 76, "Sessions", "by handle, key,", "connection"),
+            *_box(490, 170, 150, 76, "Recording", "queue, spool,", "store"),
+            *_arrow((190, 104), (165, 164), ""),
+            *_arrow((236, 104), (320, 164), ""),
+            *_arrow((360, 104), (360, 164), ""),
+            *_arrow((520, 104), (550, 164), ""),
+        ],
+        "The path of a list and of a call",
+    )
+
+
 _SIGNALS = (
     "what followed what",
     "what is used together",
@@ -238,6 +261,7 @@ def picture(height: float, parts: Sequence[str], title: str) -> str:
 
 FIGURES: dict[str, Callable[[], str]] = {
     "way-of-a-list.svg": way_of_a_list,
+    "request-path.svg": request_path,
     "way-of-a-prediction.svg": way_of_a_prediction,
     "learning-curve.svg": learning_curve,
     "price.svg": price,
