@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check test browser demo docs docs-serve bench conformance coverage clean
+.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage clean
 
 $(VENV): $(VENV)/.ready
 
@@ -29,6 +29,11 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.ready browser
 	$(PYTEST) $(ARGS)
+
+# The tests that start no process and open no socket: for every change, in little more than a minute.
+PROCESSES := tests/unit/adapters/upstream tests/unit/adapters/downstream tests/unit/adapters/wire tests/unit/cli
+test-fast: $(VENV)/.ready
+	$(PYTEST) tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
 
 # The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
 browser:
@@ -64,8 +69,8 @@ conformance: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.conformance --legs $(LEGS)
 
 # Of the whole, lines and branches together; framing and routing, where a miss loses or misleads a message, have no gaps.
-WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,src/riglm/adapters/mcp/wire/framing.py,$\
-	src/riglm/adapters/mcp/wire/sse.py,src/riglm/domain/rawjson.py,src/riglm/domain/rawjson.py,$\
+WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,$\
+	src/riglm/adapters/mcp/wire/sse.py,src/riglm/domain/rawjson.py,$\
 	src/riglm/domain/naming.py,src/riglm/application/aggregation/router.py,$\
 	src/riglm/application/aggregation/merged_lists.py,src/riglm/application/aggregation/upstream_group.py,$\
 	src/riglm/application/forwarding/proxied_request.py,src/riglm/application/connections/single_server.py,$\
