@@ -1,11 +1,11 @@
-"""What is recorded outlives kills and a store that is away.
+"""What is recorded survives kills and an unavailable store.
 
     python -m benchmarks.durability kill [--store sqlite postgresql] [--kills 100] [--json]
-    python -m benchmarks.durability away [--fault none locked full eio slow stopped frozen] [--seconds 120] [--rate 200]
+    python -m benchmarks.durability outage [--fault none locked full eio slow stopped ...] [--seconds 120] [--rate 200]
     python -m benchmarks.durability sustained [--store sqlite postgresql] [--seconds 15]
     python -m benchmarks.durability power [--where store spool] [--seconds 10]
 
-`kill`: writers killed at random moments under load, and ended politely. `away`: a client calls through `riglm run`
+`kill`: writers killed at random moments under load, and ended politely. `outage`: a client calls through `riglm run`
 while nothing happens, or the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and
 `slow` need strace. `sustained`: records a second beside calls. `power`: whether all that is acknowledged was synced
 before, with `durability: full`; it needs strace. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.durability.away import away
 from benchmarks.durability.faults import FAULTS
 from benchmarks.durability.finding import CannotRun, Finding
 from benchmarks.durability.kill import kill
+from benchmarks.durability.outage import outage
 from benchmarks.durability.power import power
 from benchmarks.durability.stores import STORES
 from benchmarks.durability.sustained import sustained
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
     killing = verbs.add_parser("kill")
     killing.add_argument("--kills", type=int, default=100)
     killing.add_argument("--terms", type=int, default=5, help="how many are ended by SIGTERM instead")
-    leaving = verbs.add_parser("away")
+    leaving = verbs.add_parser("outage")
     leaving.add_argument("--fault", nargs="+", choices=tuple(FAULTS), default=tuple(FAULTS))
     leaving.add_argument("--seconds", type=float, default=120)
     leaving.add_argument("--rate", type=float, default=200, help="calls a second")
@@ -65,14 +65,14 @@ def runs(chosen: argparse.Namespace, progress: Progress) -> Iterator[tuple[str, 
     def notify(words: str, done: int, total: int) -> None:
         progress.update(bar, description=words, completed=done, total=total)
 
-    for name in getattr(chosen, {"away": "fault", "power": "where"}.get(chosen.verb, "store")):
+    for name in getattr(chosen, {"outage": "fault", "power": "where"}.get(chosen.verb, "store")):
         with tempfile.TemporaryDirectory(prefix="riglm-durability-") as directory:
             place = Path(directory)
             try:
                 if chosen.verb == "kill":
                     yield name, kill(name, chosen.kills, chosen.terms, place, notify)
-                elif chosen.verb == "away":
-                    yield name, away(name, chosen.seconds, chosen.rate, place, notify)
+                elif chosen.verb == "outage":
+                    yield name, outage(name, chosen.seconds, chosen.rate, place, notify)
                 elif chosen.verb == "power":
                     yield name, power(name, chosen.seconds, place, notify)
                 else:

@@ -77,7 +77,7 @@ def learning_curve() -> str:
 
 def retrieval() -> str:
     """What words, vectors and both together find, before anything was learned."""
-    heading, *rows = table("discussions/retrieval.md", "What each part adds")
+    heading, *rows = table("discussions/retrieval.md", "Contribution of each part")
     means = {row[0]: number(row[heading.index("mean")]) for row in rows}
     names = {"lexical": "words alone", "dense": "vectors alone", "rrf": "fused by rank", "as it ships": "riglm"}
     series = [Series("", tuple(means[key] for key in names))]
@@ -86,7 +86,7 @@ def retrieval() -> str:
 
 def new_tools() -> str:
     """How often the next tool, new to the session, is among 15."""
-    rows = table("discussions/prediction.md", "What was measured")[1:]
+    rows = table("discussions/prediction.md", "Measurements")[1:]
     pairs = [re.findall(r"\d+\.\d+", row[2]) for row in rows]
     series = [
         Series("hybrid", tuple(float(one) for one, _ in pairs)),

@@ -1,4 +1,4 @@
-"""A store that is away while a client goes on: no call fails, changes or waits, and no record is lost."""
+"""An unavailable store while a client goes on: no call fails, changes or waits, and no record is lost."""
 
 import json
 import threading
@@ -83,7 +83,7 @@ class Client:
             calls.failed += 1
 
 
-def away(
+def outage(
     fault: str, seconds: float, rate: float, directory: Path, notify: Callable[[str, int, int], None]
 ) -> list[Finding]:
     """Call before, during and after a fault, and compare what was called with what is stored in the end."""
