@@ -49,6 +49,27 @@ class ClientResponseSink(Protocol):
         """The stream ends here without an answer; the client will take it up again."""
 
 
+class ForwardingSink(ClientResponseSink):
+    """Forwards everything to another sink; subclasses override what they change."""
+
+    __slots__ = ("_sink",)
+
+    def __init__(self, sink: ClientResponseSink) -> None:
+        self._sink = sink
+
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
+        self._sink.related(message, event)
+
+    def primed(self, event: EventPosition) -> None:
+        self._sink.primed(event)
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        self._sink.replied(message, status, event)
+
+    def interrupted(self) -> None:
+        self._sink.interrupted()
+
+
 class ClientChannel(Protocol):
     """Messages to a connected client outside of its requests."""
 

@@ -76,6 +76,13 @@ class ServerMessageHandler(Protocol):
         """A notification or request of the server that belongs to no request."""
 
 
+class NullServerMessageHandler(ServerMessageHandler):
+    """Ignores server messages: modern servers send none outside of requests, and probes need none."""
+
+    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
+        """Ignore the message."""
+
+
 class UpstreamLink(Protocol):
     """A way to one upstream: in the handshake era one for each client connection, in the modern era one for all.
 

@@ -24,13 +24,13 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.request_params import RequestEnvelope
 from riglm.domain.session import ProtocolEra, Session
 from riglm.ports.downstream import NO_HEADERS, ClientResponseSink
-from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import NullServerMessageHandler, UpstreamLink, UpstreamPort
 
 _COMPLETE: Final = {"resultType": Raw(b'"complete"'), "ttlMs": Raw(b"0"), "cacheScope": Raw(b'"private"')}
 _LISTS: Final = ("tools", "prompts", "resources")
 
 
-class MultiServerModernHandler(FilteringModernHandler):
+class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler):
     """Shows clients many servers as one; serves the modern era only while no server is known to lack it."""
 
     def __init__(
@@ -99,9 +99,6 @@ class MultiServerModernHandler(FilteringModernHandler):
 
     def listed_schema(self, tool: str) -> bytes | None:
         return self._shown.input_schema(tool)
-
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Ignore the message: modern servers send none outside of requests."""
 
     async def _answer(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> None:
         message = exchange.message

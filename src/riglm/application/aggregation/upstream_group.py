@@ -22,7 +22,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ConnectionHandoff
-from riglm.ports.upstream import EventPosition, ServerMessageHandler, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import NullServerMessageHandler, ServerMessageHandler, UpstreamLink, UpstreamPort
 
 
 class UpstreamGroup:
@@ -286,7 +286,13 @@ async def check_names(
     )
     asking = Asking()
     group = UpstreamGroup(
-        upstreams, _UNHEARD, asking, directory, KnownCatalogs(), grace=timeout_seconds, on_change=lambda _: None
+        upstreams,
+        NullServerMessageHandler(),
+        asking,
+        directory,
+        KnownCatalogs(),
+        grace=timeout_seconds,
+        on_change=lambda _: None,
     )
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -304,11 +310,3 @@ async def check_names(
         more = f", and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
         words = "; ".join(found[:_MAX_NAMED])
         raise ConfigurationError(f"naming: {words}{more}: use `naming: prefix` or `naming: on_collision`")
-
-
-class _IgnoreServerMessages(ServerMessageHandler):
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Ignore the message: no client is connected yet."""
-
-
-_UNHEARD: Final = _IgnoreServerMessages()

@@ -11,7 +11,7 @@ from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import (
-    EventPosition,
+    NullServerMessageHandler,
     OutboundRequest,
     ResumedStreamHandler,
     ServerMessageHandler,
@@ -38,7 +38,7 @@ class BridgeLink(UpstreamLink):
     def __init__(self, upstream: UpstreamPort, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
         self.spec = upstream.spec
-        self._link = upstream.stateless(_UNHEARD)
+        self._link = upstream.stateless(NullServerMessageHandler())
         self._envelope = _envelope({})
         self._questions = PendingQuestions()
         self._retry_ids = itertools.count(1)
@@ -148,7 +148,7 @@ def find_bridge(
     if upstream.supports(ProtocolEra.MODERN):
         found(modern=True)
     else:
-        EraProbe(upstream, upstream.stateless(_UNHEARD), silence_tells=False).ask(found)
+        EraProbe(upstream, upstream.stateless(NullServerMessageHandler()), silence_tells=False).ask(found)
 
 
 def _envelope(initialize: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -179,13 +179,3 @@ def _completed(fields: dict[str, Raw]) -> bytes:
     if jsonrpc.text(fields.get("resultType")) == "complete":
         del fields["resultType"]
     return jsonrpc.join_object(fields)
-
-
-class _IgnoreRelatedMessages(ServerMessageHandler):
-    """Ignore it: modern servers send no messages outside of requests."""
-
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Ignore the message: it belongs to no request."""
-
-
-_UNHEARD: Final = _IgnoreRelatedMessages()

@@ -16,7 +16,7 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
 from riglm.domain.session import ProtocolEra, Session
 from riglm.ports.downstream import NO_HEADERS, ClientResponseSink
-from riglm.ports.upstream import EventPosition, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import NullServerMessageHandler, UpstreamLink, UpstreamPort
 
 _SILENCE_SECONDS: Final = 30.0
 _MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
@@ -120,7 +120,7 @@ class EraProbe:
         return message
 
 
-class SingleServerModernHandler(FilteringModernHandler):
+class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler):
     """Passes each request on by itself; shared by all clients."""
 
     def __init__(
@@ -165,9 +165,6 @@ class SingleServerModernHandler(FilteringModernHandler):
     def listed_schema(self, tool: str) -> bytes | None:
         schema = self._services.catalogs.input_schema(self._upstream.spec.name, tool)
         return bytes(schema) if schema else None
-
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Ignore the message: modern servers send none outside of requests."""
 
     def _decided(self, modern: bool | None, exchange: ProxiedRequest, envelope: RequestEnvelope) -> None:
         if exchange.done:

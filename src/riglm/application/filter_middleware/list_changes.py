@@ -8,7 +8,7 @@ from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.protocol import ACKNOWLEDGED
 from riglm.domain.session import Session
-from riglm.ports.downstream import ClientChannel, ClientResponseSink, InFlightRequest
+from riglm.ports.downstream import ClientChannel, ClientResponseSink, ForwardingSink, InFlightRequest
 from riglm.ports.upstream import EventPosition
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -63,15 +63,14 @@ class ObservedChannel(ClientChannel):
 _WANTED = ("notifications", "toolsListChanged")
 
 
-class ToolListSubscription(ClientResponseSink):
+class ToolListSubscription(ForwardingSink):
     """A `subscriptions/listen` to which riglm adds notifications once the upstream has acknowledged it."""
 
     def __init__(self, session: Session, asked: Message, sink: ClientResponseSink) -> None:
-        """A listen that is about to be passed on."""
+        super().__init__(sink)
         self.session = session
         self.in_flight: InFlightRequest | None = None
         self._asked = asked
-        self._sink = sink
         wanted = jsonrpc.members(jsonrpc.members(asked.params).get(_WANTED[0], b"{}"))
         self._wants_tools = bytes(wanted.get(_WANTED[1], b"")) == b"true"
         self._granted = False
@@ -92,15 +91,6 @@ class ToolListSubscription(ClientResponseSink):
             self._granted = True
             message = message.replace(params=jsonrpc.with_member(message.params, _WANTED, b"true"))
         self._sink.related(message, event)
-
-    def primed(self, event: EventPosition) -> None:
-        self._sink.primed(event)
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        self._sink.replied(message, status, event)
-
-    def interrupted(self) -> None:
-        self._sink.interrupted()
 
 
 class ToolListSubscriptions:

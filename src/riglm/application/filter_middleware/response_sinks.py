@@ -1,38 +1,29 @@
-"""Sinks that change one answer on its way to the client."""
+"""Sinks that change a response before it is sent to the client."""
 
 from collections.abc import Callable
 
 from riglm.application.filter_middleware.list_changes import TOOLS_CHANGED
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ClientResponseSink
+from riglm.ports.downstream import ClientResponseSink, ForwardingSink
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 
-class TransformingSink(ClientResponseSink):
-    """Passes everything on, the answer as `change` makes it."""
+class TransformingSink(ForwardingSink):
+    """Forwards everything; `change` returns the result to send in place of the server's."""
 
     def __init__(self, sink: ClientResponseSink, change: Callable[[Message], Message]) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._change = change
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._sink.related(message, event)
-
-    def primed(self, event: EventPosition) -> None:
-        self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._sink.replied(self._change(message) if message.result else message, status, event)
 
-    def interrupted(self) -> None:
-        self._sink.interrupted()
 
-
-class ListChangedSink(TransformingSink):
+class ListChangedSink(ForwardingSink):
     """Forwards a response and observes list-changed notifications of the upstream."""
 
     def __init__(self, sink: ClientResponseSink, on_change: Callable[[], None]) -> None:
-        super().__init__(sink, lambda answer: answer)
+        super().__init__(sink)
         self._on_change = on_change
 
     def related(self, message: Message, event: EventPosition | None = None) -> None:
@@ -42,7 +33,7 @@ class ListChangedSink(TransformingSink):
 
 
 class NonResumableSink(TransformingSink):
-    """A relay whose answer must not be had in another way: it names no places at which its stream is taken up."""
+    """Removes event ids, because a resumed stream would contain the response without the change."""
 
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._sink.related(message)
@@ -55,7 +46,7 @@ class NonResumableSink(TransformingSink):
 
 
 class ErrorTransformingSink(NonResumableSink):
-    """A relay that changes errors as well."""
+    """Changes results and errors."""
 
     def __init__(self, sink: ClientResponseSink, change: Callable[[Message], Message]) -> None:
         super().__init__(sink, lambda answer: answer)
@@ -67,7 +58,7 @@ class ErrorTransformingSink(NonResumableSink):
 
 
 class TransformingStream(ResumedStreamHandler):
-    """The rest of a stream that was taken up, with every result as `change` makes it."""
+    """A resumed stream in which `change` returns the result to send in place of the server's."""
 
     def __init__(self, stream: ResumedStreamHandler, change: Callable[[Message], Message]) -> None:
         self._stream = stream

@@ -8,7 +8,7 @@ from typing import Final
 from riglm.domain import jsonrpc, request_params, trace_context
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
-from riglm.ports.downstream import ClientResponseSink, InFlightRequest
+from riglm.ports.downstream import ClientResponseSink, ForwardingSink, InFlightRequest
 from riglm.ports.telemetry import Span, TracerPort
 from riglm.ports.upstream import EventPosition, UpstreamLink
 
@@ -76,19 +76,19 @@ class RequestTracer:
             request.end_without_response()
 
 
-class TracedRequest(ClientResponseSink):
+class TracedRequest(ForwardingSink):
     """Forwards the response to a request, and ends its span."""
 
-    __slots__ = ("_method", "_open", "_sink", "_span", "_tracer", "in_flight")
+    __slots__ = ("_method", "_open", "_span", "_tracer", "in_flight")
 
     def __init__(
         self, tracer: TracerPort, span: Span, message: Message, sink: ClientResponseSink, open_: "set[TracedRequest]"
     ) -> None:
+        super().__init__(sink)
         self.in_flight: InFlightRequest | None = None
         self._tracer = tracer
         self._span = span
         self._method = message.method
-        self._sink = sink
         self._open = open_
 
     @contextmanager
@@ -99,12 +99,6 @@ class TracedRequest(ClientResponseSink):
             yield
         finally:
             current.reset(before)
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._sink.related(message, event)
-
-    def primed(self, event: EventPosition) -> None:
-        self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._sink.replied(message, status, event)
