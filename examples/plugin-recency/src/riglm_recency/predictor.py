@@ -10,7 +10,7 @@ MOST_TOOLS = 5_000
 
 
 class RecencyPredictor(PredictorPort):
-    """Scores each tool by how lately it was used, in whatever session: 1 just now, a half `half_life` seconds ago."""
+    """Scores each tool by its last use in any session: 1 now, a half after `half_life` seconds."""
 
     def __init__(self, half_life: float = 3600.0) -> None:
         if half_life <= 0:
