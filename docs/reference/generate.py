@@ -25,7 +25,7 @@ replaced once at start; a variable that is not set and has no default is an erro
 Every key can be set by an environment variable, with `__` between the levels. Lists are JSON or separated by commas,
 whole sections are JSON: `RIGLM_TIMEOUTS='{"call": 60}'`. Names of servers are written without regard to case, with `_`
 for `-` and `.`: `RIGLM_MCPSERVERS__MY_DOCS__URL`. `RIGLM_DATA_DIR` names the directory of the store and of the key
-under which arguments are hashed. `riglm config show` tells what is in effect and where each value comes from.
+under which arguments are hashed. `riglm config show` prints all values and their sources.
 """
 SERVER_NOTE = """
 `mcpServers` also takes the words of other clients: `serverUrl` and `httpUrl` for `url`, `environment` for `env`,

@@ -38,7 +38,7 @@ BANNED: Final = {
 }
 """Regular expressions of words, each with what to write instead."""
 
-ALLOWED: Final[frozenset[tuple[str, str]]] = frozenset()
+ALLOWED: Final = frozenset({("src/riglm/adapters/analytics/tables.py", "lesson")})  # a database table
 """File and word of each use that is right where it is; at most 30."""
 
 _PATTERN: Final = re.compile("|".join(rf"\b(?P<w{i}>{words})\b" for i, words in enumerate(BANNED)), re.IGNORECASE)

@@ -155,8 +155,8 @@ class KnowledgeSettings(SettingsModel):
     alias: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="List `inner_voice.retrieve` under this name, for example for clients that take no dots; by its "
-        "own name it can still be called.",
+        description="List `inner_voice.retrieve` under this name, for example for clients that reject dots. "
+        "Calls of `inner_voice.retrieve` still work.",
     )
     shared: bool = Field(default=False, description="All callers of this riglm are answered from pieces of all owners.")
     mix: Similarity = Field(default=0.6, description="The share of the graph in an answer; the rest are thoughts.")
