@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from riglm.adapters.analytics.engine import make_engine, writing
+from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
-from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind

@@ -13,8 +13,8 @@ import pytest
 
 from riglm.adapters.analytics import store_file, storing
 from riglm.adapters.analytics.database import Database, FileConnection, FileReplacedError
+from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.spool.sqlite import SqliteSpool

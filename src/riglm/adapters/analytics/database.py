@@ -3,9 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
 
@@ -233,3 +234,35 @@ class Database:
             new.close()
             raise
         return new
+
+
+class SqlStore:
+    """A store whose methods are questions to a database; `names` gives the keyed hash of a client's name."""
+
+    _database: Database
+    _names: Callable[[str], str]
+
+
+_Store = TypeVar("_Store", bound=SqlStore)
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def reads(
+    query: Callable[Concatenate[_Store, Connection, _Given], _Answer], *, seconds: float | None = LONG_SECONDS
+) -> Callable[Concatenate[_Store, _Given], _Answer]:
+    """Provide a query method with a connection to read from; a statement may take a minute."""
+
+    @wraps(query)
+    def run(self: _Store, *given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        with self._database.reading(seconds=seconds) as connection:  # wraps a method of this class
+            return query(self, connection, *given, **named)
+
+    return cast("Callable[Concatenate[_Store, _Given], _Answer]", run)
+
+
+def reads_quickly(
+    query: Callable[Concatenate[_Store, Connection, _Given], _Answer],
+) -> Callable[Concatenate[_Store, _Given], _Answer]:
+    """Provide a query method with a connection to read from; a statement takes no longer than a record may."""
+    return reads(query, seconds=None)

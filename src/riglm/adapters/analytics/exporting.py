@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, literal, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, literal, select, tuple_
 
-from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.rows import NameTuple, from_bytes, toolsets
+from riglm.adapters.analytics.database import SqlStore, reads
+from riglm.adapters.analytics.rows import NameTuple, count, from_bytes, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
     exposure,
@@ -21,10 +21,6 @@ from riglm.adapters.analytics.tables import (
 from riglm.ports.maintenance import ExportRow, RecordKind
 
 
-def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
-    return row
-
-
 def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
     """What was hidden, in place of what was available."""
     available = row.pop("available")
@@ -35,82 +31,60 @@ def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Source:
     """Where records of a kind are, and in which order they come.
 
-    `time` is the column with the time of the event, the first of `order`, which identifies every row.
-    `lists` are the columns that refer to lists of tools; `convert` converts rows with values that do not fit directly.
+    `order` identifies every row; its first column is the time of the event. `lists` are the columns that refer to
+    lists of tools; `convert` converts rows with values that do not fit directly.
     """
 
     table: Table
-    time: Column[float]
     order: tuple[Column[Any], ...]
     lists: tuple[str, ...] = ()
-    convert: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
-
-
-def count_rows(connection: Connection, kind: RecordKind, since: float) -> int:
-    """How many records of this kind there are from the given time on."""
-    source = _SOURCES[kind]
-    query = select(func.count()).select_from(source.table).where(source.time >= since)
-    return int(connection.execute(query).scalar_one())
-
-
-def export(database: Database, kind: RecordKind, since: float, at_once: int) -> Iterator[Sequence[ExportRow]]:
-    """Yield all records of this kind from the given time on, in parts, each read by a separate query."""
-    source = _SOURCES[kind]
-    chosen: ColumnElement[bool] = source.time >= since
-    while True:
-        query = select(source.table).where(chosen).order_by(*source.order).limit(at_once)
-        with database.reading() as connection:
-            found = connection.execute(query).mappings().all()
-            lists = _lists(connection, source, found)
-        if found:
-            yield [source.convert(_plain(row, source.lists, lists)) for row in found]
-        if len(found) < at_once:
-            return
-        chosen = _after(source, found[-1])
+    convert: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
 
 _SOURCES: Final = {
-    RecordKind.SESSIONS: _Source(
-        table=session, time=session.c.started_at, order=(session.c.started_at, session.c.id), lists=("tools_available",)
-    ),
-    RecordKind.INVOCATIONS: _Source(
-        table=invocation, time=invocation.c.timestamp, order=(invocation.c.timestamp, invocation.c.id)
-    ),
+    RecordKind.SESSIONS: _Source(session, (session.c.started_at, session.c.id), lists=("tools_available",)),
+    RecordKind.INVOCATIONS: _Source(invocation, (invocation.c.timestamp, invocation.c.id)),
     RecordKind.EXPOSURES: _Source(
-        table=exposure,
-        time=exposure.c.timestamp,
-        order=(exposure.c.timestamp, exposure.c.id),
-        convert=_with_hidden,
-        lists=("shown", "available"),
+        exposure, (exposure.c.timestamp, exposure.c.id), lists=("shown", "available"), convert=_with_hidden
     ),
     RecordKind.COOCCURRENCES: _Source(
-        table=cooccurrence,
-        time=cooccurrence.c.last_updated,
-        order=(cooccurrence.c.last_updated, cooccurrence.c.tool_a, cooccurrence.c.tool_b),
+        cooccurrence, (cooccurrence.c.last_updated, cooccurrence.c.tool_a, cooccurrence.c.tool_b)
     ),
     RecordKind.LEARNED_PAIRS: _Source(
-        table=learned_pair,
-        time=learned_pair.c.updated_at,
-        order=(learned_pair.c.updated_at, learned_pair.c.id),
-        convert=_with_vector,
+        learned_pair, (learned_pair.c.updated_at, learned_pair.c.id), convert=_with_vector
     ),
-    RecordKind.OVERRIDES: _Source(
-        table=override, time=override.c.created_at, order=(override.c.created_at, override.c.id)
-    ),
+    RecordKind.OVERRIDES: _Source(override, (override.c.created_at, override.c.id)),
     RecordKind.WARM_SETS: _Source(
-        table=warm_set,
-        time=warm_set.c.created_at,
-        order=(warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile),
+        warm_set, (warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile)
     ),
 }
 
 
-def _lists(connection: Connection, source: _Source, found: Sequence[RowMapping]) -> Mapping[UUID, NameTuple]:
-    return toolsets(connection, (row[column] for row in found for column in source.lists)) if source.lists else {}
+class SqlExport(SqlStore):
+    """Export of what is stored; part of `SqlAnalytics`."""
+
+    @reads
+    def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
+        source = _SOURCES[kind]
+        return count(connection, source.table, source.order[0] >= since)
+
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
+        source = _SOURCES[kind]
+        chosen: ColumnElement[bool] = source.order[0] >= since
+        while True:
+            query = select(source.table).where(chosen).order_by(*source.order).limit(at_once)
+            with self._database.reading() as connection:
+                found = connection.execute(query).mappings().all()
+                lists = toolsets(connection, (row[column] for row in found for column in source.lists))
+            if found:
+                yield [source.convert(_plain(row, source.lists, lists)) for row in found]
+            if len(found) < at_once:
+                return
+            chosen = _after(source, found[-1])
 
 
 def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
@@ -119,15 +93,10 @@ def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, NameT
 
 
 def _plain_value(value: Any) -> Any:
-    match value:
-        case UUID():
-            return str(value)
-        case tuple():
-            return list(value)
-    return value
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _after(source: _Source, last: RowMapping) -> ColumnElement[bool]:
     """Return the rows that follow `last` in the order of the source; the time is also compared alone, for its index."""
     later = tuple_(*source.order) > tuple_(*(literal(last[column.name], column.type) for column in source.order))
-    return and_(source.time >= last[source.time.name], later)
+    return and_(source.order[0] >= last[source.order[0].name], later)

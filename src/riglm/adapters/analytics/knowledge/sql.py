@@ -28,9 +28,9 @@ from riglm.adapters.analytics.knowledge.rows import (
     row_of,
     vector_of,
 )
+from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
 from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
-from riglm.adapters.analytics.text_escaping import MAX_STORED_LENGTH
 from riglm.domain.knowledge.provenance import MAX, Table
 from riglm.domain.knowledge.records import (
     Embedding,
