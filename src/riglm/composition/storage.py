@@ -67,7 +67,7 @@ def database_url(settings: Settings) -> Iterator[str]:
 
 def knowledge_store(settings: Settings, url: str) -> "KnowledgePort":
     """Create the store of knowledge in the database at `url`; it is not open yet."""
-    from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+    from riglm.adapters.analytics.knowledge import SqlKnowledge
 
     return SqlKnowledge(url, timeout=settings.storage.timeout)
 

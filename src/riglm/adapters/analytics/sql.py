@@ -10,11 +10,10 @@ from riglm.adapters.analytics import storing
 from riglm.adapters.analytics.dashboard_queries import SqlDashboardQueries
 from riglm.adapters.analytics.database import Database, FalseCorruptionError, FileReplacedError
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict, is_postgresql
-from riglm.adapters.analytics.exporting import SqlExport
 from riglm.adapters.analytics.forgetting import SqlErasure
 from riglm.adapters.analytics.maintenance import SqlMaintenance
 from riglm.adapters.analytics.prediction_store import Execute, PredictionStatements
-from riglm.adapters.analytics.queries import SqlQueries
+from riglm.adapters.analytics.queries import SqlExport, SqlQueries
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 from sqlalchemy.types import TypeEngine
 
-from riglm.adapters.analytics import pgvector, rows
+from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.engine import reason_of
 from riglm.adapters.analytics.rows import (
     DatabaseRow,
@@ -333,7 +333,11 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Learn
     if learned:
         new = [rows.learned_pair_row(pair) for pair in learned.values()]
         upsert(connection, learned_pair, new, newest_by=learned_pair.c.updated_at)
-        pgvector.keep(connection, ((pair.id, pair.vector, pair.updated_at) for pair in learned.values()))
+        if connection.dialect.name == "postgresql":
+            from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
+
+            vectors = ((pair.id, pair.vector, pair.updated_at) for pair in learned.values())
+            postgresql.keep_vectors(connection, vectors)
         _note_lessons(connection, [pair for pair in records if isinstance(pair, LearnedPair) and pair.id in learned])
 
 

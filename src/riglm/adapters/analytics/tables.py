@@ -84,6 +84,9 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
 SCHEMA_REVISION: Final = "0008"
 """The newest migration that this code knows."""
 
+VECTOR_TABLE: Final = "learned_vector"
+"""The table of learned pairs' vectors where PostgreSQL has pgvector: `pair_id`, and `embedding` of type `vector`."""
+
 metadata: Final = MetaData()
 
 toolset: Final = Table(

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding, an_entity, an_observation
