@@ -76,11 +76,6 @@ class SqlQueries(SqlStore):
         return latest_exposures(connection, session_ids)
 
     @reads
-    def get_tool_frequencies(self, connection: Connection, since: float) -> Mapping[str, int]:
-        query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since, of_servers)
-        return dict(connection.execute(query.group_by(invocation.c.tool)).all())
-
-    @reads
     def get_cooccurrences(self, connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
         found: dict[tuple[str, str], ToolCooccurrence] = {}
         for some in slices(tools):

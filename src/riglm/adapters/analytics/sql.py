@@ -15,9 +15,7 @@ from riglm.adapters.analytics.maintenance import SqlMaintenance
 from riglm.adapters.analytics.prediction_store import Execute, PredictionStatements
 from riglm.adapters.analytics.queries import SqlExport, SqlQueries
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.invocation import ToolInvocation
-from riglm.domain.session import Session
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError
 
 _ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
 
@@ -74,15 +72,6 @@ class SqlAnalytics(
                     raise
             else:
                 return
-
-    def create_session(self, session: Session) -> None:
-        self.record_many([session])
-
-    def close_session(self, session_id: UUID, ended_at: float) -> None:
-        self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
-
-    def log_invocation(self, invocation: ToolInvocation) -> None:
-        self.record_many([invocation])
 
     def _to_id(self, id_: UUID) -> UUID | bytes:
         return id_ if self._is_postgresql else id_.bytes
