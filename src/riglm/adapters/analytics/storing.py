@@ -1,5 +1,6 @@
 """Records put into the tables."""
 
+import math
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,55 +84,45 @@ def without_forgotten(
     """
     if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
         return records
-    unwanted = _ErasedRecord(connection, records, names)
-    if unwanted.sessions_by_person:
-        note(connection, unwanted.sessions_by_person)
-    return [record for record in records if not unwanted.holds(record)]
+    sessions = [record for record in records if isinstance(record, Session)]
+    hashed = {name: names(name) for name in {each.client.name for each in sessions}}
+    subjects = {each.id: _subjects_of(each, hashed) for each in sessions}
+    keys = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
+    keys |= {key for each in subjects.values() for _, key in each}
+    for record in records:
+        if isinstance(record, LearnedPair):
+            keys |= {record.scope, *(key for _, key in _teacher_of(record))}
+    erased: dict[tuple[str, str], float] = {}
+    for some in slices(sorted(keys)):
+        query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
+        erased |= {(whose, key): at for whose, key, at in connection.execute(query)}
+    late = []
+    for each in sessions:
+        key = (ErasureScope.SESSION, str(each.id))
+        times = [erased[whose] for whose in subjects[each.id] if erased.get(whose, -math.inf) >= each.started_at]
+        if times and key not in erased:
+            late.append(ErasureRequest(whose=ErasureScope.SESSION, key=str(each.id), at=max(times)))
+    if late:
+        note(connection, late)
+    erased |= {(ErasureScope.SESSION, each.key): each.at for each in late}
+    return [record for record in records if not _is_erased(record, erased)]
 
 
-class _ErasedRecord:
-    """Return which records of a batch belong to an erased subject."""
+def _is_erased(record: Record, erased: Mapping[tuple[str, str], float]) -> bool:
+    if (ErasureScope.SESSION, str(_session_of(record))) in erased:
+        return True
+    if not isinstance(record, LearnedPair):
+        return False
+    whose = _teacher_of(record)
+    if record.scope:  # the empty one is shared by all callers
+        whose.append((ErasureScope.PRINCIPAL, record.scope))
+    return any(erased.get(each, -1.0) >= record.updated_at for each in whose)
 
-    def __init__(self, connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
-        sessions = [record for record in records if isinstance(record, Session)]
-        named = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
-        self._names = {name: names(name) for name in {session.client.name for session in sessions}}
-        pairs = [record for record in records if isinstance(record, LearnedPair)]
-        persons = {key for session in sessions for _, key in self._persons(session)}
-        persons |= {key for pair in pairs for _, key in _teacher_of(pair)}
-        scopes = {pair.scope for pair in pairs}
-        self._at: dict[tuple[str, str], float] = {}
-        for some in slices(sorted(named | persons | scopes)):
-            query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
-            self._at |= {(whose, key): at for whose, key, at in connection.execute(query)}
-        self.sessions_by_person = [
-            ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=at)
-            for session in sessions
-            if (at := self._since(session)) is not None and (ErasureScope.SESSION, str(session.id)) not in self._at
-        ]
-        self._at |= {(ErasureScope.SESSION, each.key): each.at for each in self.sessions_by_person}
 
-    def holds(self, record: Record) -> bool:
-        """True if this record belongs to an erased subject."""
-        id_ = _session_of(record)
-        if id_ is not None and (ErasureScope.SESSION, str(id_)) in self._at:
-            return True
-        if not isinstance(record, LearnedPair):
-            return False
-        whose = _teacher_of(record)
-        if record.scope:  # the empty one is shared by all callers
-            whose.append((ErasureScope.PRINCIPAL, record.scope))
-        return any(self._at.get(each, -1.0) >= record.updated_at for each in whose)
-
-    def _since(self, session: Session) -> float | None:
-        """When it was that the client or principal of a session that had started already was forgotten."""
-        times = [self._at[key] for key in self._persons(session) if key in self._at]
-        return max((at for at in times if at >= session.started_at), default=None)
-
-    def _persons(self, session: Session) -> list[tuple[ErasureScope, str]]:
-        name = session.client.name
-        clients = (session.client_id, self._names[name], name)  # the name itself is what an earlier riglm noted
-        return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
+def _subjects_of(session: Session, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
+    name = session.client.name
+    clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
+    return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 
 def _teacher_of(pair: LearnedPair) -> list[tuple[ErasureScope, str]]:
