@@ -46,7 +46,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-BUSY_TIMEOUT_MS: Final = 250
+_BUSY_TIMEOUT_SECONDS: Final = 0.25
 """How long a statement waits for another process that writes: a list waits for it."""
 
 _DEFAULT_PROFILE: Final = "default"
@@ -195,9 +195,8 @@ class SqliteChoices(PredictionStatements):
     It is opened for each question, and never created: before `SqlAnalytics` creates it, nothing was decided.
     """
 
-    def __init__(self, file: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._busy_timeout_ms = busy_timeout_ms
 
     def _to_id(self, id_: UUID) -> bytes:
         return id_.bytes
@@ -224,7 +223,7 @@ class SqliteChoices(PredictionStatements):
     def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
         """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailableError`."""
         try:
-            with closing(connect(self._file.resolve(), mode, self._busy_timeout_ms / 1000)) as connection:
+            with closing(connect(self._file.resolve(), mode, _BUSY_TIMEOUT_SECONDS)) as connection:
                 yield connection
         except (sqlite3.Error, OSError, ValueError) as error:
             raise AnalyticsUnavailableError(f"the store {self._file} cannot be used: {error}") from error
