@@ -22,7 +22,7 @@ from rich.table import Table as Shown
 from threadpoolctl import threadpool_limits
 
 from benchmarks.store_filling import STORES
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.knowledge.records import Embedding, SnippetCandidate, Thought
 from riglm.domain.prediction import Vector

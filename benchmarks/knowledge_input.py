@@ -22,7 +22,7 @@ from rich.table import Table
 from tests.interaction.stage import SCRIPTED, Process
 from tests.started import free_port
 
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import NAME, OUTPUT_SCHEMA
 from riglm.domain.errors import AnalyticsUnavailableError

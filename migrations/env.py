@@ -3,10 +3,9 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.sqlite import prepare
-from riglm.adapters.analytics.tables import metadata
+from riglm.adapters.analytics.tables import VECTOR_TABLE, metadata
 
 
 def run(connection: Connection) -> None:
@@ -14,7 +13,7 @@ def run(connection: Connection) -> None:
         connection=connection,
         target_metadata=metadata,
         render_as_batch=True,
-        include_name=lambda name, kind, _parents: (kind, name) != ("table", pgvector.TABLE),
+        include_name=lambda name, kind, _parents: (kind, name) != ("table", VECTOR_TABLE),
     )
     with context.begin_transaction():
         context.run_migrations()

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
-from riglm.adapters.analytics.columns import CompactUuid, JsonText, SafeText, Vector
+from riglm.adapters.analytics.tables import CompactUuid, JsonText, SafeText
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

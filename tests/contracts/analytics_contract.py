@@ -47,7 +47,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_exposures(uuid7())) == []
         assert list(analytics.tool_statistics()) == []
         assert list(analytics.exposure_totals()) == []
-        assert dict(analytics.get_tool_frequencies(0.0)) == {}
         assert analytics.refresh_cooccurrences(1.0) == 0
         assert list(analytics.get_cooccurrences(["read"])) == []
 
@@ -71,7 +70,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             tools_available=("b", "a"),
             ended_at=1005.5,
         )
-        analytics.create_session(session)
+        analytics.record_many([session])
         assert values(the_only(analytics.list_sessions()).session) == values(session)
 
     def test_a_session_of_which_nothing_is_heard_ends_with_its_last_record(self, analytics: AnalyticsPort) -> None:
@@ -81,18 +80,18 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         last_call = an_invocation(killed, "read", timestamp=1050.0)
         shown = an_exposure(killed, "read", timestamp=1060.0)
         analytics.record_many([killed, silent, alive, ended, last_call, shown])
-        analytics.log_invocation(an_invocation(alive, "read", timestamp=2000.0))
+        analytics.record_many([an_invocation(alive, "read", timestamp=2000.0)])
         assert analytics.end_idle_sessions(1500.0) == 2
         ends = {summary.session.id: summary.session.ended_at for summary in analytics.list_sessions()}
         assert ends == {killed.id: 1060.0, silent.id: 1000.0, alive.id: None, ended.id: 1001.0}
         assert analytics.end_idle_sessions(1500.0) == 0
-        analytics.close_session(killed.id, 3000.0)
+        analytics.record_many([SessionClosed(session_id=killed.id, ended_at=3000.0)])
         assert killed.id in {each.session.id for each in analytics.list_sessions() if each.session.ended_at == 3000.0}
 
     def test_a_session_stored_again_takes_what_became_known(self, analytics: AnalyticsPort) -> None:
         """The start is kept, all else is the newer."""
         session = a_session(tools_available=("a",))
-        analytics.create_session(session)
+        analytics.record_many([session])
         session.started_at = 2000.0
         session.client = ClientInfo(name="cursor", version="2")
         session.method = IdentificationMethod.META_KEY
@@ -100,14 +99,14 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session.metadata["title"] = "x"
         session.tools_available = ("a", "b")
         session.protocol_version = "2025-11-25"
-        analytics.create_session(session)
+        analytics.record_many([session])
         session.started_at = 1000.0
         assert values(the_only(analytics.list_sessions()).session) == values(session)
 
     def test_what_is_stored_does_not_change_with_what_was_given(self, analytics: AnalyticsPort) -> None:
         """Stored and returned sessions are copies."""
         session = a_session(keys={"threadId": "hash"})
-        analytics.create_session(session)
+        analytics.record_many([session])
         session.keys["more"] = "x"
         the_only(analytics.list_sessions()).session.metadata["more"] = "x"
         stored = the_only(analytics.list_sessions()).session
@@ -118,7 +117,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         """Closing is seen in both lists."""
         open_one, closed_one = a_session(started_at=1.0), a_session(started_at=2.0)
         analytics.record_many([open_one, closed_one])
-        analytics.close_session(closed_one.id, 1010.0)
+        analytics.record_many([SessionClosed(session_id=closed_one.id, ended_at=1010.0)])
         assert [each.session.ended_at for each in analytics.list_sessions()] == [1010.0, None]
         assert [each.session.id for each in analytics.list_sessions(active_only=True)] == [open_one.id]
 
@@ -126,12 +125,12 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         """Delivery is at least once."""
         session = a_session()
         analytics.record_many([session, SessionClosed(session_id=session.id, ended_at=1010.0)])
-        analytics.create_session(session)
+        analytics.record_many([session])
         assert the_only(analytics.list_sessions()).session.ended_at == 1010.0
 
     def test_closing_an_unknown_session_changes_nothing(self, analytics: AnalyticsPort) -> None:
         """An unknown session is left alone."""
-        analytics.close_session(uuid7(), 1.0)
+        analytics.record_many([SessionClosed(session_id=uuid7(), ended_at=1.0)])
         assert list(analytics.list_sessions()) == []
 
     def test_a_session_opened_and_closed_in_one_batch_is_closed(self, analytics: AnalyticsPort) -> None:
@@ -177,8 +176,8 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             error_code=-32602,
             found=DiscoveryMethod.SEARCHED,
         )
-        analytics.log_invocation(full)
-        analytics.log_invocation(plain)
+        analytics.record_many([full])
+        analytics.record_many([plain])
         assert list(analytics.list_invocations(session.id)) == [plain, full]
 
     def test_a_record_delivered_twice_is_stored_once(self, analytics: AnalyticsPort) -> None:
@@ -196,7 +195,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session = a_session()
         call = an_invocation(session, "read")
         analytics.record_many([call, an_exposure(session, "read")])
-        analytics.create_session(session)
+        analytics.record_many([session])
         assert list(analytics.list_invocations(session.id)) == [call]
         assert the_only(analytics.list_sessions()).exposures == 1
 
@@ -220,7 +219,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_invocations(session.id)) == calls
         assert list(analytics.list_exposures(session.id)) == [exposure]
         assert values(the_only(analytics.list_sessions()).session) == values(session) | {"sequence": len(odd)}
-        assert dict(analytics.get_tool_frequencies(0.0)) == dict.fromkeys(odd, 1)
         assert {each.tool for each in analytics.tool_statistics() if each.uses} == set(odd)
         analytics.refresh_cooccurrences(1.0)
         assert {odd[0], odd[1]} in [{pair.tool_a, pair.tool_b} for pair in analytics.get_cooccurrences([odd[0]])]
@@ -309,16 +307,16 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session = a_session()
         times = {"old": 9.0, "edge": 10.0, "new": 11.0}
         analytics.record_many([an_invocation(session, tool, timestamp=at) for tool, at in times.items()])
-        analytics.log_invocation(an_invocation(session, "new", timestamp=12.0))
-        assert dict(analytics.get_tool_frequencies(10.0)) == {"edge": 1, "new": 2}
+        analytics.record_many([an_invocation(session, "new", timestamp=12.0)])
+        assert {each.tool: each.invocations for each in analytics.tool_statistics(10.0)} == {"edge": 1, "new": 2}
 
     def test_statistics_tell_how_each_tool_was_used(self, analytics: AnalyticsPort) -> None:
         """Per tool and upstream, most used first."""
         one, two = a_session(), a_session()
         durations = [float(each) for each in range(20, 0, -1)]
         analytics.record_many([an_invocation(one, "read", duration_ms=each) for each in durations])
-        analytics.log_invocation(an_invocation(two, "read", success=False, duration_ms=0.5, timestamp=5000.0))
-        analytics.log_invocation(an_invocation(two, "read", upstream="gitlab", timestamp=6000.0))
+        analytics.record_many([an_invocation(two, "read", success=False, duration_ms=0.5, timestamp=5000.0)])
+        analytics.record_many([an_invocation(two, "read", upstream="gitlab", timestamp=6000.0)])
         [github, gitlab] = analytics.tool_statistics()
         assert (github.tool, github.upstream, github.invocations, github.failures) == ("read", "github", 21, 1)
         assert (github.sessions, github.median_ms, github.p95_ms, github.last_used) == (2, 10.0, 19.0, 5000.0)
@@ -374,7 +372,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session = a_session()
         analytics.record_many([session, an_invocation(session, "good"), an_invocation(session, "other")])
         for kind in ErrorKind:
-            analytics.log_invocation(an_invocation(session, kind.value, success=False, error_kind=kind))
+            analytics.record_many([an_invocation(session, kind.value, success=False, error_kind=kind)])
         analytics.refresh_cooccurrences(1.0)
         assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "other")]
         found = {each.tool: (each.invocations, each.uses) for each in analytics.tool_statistics()}
@@ -392,7 +390,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         analytics.refresh_cooccurrences(1.0)
         pairs = analytics.get_cooccurrences(["good", "call_tool"])
         assert [(each.tool_a, each.tool_b) for each in pairs] == [("good", "mark_tool")]
-        assert dict(analytics.get_tool_frequencies(0.0)) == {"good": 1, "mark_tool": 1}
         found = {each.tool: each.upstream for each in analytics.tool_statistics()}
         assert found == {"call_tool": OWN_UPSTREAM, "good": "github", "mark_tool": "github"}
 
@@ -460,7 +457,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def test_records_are_stored_while_somebody_holds_the_lease(self, analytics: AnalyticsPort) -> None:
         """Maintenance stops nobody, and is itself done on the same store."""
         with analytics.maintenance_lease():
-            analytics.create_session(a_session())
+            analytics.record_many([a_session()])
             assert len(analytics.list_sessions()) == 1
 
     def test_threads_may_share_a_store(self, analytics: AnalyticsPort) -> None:
@@ -469,7 +466,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         calls = [an_invocation(session, "read") for _ in range(40)]
 
         def store(call: ToolInvocation) -> int:
-            analytics.log_invocation(call)
+            analytics.record_many([call])
             return len(analytics.list_invocations(session.id))
 
         with ThreadPoolExecutor(4) as pool:

@@ -402,7 +402,7 @@ class MaintenanceContract:
         """In plain values."""
         session = a_session(client=ClientInfo(name="cursor", version="2"), client_id=ANN, tools_available=("b", "a"))
         session.keys["threadId"] = "hash"
-        analytics.create_session(session)
+        analytics.record_many([session])
         assert exported(analytics, RecordKind.SESSIONS) == [
             {
                 "id": str(session.id),

@@ -40,7 +40,7 @@ class OverviewContract:
         while found := analytics.sessions_before(key, 3):
             seen += [each.session.id for each in found]
             key = key_of(found[-1].session)
-            analytics.create_session(a_session(started_at=3000.0))
+            analytics.record_many([a_session(started_at=3000.0)])
         assert seen == expected
 
     def test_of_sessions_only_those_without_an_end_are_given_on_request(self, analytics: AnalyticsPort) -> None:

@@ -178,7 +178,7 @@ class PredictionStoreContract:
         session, vain = a_session(started_at=1.0), a_session(started_at=2.0)
         analytics.record_many([session, vain, an_invocation(session, "read")])
         for each in (session, vain):
-            analytics.log_invocation(an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL))
+            analytics.record_many([an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL)])
         [recent] = analytics.recent_calls(1)
         assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from riglm.adapters.analytics.engine import make_engine, writing
+from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
-from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind
@@ -129,7 +129,7 @@ def test_constructing_a_store_touches_nothing(tmp_path):
 def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
     file = tmp_path / "usage.db"
     with SqlAnalytics(url(file)) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
 
 
@@ -148,7 +148,7 @@ def test_identifiers_take_sixteen_bytes(tmp_path):
     file = tmp_path / "usage.db"
     session = a_session()
     with SqlAnalytics(url(file)) as store:
-        store.create_session(session)
+        store.record_many([session])
     rows = sqlite3.connect(file)
     assert rows.execute("SELECT id FROM session").fetchone() == (session.id.bytes,)
     rows.close()
@@ -157,7 +157,7 @@ def test_identifiers_take_sixteen_bytes(tmp_path):
 def test_readers_see_the_store_while_another_process_writes(tmp_path):
     file = tmp_path / "usage.db"
     with SqlAnalytics(url(file)) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         writer = sqlite3.connect(file, isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")
         assert len(store.list_sessions()) == 1
@@ -171,11 +171,11 @@ def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*locked") as raised:
-            store.create_session(a_session())
+            store.record_many([a_session()])
         assert raised.value.__cause__ is not None
         other.execute("ROLLBACK")
         other.close()
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert len(store.list_sessions()) == 1
 
 
@@ -206,7 +206,7 @@ def test_a_table_that_is_gone_makes_the_store_unavailable(place):
         with pytest.raises(AnalyticsUnavailableError, match="invocation"):
             store.list_invocations(uuid7())
         with pytest.raises(AnalyticsUnavailableError, match="invocation"):
-            store.log_invocation(an_invocation(a_session(), "read"))
+            store.record_many([an_invocation(a_session(), "read")])
 
 
 def test_calls_are_recorded_when_the_table_of_learned_pairs_is_gone(place):
@@ -259,7 +259,7 @@ def test_processes_agree_on_a_warm_set_over_restarts(place):
 def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):
     file = tmp_path / "usage.db"
     with SqlAnalytics(url(file)) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
     other = sqlite3.connect(file)
     other.execute("UPDATE alembic_version SET version_num = '9999'")
     other.commit()

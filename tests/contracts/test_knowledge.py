@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.analytics.sqlite import memory_database
 from riglm.domain.knowledge.provenance import Table, capped
 from riglm.ports.knowledge import KnowledgePort

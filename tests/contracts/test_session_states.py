@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from riglm.adapters.state.memory import InMemorySessionState
 from riglm.adapters.state.redis import RedisSessionState
 from riglm.adapters.state.redis_connection import MAX_NEWS, MAX_VALUES
 from riglm.domain.duration import TimeBudget
@@ -15,6 +14,7 @@ from riglm.domain.errors import ConfigurationError, StateUnavailableError
 from riglm.ports.session_state import SessionStatePort
 from tests.contracts.session_state_contract import LONG, Heard, SessionStateContract
 from tests.stores import valkey
+from tests.stores.session_state import InMemorySessionState
 
 GENEROUS = 5.0
 """A deadline that a busy machine keeps."""

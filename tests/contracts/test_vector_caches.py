@@ -168,10 +168,10 @@ def test_processes_may_write_at_once_beside_an_open_store(url, file):
         mine = SqlVectors(url)
         for number in range(20):
             mine.put_many("minilm", {"shared": a_vector(1), f"mine {number}": a_vector(number)})
-            store.create_session(a_session())
+            store.record_many([a_session()])
         assert [each.wait(60) for each in writers] == [0, 0]
         mine.close()
-        store.create_session(a_session())
+        store.record_many([a_session()])
     rows = sqlite3.connect(file)
     assert rows.execute("SELECT count(*) FROM cached_vector").fetchone() == (61,)
     assert rows.execute("SELECT count(*) FROM session").fetchone() == (21,)

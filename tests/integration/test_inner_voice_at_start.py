@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.application.knowledge.definition import NAME
 from tests.integration.live import FILE, PATIENCE, visibility
 

@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, insert, inspect, select, text
 
-from riglm.adapters.analytics import pgvector, schema, sqlite, tables
+from riglm.adapters.analytics import schema, sqlite, tables
 from riglm.adapters.analytics.engine import make_engine, safe_url, writing
 from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -88,7 +88,7 @@ def described(url):
                 inspector.get_pk_constraint(table)["constrained_columns"],
             )
             for table in inspector.get_table_names()
-            if table != pgvector.TABLE  # of a type that SQLAlchemy does not know
+            if table != tables.VECTOR_TABLE  # of a type that SQLAlchemy does not know
         }
     engine.dispose()
     return found

@@ -103,14 +103,14 @@ def stored(url: str) -> int:
 
 def test_a_server_that_hangs_is_unavailable_within_a_bounded_time_and_used_again_after_that(proxy, proxied):
     with SqlAnalytics(proxied, timeout=SHORT) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         proxy.freeze()
         with pytest.raises(AnalyticsUnavailableError, match=r"did not answer within 3 s"):
-            store.create_session(a_session())
+            store.record_many([a_session()])
         with pytest.raises(AnalyticsUnavailableError, match="timeout"):
-            store.create_session(a_session())
+            store.record_many([a_session()])
         proxy.thaw()
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert len(store.list_sessions()) >= 2
 
 
@@ -140,7 +140,7 @@ def test_a_connection_that_breaks_in_mid_transaction_stores_nothing(proxy, proxi
                 connection.exec_driver_sql("DELETE FROM invocation")
 
         kept, session = a_session(started_at=1.0), a_session()
-        store.create_session(kept)
+        store.record_many([kept])
         with pytest.raises(AnalyticsUnavailableError):
             broken_off()
         store.record_many([session, an_invocation(session, "read")])
@@ -161,13 +161,13 @@ def test_records_whose_answer_was_lost_are_stored_once_when_they_come_again(prox
 
 def test_connections_that_the_server_ended_while_they_were_idle_are_replaced_without_a_failure(postgres, postgres_url):
     with SqlAnalytics(postgres_url) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         postgres.execute(
             sql.SQL("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}").format(
                 sql.Literal(name_of(postgres_url))
             )
         )
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert len(store.list_sessions()) == 2
 
 
@@ -182,12 +182,12 @@ def test_a_server_that_fails_over_to_read_only_is_left_for_the_one_that_takes_ov
     with SqlAnalytics(postgres_url) as store:
         for _ in range(2):
             with pytest.raises(AnalyticsUnavailableError, match="read-only"):
-                store.create_session(a_session())
+                store.record_many([a_session()])
         assert list(store.list_sessions()) == []
         with pytest.raises(AnalyticsUnavailableError, match="read-only"):
-            store.create_session(a_session())
+            store.record_many([a_session()])
         become("off")
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert len(store.list_sessions()) == 1
 
 
@@ -226,12 +226,12 @@ def is_open(url: str) -> bool:
 def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeout(postgres_url):
     session = a_session()
     with SqlAnalytics(postgres_url, timeout=SHORT) as store:
-        store.create_session(session)
+        store.record_many([session])
         with other_client(postgres_url) as other:
             other.execute("UPDATE session SET ended_at = 1")
             with pytest.raises(AnalyticsUnavailableError, match="timeout"):
-                store.close_session(session.id, 5.0)
-        store.close_session(session.id, 5.0)
+                store.record_many([SessionClosed(session_id=session.id, ended_at=5.0)])
+        store.record_many([SessionClosed(session_id=session.id, ended_at=5.0)])
         assert store.list_sessions()[0].session.ended_at == 5.0
 
 
@@ -341,7 +341,7 @@ def test_a_lease_is_of_one_schema_of_a_database(postgres_url):
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE SCHEMA apart")
     with SqlAnalytics(postgres_url) as store, SqlAnalytics(apart) as other:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert list(other.list_sessions()) == []
         with store.maintenance_lease() as mine, other.maintenance_lease() as theirs:
             assert (mine, theirs) == (True, True)
@@ -502,7 +502,7 @@ def test_of_several_servers_in_the_url_the_one_that_takes_writes_is_used(postgre
     hosts, ports = f"127.0.0.1,{place.get('host', 'localhost')}", f"1,{place.get('port', '5432')}"
     several = changed(postgres_url, host=hosts, port=ports, target_session_attrs="read-write")
     with SqlAnalytics(several) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         assert len(store.list_sessions()) == 1
     change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
     postgres.execute(change.format(sql.Identifier(name_of(postgres_url))))

@@ -13,8 +13,8 @@ import pytest
 
 from riglm.adapters.analytics import store_file, storing
 from riglm.adapters.analytics.database import Database, FileConnection, FileReplacedError
+from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.spool.sqlite import SqliteSpool
@@ -51,7 +51,7 @@ with SqlAnalytics(sys.argv[1], timeout=30, is_quarantining=True) as store:
     for line in sys.stdin:
         sessions = [a_session() for _ in range(int(line))]
         for session in sessions:
-            store.create_session(session)
+            store.record_many([session])
         print(json.dumps([str(session.id) for session in sessions]), flush=True)
 """
 
@@ -300,7 +300,7 @@ def test_a_file_is_where_it_was_named_whatever_its_name(tmp_path, name):
     named = tmp_path / name / f"{name}.db"
     settings = Settings(storage=StorageSettings(path=str(named)))
     with SqlAnalytics(store_url(settings)) as store:
-        store.create_session(session := a_session())
+        store.record_many([session := a_session()])
     with SqlAnalytics(store_url(settings)) as store:
         assert [summary.session.id for summary in store.list_sessions()] == [session.id]
     assert SqliteChoices(named).list_overrides() == []
@@ -315,7 +315,7 @@ def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, 
     spoiled = spoil(file, how)
     session = a_session()
     with SqlAnalytics(url(file), is_quarantining=True) as store:
-        store.create_session(session)
+        store.record_many([session])
         assert [summary.session.id for summary in store.list_sessions()] == [session.id]
     [old] = aside(file)
     assert old.read_bytes() == spoiled
@@ -339,7 +339,7 @@ def test_whoever_only_reads_sets_nothing_aside(file, how):
 def test_a_store_that_meets_damage_while_it_is_open_stores_what_it_was_given(file, caplog, how):
     filled(file)
     with SqlAnalytics(url(file), is_quarantining=True) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         written_back(file)
         spoil(file, how)
         session = a_session()
@@ -354,11 +354,11 @@ def test_what_was_acknowledged_stays_with_the_damaged_file_and_its_journal(file)
     filled(file)
     with SqlAnalytics(url(file)) as other, SqlAnalytics(url(file), is_quarantining=True) as store:
         written_back(file)
-        other.create_session(late := a_session())  # in the journal alone
+        other.record_many([late := a_session()])  # in the journal alone
         whole = copy(file, file.with_name("whole"))
         spoil(file, "cut within the header")
         assert StoreFile(file).mend()
-        store.create_session(a_session())
+        store.record_many([a_session()])
     [old] = aside(file)
     journal = old.with_name(f"{old.name}-wal")
     whole.rename(file.with_name("saved.db"))
@@ -444,7 +444,7 @@ def test_a_process_killed_between_two_moves_leaves_a_place_that_the_next_one_put
     assert killed.returncode == -signal.SIGKILL
     assert not file.exists()
     with SqlAnalytics(url(file), is_quarantining=True) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
     assert len(ids(file)) == 1
     assert [old.read_bytes() for old in aside(file)] == [spoiled]
     assert [each.read_bytes() for each in file.parent.glob("usage.db.replaced-*-wal")] == [b"a journal"]
@@ -470,8 +470,8 @@ def test_a_locked_file_is_not_set_aside(file):
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(AnalyticsUnavailableError, match="locked"):
-                store.create_session(a_session())
-        store.create_session(a_session())
+                store.record_many([a_session()])
+        store.record_many([a_session()])
     assert aside(file) == []
 
 
@@ -491,7 +491,7 @@ def test_a_file_that_may_not_be_written_is_not_set_aside(file):
         with store._database.reading() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")
         with pytest.raises(AnalyticsUnavailableError, match="readonly"):
-            store.create_session(a_session())
+            store.record_many([a_session()])
     assert aside(file) == []
 
 
@@ -534,7 +534,7 @@ def test_a_disk_that_damages_one_file_after_the_other_is_not_filled(file):
 def test_a_journal_whose_file_is_gone_is_kept_and_not_applied(file, caplog):
     filled(file)
     with SqlAnalytics(url(file)) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         journal = file.with_name("usage.db-wal").read_bytes()
     assert journal
     for left in (None, b""):
@@ -543,7 +543,7 @@ def test_a_journal_whose_file_is_gone_is_kept_and_not_applied(file, caplog):
             file.write_bytes(left)
         file.with_name("usage.db-wal").write_bytes(journal)
         with SqlAnalytics(url(file)) as store:
-            store.create_session(a_session())
+            store.record_many([a_session()])
             assert len(store.list_sessions()) == 1
     kept = sorted(file.parent.glob("usage.db.replaced-*-wal"))
     assert [each.read_bytes() for each in kept] == [journal] * 2
@@ -558,9 +558,9 @@ def test_a_backup_that_is_put_in_place_of_an_open_file_does_not_get_the_journal_
         first.record_many([old, *(an_invocation(old, "read") for _ in range(300))])
         assert len(second.list_sessions()) == 4
         backup.replace(file)
-        first.create_session(new)
+        first.record_many([new])
         assert len(first.list_sessions()) == len(second.list_sessions()) == 4
-        second.create_session(a_session())
+        second.record_many([a_session()])
     assert str(old.id) not in ids(file)
     assert len(ids(file)) == 5
     assert len(list(file.parent.glob("usage.db.replaced-*-wal"))) == 1
@@ -570,7 +570,7 @@ def test_the_end_of_a_store_keeps_its_journal_from_a_backup_too(file, tmp_path):
     filled(file, sessions=3)
     backup = copy(file, tmp_path / "backup.db")
     with SqlAnalytics(url(file)) as store:
-        store.create_session(a_session())
+        store.record_many([a_session()])
         backup.replace(file)
     assert "usage.db-wal" not in beside(file)
     assert len(ids(file)) == 3

@@ -100,7 +100,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_a_store_on_a_server_is_told_as_one_in_a_file_is(postgres_url: str) -> None:
     with SqlAnalytics(postgres_url) as store:
-        store.create_session(session("codex", 5.0))
+        store.record_many([session("codex", 5.0)])
         with store.maintenance_lease() as mine:
             assert mine
             facts = StoreInspector(postgres_url, timeout=5).look()

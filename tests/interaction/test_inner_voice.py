@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
 from riglm.domain.hashing import KeyedHasher

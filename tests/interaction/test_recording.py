@@ -195,11 +195,11 @@ def test_a_store_that_is_opened_twice_stays_with_the_first(stage: Stage):
         )
 
     with stage.store() as first:
-        first.create_session(session())
+        first.record_many([session()])
         with stage.store() as second:
             second.refresh_cooccurrences(1.0)
         subprocess.run([*stage.riglm("stats"), "--json"], env=stage.env, capture_output=True, timeout=30, check=True)
-        first.create_session(session())
+        first.record_many([session()])
     assert stage.damage() == []
     assert len(sessions(stage)) == 2
 

@@ -8,7 +8,7 @@ from typing import Self
 from uuid import uuid4
 
 from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.analytics.schema import upgrade
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database

@@ -66,7 +66,7 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     """
     if not principal or is_hash(principal):
         return principal or ""
-    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.adapters.keyfile import load_or_create_key
     from riglm.composition.container import build
     from riglm.composition.storage import store_path
 

@@ -50,7 +50,7 @@ from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
+    from riglm.adapters.analytics.prediction_store import SqliteChoices
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration

@@ -14,7 +14,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
+    from riglm.adapters.analytics.prediction_store import SqliteChoices
     from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService

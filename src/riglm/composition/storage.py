@@ -18,7 +18,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
+    from riglm.adapters.analytics.prediction_store import SqliteChoices
     from riglm.application.prediction.service import PredictionService
     from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.spool import SpoolPort
@@ -67,7 +67,7 @@ def database_url(settings: Settings) -> Iterator[str]:
 
 def knowledge_store(settings: Settings, url: str) -> "KnowledgePort":
     """Create the store of knowledge in the database at `url`; it is not open yet."""
-    from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+    from riglm.adapters.analytics.knowledge import SqlKnowledge
 
     return SqlKnowledge(url, timeout=settings.storage.timeout)
 
@@ -112,7 +112,7 @@ def make_recorder(settings: Settings, open_store: Callable[[], AnalyticsPort]) -
 
 def make_hasher(settings: Settings) -> KeyedHasher:
     """The key of all hashes, made at the first start."""
-    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.adapters.keyfile import load_or_create_key
 
     if settings.privacy.key is not None:
         return KeyedHasher(hashlib.sha256(settings.privacy.key.get_secret_value().encode()).digest())
@@ -127,7 +127,7 @@ def make_hasher(settings: Settings) -> KeyedHasher:
 
 def sqlite_choices(settings: Settings) -> "SqliteChoices":
     """What people decided and warm sets, read without the weight of the whole store."""
-    from riglm.adapters.analytics.sqlite_overrides import SqliteChoices
+    from riglm.adapters.analytics.prediction_store import SqliteChoices
 
     return SqliteChoices(store_path(settings))
 

@@ -96,7 +96,7 @@ def steady_hasher(settings: Settings) -> KeyedHasher:
     Raises:
         ConfigurationError: the key cannot be kept.
     """
-    from riglm.adapters.analytics.keyfile import load_or_create_key
+    from riglm.adapters.keyfile import load_or_create_key
     from riglm.composition.storage import make_hasher, store_path
 
     if settings.privacy.key is None:

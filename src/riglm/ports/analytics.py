@@ -1,7 +1,7 @@
 """Where recorded usage is kept and asked for."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -107,34 +107,22 @@ class AnalyticsPort(OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatal
 
     @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:
-        """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
+        """Store all records in one transaction, or none of them. Ends of sessions count after all else.
 
-    @abstractmethod
-    def create_session(self, session: Session) -> None:
-        """Store a session; one that is stored already keeps its start and a known end, and takes all else."""
-
-    @abstractmethod
-    def close_session(self, session_id: UUID, ended_at: float) -> None:
-        """Note the end of a session; an unknown session is left alone."""
+        A session that is stored already keeps its start and a known end, and takes all else. The end of an unknown
+        session changes nothing.
+        """
 
     @abstractmethod
     def end_idle_sessions(self, before: float) -> int:
         """End every open session that started, called and was shown nothing since `before`, and give their number.
 
-        It ended with the start of its last call or its last exposure; a later `close_session` knows better.
+        It ended with the start of its last call or its last exposure; a later `SessionClosed` replaces it.
         """
-
-    @abstractmethod
-    def log_invocation(self, invocation: ToolInvocation) -> None:
-        """Store one invocation."""
 
     @abstractmethod
     def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
         """The pairs that hold any of the tools, most frequent first, then by name."""
-
-    @abstractmethod
-    def get_tool_frequencies(self, since: float) -> Mapping[str, int]:
-        """Return invocations by tool since the given time, without meta-tools (`OWN_UPSTREAM`)."""
 
     @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:

@@ -26,8 +26,24 @@ class RecordKind(StrEnum):
     WARM_SETS = "warm_sets"
 
 
-class PurgingPort(Protocol):
-    """Removes what is too old."""
+class ExportPort(Protocol):
+    """Hands out all that is stored."""
+
+    @abstractmethod
+    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
+        """How many records of this kind there are from the given time on."""
+
+    @abstractmethod
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
+        """All records of this kind from the given time on, oldest first, at most `at_once` together.
+
+        Ids are text, times are seconds since the epoch, hashes are as they are stored. Nothing is held between two
+        parts: what is recorded meanwhile may be among them or not, and nothing comes twice.
+        """
+
+
+class MaintenancePort(ExportPort, Protocol):
+    """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 
     @abstractmethod
     def expired(self, expiry: Expiry) -> RemovedCounts:
@@ -40,10 +56,6 @@ class PurgingPort(Protocol):
         A step is one short transaction, done when its count is requested; the caller sets the pace. It may be given
         up after any step.
         """
-
-
-class ErasurePort(Protocol):
-    """Erases a subject, and refuses its later records."""
 
     @abstractmethod
     def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
@@ -73,26 +85,6 @@ class ErasurePort(Protocol):
         The time that a clock ahead noted hides no later erasure.
         """
 
-
-class ExportPort(Protocol):
-    """Hands out all that is stored."""
-
-    @abstractmethod
-    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
-        """How many records of this kind there are from the given time on."""
-
-    @abstractmethod
-    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
-        """All records of this kind from the given time on, oldest first, at most `at_once` together.
-
-        Ids are text, times are seconds since the epoch, hashes are as they are stored. Nothing is held between two
-        parts: what is recorded meanwhile may be among them or not, and nothing comes twice.
-        """
-
-
-class CompactionPort(Protocol):
-    """Gives space back that nothing is stored in."""
-
     @abstractmethod
     def size_bytes(self) -> int:
         """How much space the store takes."""
@@ -104,7 +96,3 @@ class CompactionPort(Protocol):
         A share `reserve` of the store is left empty for new records. With `whole` the store is rewritten,
         and writers wait until that is done.
         """
-
-
-class MaintenancePort(PurgingPort, ErasurePort, ExportPort, CompactionPort, Protocol):
-    """All of it. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from riglm.adapters.analytics import keyfile
-from riglm.adapters.analytics.keyfile import load_or_create_key
+from riglm.adapters import keyfile
+from riglm.adapters.keyfile import load_or_create_key
 from riglm.domain.errors import ConfigurationError
 
 LOADER = """
 import sys
 from pathlib import Path
-from riglm.adapters.analytics.keyfile import load_or_create_key
+from riglm.adapters.keyfile import load_or_create_key
 print("ready", flush=True)
 sys.stdin.readline()
 print(load_or_create_key(Path(sys.argv[1])).hex())

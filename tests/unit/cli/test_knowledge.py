@@ -6,9 +6,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from riglm.adapters.analytics.keyfile import load_or_create_key
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.keyfile import load_or_create_key
 from riglm.cli import knowledge, knowledge_search
 from riglm.cli import main as entrance
 from riglm.cli.main import app

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from riglm.adapters.analytics.keyfile import load_or_create_key
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.keyfile import load_or_create_key
 from riglm.application.session_sharing.signing import StateSigner, count_name, session_name
 from riglm.cli import store_access
 from riglm.cli.main import app

@@ -15,24 +15,26 @@ from sqlalchemy import (
     cast,
     func,
     literal,
-    not_,
     or_,
     select,
     type_coerce,
 )
 from sqlalchemy.types import NullType
 
-from riglm.adapters.analytics import queries, rows
-from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.rows import slices, toolsets
+from riglm.adapters.analytics import queries
+from riglm.adapters.analytics.database import SqlStore, reads_quickly
+from riglm.adapters.analytics.queries import of_servers, ran
+from riglm.adapters.analytics.rows import slices
 from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
-from riglm.ports.dashboard import DashboardQueriesPort, SessionKey, SessionSummary, ToolStatistics, UsageCounts
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
+from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
 
 _PAIRS_PER_TOOL: Final = 200
 """Maximum number of pairs that are read for each tool of a map."""
+
+_MAX_SIZES: Final = 100_000
 
 RawId = UUID | bytes
 """An id as the database's driver gives it: to make objects of very many takes longer than to count them."""
@@ -40,80 +42,73 @@ RawId = UUID | bytes
 Sizes = MutableMapping[RawId, int]
 """Number of tool names by list id, for lists that were read before; the lists of an id never change."""
 
-
 _is_list: Final = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
 
 
-def sessions_before(
-    connection: Connection, key: SessionKey | None, limit: int, *, active_only: bool
-) -> Sequence[SessionSummary]:
-    """The latest sessions whose place is before `key`, newest first."""
-    started, id_ = session.c.started_at, session.c.id
-    query = select(session).order_by(started.desc(), id_.desc()).limit(limit)
-    if key is not None:
-        query = query.where(started <= key.started_at, or_(started < key.started_at, id_ < key.id))
-    if active_only:
-        query = query.where(session.c.ended_at.is_(None))
-    return queries.summaries(connection, connection.execute(query).mappings().all())
+class SqlDashboardQueries(SqlStore):
+    """Queries of the dashboard; part of `SqlAnalytics`."""
 
+    def __init__(self) -> None:
+        self._sizes: dict[RawId, int] = {}
 
-def session_of(connection: Connection, session_id: UUID) -> SessionSummary | None:
-    """The session with this id."""
-    found = connection.execute(select(session).where(session.c.id == session_id)).mappings().all()
-    return next(iter(queries.summaries(connection, found)), None)
+    @reads_quickly
+    def sessions_before(
+        self, connection: Connection, key: SessionKey | None, limit: int, *, active_only: bool = False
+    ) -> Sequence[SessionSummary]:
+        started, id_ = session.c.started_at, session.c.id
+        chosen: list[ColumnElement[bool]] = [session.c.ended_at.is_(None)] if active_only else []
+        if key is not None:
+            chosen += [started <= key.started_at, or_(started < key.started_at, id_ < key.id)]
+        return queries.latest_sessions(connection, limit, *chosen)
 
+    @reads_quickly
+    def session_of(self, connection: Connection, session_id: UUID) -> SessionSummary | None:
+        return next(iter(queries.latest_sessions(connection, 1, session.c.id == session_id)), None)
 
-def count_sessions(connection: Connection, since: float) -> tuple[int, int]:
-    """How many sessions have no end, and how many started since the given time."""
-    count = select(func.count()).select_from(session)
-    started = count if since <= 0 else count.where(session.c.started_at >= since)
-    open_ = connection.execute(count.where(session.c.ended_at.is_(None))).scalar_one()
-    return open_, connection.execute(started).scalar_one()
+    @reads_quickly
+    def count_sessions(self, connection: Connection, since: float = 0.0) -> tuple[int, int]:
+        count = select(func.count()).select_from(session)
+        open_ = connection.execute(count.where(session.c.ended_at.is_(None))).scalar_one()
+        return open_, connection.execute(count.where(*_since(session.c.started_at, since))).scalar_one()
 
+    @reads_quickly
+    def latest_invocations(self, connection: Connection, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
+        return queries.latest_invocations(connection, session_id, most)
 
-def latest_invocations(connection: Connection, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
-    """The latest of one session's invocations, in order."""
-    columns = invocation.c
-    query = select(invocation).where(columns.session_id == session_id)
-    latest = query.order_by(columns.sequence_number.desc(), columns.id.desc()).limit(most)
-    return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
+    @reads_quickly
+    def latest_exposures(self, connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
+        return queries.latest_exposures(connection, [session_id], most)
 
+    @reads_quickly
+    def tools_known(self, connection: Connection, since: float = 0.0) -> Sequence[ToolStatistics]:
+        lists = select(exposure.c.available).where(_is_list, *_since(exposure.c.timestamp, since)).distinct()
+        return queries.with_never_used(connection, since, connection.execute(lists).scalars())
 
-def latest_exposures(connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
-    """The latest of one session's exposures, in the order of their time."""
-    query = select(exposure).where(exposure.c.session_id == session_id)
-    latest = query.order_by(exposure.c.timestamp.desc(), exposure.c.id.desc()).limit(most)
-    found = connection.execute(latest).mappings().all()[::-1]
-    names = toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
-    return [rows.exposure_from(row, names) for row in found]
+    @reads_quickly
+    def tool_totals(self, connection: Connection, tool: str, since: float = 0.0) -> ToolStatistics | None:
+        return queries.tool_totals(connection, tool, since)
 
+    @reads_quickly
+    def usage(
+        self, connection: Connection, since: float, until: float, spans: int = 1, tool: str | None = None
+    ) -> Sequence[UsageCounts]:
+        if len(self._sizes) > _MAX_SIZES:
+            self._sizes.clear()
+        calls = _calls(connection, since, until, spans, tool)
+        lists = _lists(connection, since, until, spans, self._sizes)
+        return [UsageCounts(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
 
-def tools_known(connection: Connection, since: float) -> Sequence[ToolStatistics]:
-    """Every tool that was used, shown in a list or hidden from one, most used first, then by name."""
-    lists = select(exposure.c.available).where(_is_list, *_since(exposure.c.timestamp, since)).distinct()
-    return queries.with_never_used(connection, since, connection.execute(lists).scalars())
-
-
-def usage(
-    connection: Connection, since: float, until: float, spans: int, tool: str | None, sizes: Sizes
-) -> Sequence[UsageCounts]:
-    """Return the counts in each of `spans` spans of equal length."""
-    calls = _calls(connection, since, until, spans, tool)
-    lists = _lists(connection, since, until, spans, sizes)
-    return [UsageCounts(**calls.get(span, {}), **lists.get(span, {})) for span in range(spans)]
-
-
-def top_cooccurrences(connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
-    """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
-    a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
-    order = (cooccurrence.c.count.desc(), a, b)
-    tools: dict[str, None] = {}
-    for pair in connection.execute(select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
-        if len(tools.keys() | set(pair)) > most_tools:
-            break
-        tools |= dict.fromkeys(pair)
-    among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
-    return [ToolCooccurrence(**row) for row in connection.execute(among).mappings()]
+    @reads_quickly
+    def top_cooccurrences(self, connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
+        a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
+        order = (cooccurrence.c.count.desc(), a, b)
+        tools: dict[str, None] = {}
+        for pair in connection.execute(select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
+            if len(tools.keys() | set(pair)) > most_tools:
+                break
+            tools |= dict.fromkeys(pair)
+        among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
+        return [ToolCooccurrence(**row) for row in connection.execute(among).mappings()]
 
 
 def _calls(
@@ -123,14 +118,14 @@ def _calls(
     span = _span(connection, columns.timestamp, since, until, spans).label("span")
 
     def found(how: DiscoveryMethod) -> ColumnElement[int]:
-        return func.sum(case((queries.ran & (columns.found == how.value), 1), else_=0)).label(how.value)
+        return func.sum(case((ran & (columns.found == how.value), 1), else_=0)).label(how.value)
 
     query = select(
         span,
         func.count().label("calls"),
-        func.sum(case((not_(columns.success), 1), else_=0)).label("failures"),
+        func.sum(case((~columns.success, 1), else_=0)).label("failures"),
         *map(found, DiscoveryMethod),
-    ).where(columns.upstream != OWN_UPSTREAM, *_between(connection, columns.timestamp, since, until))
+    ).where(of_servers, *_between(connection, columns.timestamp, since, until))
     if tool is not None:
         query = query.where(columns.tool == tool)
     if spans > 1:
@@ -217,55 +212,3 @@ def _by_span(found: Sequence[Mapping[Any, Any]], spans: int) -> Mapping[int, Map
             if name != "span":
                 sums[name] = sums.get(name, 0) + int(number or 0)
     return summed
-
-
-_MAX_SIZES: Final = 100_000
-
-
-class SqlDashboardQueries(DashboardQueriesPort):
-    """What people ask of a SQL database; part of `SqlAnalytics`. A statement takes no longer than a record may."""
-
-    _database: Database
-
-    def __init__(self) -> None:
-        self._sizes: dict[RawId, int] = {}
-
-    def sessions_before(
-        self, key: SessionKey | None, limit: int, *, active_only: bool = False
-    ) -> Sequence[SessionSummary]:
-        with self._database.reading(seconds=None) as connection:
-            return sessions_before(connection, key, limit, active_only=active_only)
-
-    def session_of(self, session_id: UUID) -> SessionSummary | None:
-        with self._database.reading(seconds=None) as connection:
-            return session_of(connection, session_id)
-
-    def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
-        with self._database.reading(seconds=None) as connection:
-            return count_sessions(connection, since)
-
-    def latest_invocations(self, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
-        with self._database.reading(seconds=None) as connection:
-            return latest_invocations(connection, session_id, most)
-
-    def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
-        with self._database.reading(seconds=None) as connection:
-            return latest_exposures(connection, session_id, most)
-
-    def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
-        with self._database.reading(seconds=None) as connection:
-            return tools_known(connection, since)
-
-    def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        with self._database.reading(seconds=None) as connection:
-            return queries.tool_totals(connection, tool, since)
-
-    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
-        if len(self._sizes) > _MAX_SIZES:
-            self._sizes.clear()
-        with self._database.reading(seconds=None) as connection:
-            return usage(connection, since, until, spans, tool, self._sizes)
-
-    def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
-        with self._database.reading(seconds=None) as connection:
-            return top_cooccurrences(connection, most_tools)

@@ -3,16 +3,16 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
 
 from riglm.adapters.analytics.engine import (
     LONG_SECONDS,
     TIMEOUT_SECONDS,
-    apart,
     is_damage,
     lease,
     make_engine,
@@ -23,12 +23,14 @@ from riglm.adapters.analytics.engine import (
     writing,
 )
 from riglm.adapters.analytics.schema import bring_up_to_date
-from riglm.adapters.analytics.sqlite import database_file
+from riglm.adapters.analytics.sqlite import APART, SECONDS, database_file
 from riglm.adapters.analytics.store_file import StoreFile, make
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 
 _SOUND_SECONDS: Final = 5.0
 """Seconds for which a check counts: narrowing a batch down to one record checks the whole file once, not each time."""
+
+_APART_SECONDS: Final = 3600.0
 
 _log: Final = logging.getLogger("riglm.analytics")
 
@@ -182,8 +184,13 @@ class Database:
     @contextmanager
     def apart(self) -> Iterator[Connection]:
         """Return a connection without transactions whose statements may take an hour."""
-        with self._used() as used, translated(self._url), apart(used.engine) as connection:
-            yield connection
+        with self._used() as used, translated(self._url):
+            options = {APART: True, SECONDS: _APART_SECONDS}
+            with used.engine.execution_options(**options).connect() as connection:
+                try:
+                    yield connection
+                finally:
+                    connection.invalidate()  # it is not reused
 
     @contextmanager
     def lease(self) -> Iterator[bool]:
@@ -216,20 +223,49 @@ class Database:
                 self._connected = self._connect()
             return self._connected
 
-    def _connect(self) -> FileConnection:
+    def _connect(self, *, is_retry: bool = False) -> FileConnection:
         """Connect; once more when a damaged file was set aside."""
-        try:
-            return self._connect_once()
-        except FileReplacedError:
-            return self._connect_once()
-
-    def _connect_once(self) -> FileConnection:
         with translated(self._url):
             engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
         new = FileConnection(self._url, engine, is_quarantining=self._sets_aside)
         try:
             new.begin()
-        except BaseException:
+        except BaseException as error:
             new.close()
-            raise
-        return new
+            if is_retry or not isinstance(error, FileReplacedError):
+                raise
+        else:
+            return new
+        return self._connect(is_retry=True)
+
+
+class SqlStore:
+    """A store whose methods are questions to a database; `names` gives the keyed hash of a client's name."""
+
+    _database: Database
+    _names: Callable[[str], str]
+
+
+_Store = TypeVar("_Store", bound=SqlStore)
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def reads(
+    query: Callable[Concatenate[_Store, Connection, _Given], _Answer], *, seconds: float | None = LONG_SECONDS
+) -> Callable[Concatenate[_Store, _Given], _Answer]:
+    """Provide a query method with a connection to read from; a statement may take a minute."""
+
+    @wraps(query)
+    def run(self: _Store, *given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        with self._database.reading(seconds=seconds) as connection:  # wraps a method of this class
+            return query(self, connection, *given, **named)
+
+    return cast("Callable[Concatenate[_Store, _Given], _Answer]", run)
+
+
+def reads_quickly(
+    query: Callable[Concatenate[_Store, Connection, _Given], _Answer],
+) -> Callable[Concatenate[_Store, _Given], _Answer]:
+    """Provide a query method with a connection to read from; a statement takes no longer than a record may."""
+    return reads(query, seconds=None)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import sqlite, store_file
-from riglm.adapters.analytics.sqlite import APART, SECONDS, WRITES
+from riglm.adapters.analytics.sqlite import SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 from riglm.domain.redaction import mask_url
 
@@ -27,7 +27,6 @@ _FOREIGN: Final = (
     " — fix: this file is not a database of riglm and is left unchanged; name a different one in storage.path or "
     "RIGLM_DATA_DIR, or move it"
 )
-_HOUR: Final = 3600.0
 _CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
 _POSTGRESQL: Final = ("postgresql://", "postgres://")
 
@@ -131,16 +130,6 @@ def reading(engine: Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator
     """Return a transaction to read in; the statement timeout is `seconds`, with None that of the engine."""
     with engine.execution_options(**{SECONDS: seconds}).connect() as connection:
         yield connection
-
-
-@contextmanager
-def apart(engine: Engine) -> Iterator[Connection]:
-    """Return a connection without transactions whose statements may take an hour; it is not reused."""
-    with engine.execution_options(**{APART: True, SECONDS: _HOUR}).connect() as connection:
-        try:
-            yield connection
-        finally:
-            connection.invalidate()
 
 
 def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:

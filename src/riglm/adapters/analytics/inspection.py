@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.pool import NullPool
 
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
+from riglm.adapters.analytics.rows import count
 from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
@@ -76,13 +78,12 @@ _KEEPER: Final = text(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class StoreInspector(StoreInspectorPort):
-    """Looks at the database at a URL, of SQLite or PostgreSQL."""
+    """Looks at the database at a URL, of SQLite or PostgreSQL. Each question may take `timeout` seconds."""
 
-    def __init__(self, url: str, *, timeout: float) -> None:
-        """Each question may take `timeout` seconds."""
-        self._url = url
-        self._timeout = timeout
+    url: str
+    timeout: float = field(kw_only=True)
 
     def look(self) -> StoreStatus:
         """The store as it is.
@@ -90,19 +91,19 @@ class StoreInspector(StoreInspectorPort):
         Raises:
             AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
         """
-        file = database_file(self._url)
-        about: dict[str, Any] = {"place": str(file) if file else safe_url(self._url)}
-        with translated(self._url):
+        file = database_file(self.url)
+        about: dict[str, Any] = {"place": str(file) if file else safe_url(self.url)}
+        with translated(self.url):
             if file is not None:
                 about["free_bytes"] = _free(file.parent)
                 if not file.exists():
                     return StoreStatus(schema=None, **about)
                 about |= _of_file(file)
-            with self._engine(file) as engine, reading(engine, seconds=self._timeout) as connection:
+            with self._engine(file) as engine, reading(engine, seconds=self.timeout) as connection:
                 current = current_revision(connection)
                 if file is None:
                     about |= _of_server(connection)
-                pending = pending_after(current, self._url)
+                pending = pending_after(current, self.url)
                 if not pending:
                     about |= _recorded(connection)
         return StoreStatus(schema=current, pending=pending, **about)
@@ -110,9 +111,9 @@ class StoreInspector(StoreInspectorPort):
     @contextmanager
     def _engine(self, file: Path | None) -> Iterator[Engine]:
         if file is None:
-            engine = make_engine(self._url, timeout=self._timeout)
+            engine = make_engine(self.url, timeout=self.timeout)
         else:
-            opened = partial(connect, file.resolve(), "ro", self._timeout)
+            opened = partial(connect, file.resolve(), "ro", self.timeout)
             engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
         try:
             yield engine
@@ -140,7 +141,7 @@ def _recorded(connection: Connection) -> dict[str, Any]:
     latest = (func.max(invocation.c.timestamp), func.max(exposure.c.timestamp), func.max(session.c.started_at))
     times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
     return {
-        "sessions": connection.execute(select(func.count()).select_from(session)).scalar_one(),
+        "sessions": count(connection, session),
         "newest": max(times),
         "clients": _clients(connection),
         "knowledge": _knowledge(connection),
@@ -150,28 +151,19 @@ def _recorded(connection: Connection) -> dict[str, Any]:
 def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
     last, name = func.max(session.c.started_at), session.c.client_name
     query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
-    seen = []
-    for client, at, count in connection.execute(query).all():
-        mine = select(session).where(name == client, session.c.started_at == at).limit(1)
-        row = connection.execute(mine).mappings().one()
-        seen.append(
-            RecordedClient(
-                name=client,
-                version=row["client_version"],
-                era=row["era"],
-                transport=row["transport"],
-                last_seen=at,
-                sessions=count,
-            )
-        )
-    return tuple(seen)
+    clients = []
+    for client, at, number in connection.execute(query).all():
+        columns = (session.c.client_version.label("version"), session.c.era, session.c.transport)
+        mine = select(*columns).where(name == client, session.c.started_at == at).limit(1)
+        details = connection.execute(mine).mappings().one()
+        clients.append(RecordedClient(name=client, last_seen=at, sessions=number, **details))
+    return tuple(clients)
 
 
 def _knowledge(connection: Connection) -> KnowledgeTotals:
     pieces = without = 0
     for table in (thought, kg_entity, kg_observation):
-        query = select(func.count(), func.count(table.c.model)).select_from(table)
-        all_, embedded = connection.execute(query).one()
+        all_, embedded = connection.execute(select(func.count(), func.count(table.c.model)).select_from(table)).one()
         pieces += all_
         without += all_ - embedded
     return KnowledgeTotals(pieces=pieces, without_vector=without)

@@ -1,15 +1,19 @@
-"""Maintenance of a SQL store: removes old records and returns free space."""
+"""Maintenance of a SQL store: removes old records, returns free space, and derives what follows from the records."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
+from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, func, select, text
+from sqlalchemy import Column, ColumnElement, Connection, and_, delete, exists, false, func, select, text, tuple_
 
-from riglm.adapters.analytics import exporting, forgetting
-from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.rows import remove_lists, sessions_there, unused_lists
-from riglm.adapters.analytics.storing import keep_teachers
+from riglm.adapters.analytics import rows, storing
+from riglm.adapters.analytics.database import SqlStore, reads
+from riglm.adapters.analytics.queries import of_servers
+from riglm.adapters.analytics.rows import DatabaseRow, count, delete_rows, upsert
 from riglm.adapters.analytics.tables import (
+    cooccurrence,
     exposure,
     forgotten,
     invocation,
@@ -21,11 +25,12 @@ from riglm.adapters.analytics.tables import (
     training_update,
     warm_set,
 )
+from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, CooccurrenceCounter, ToolCooccurrence
 from riglm.domain.policy import OverrideScope
-from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
+from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
 from riglm.domain.session import parsed_uuid
 from riglm.domain.usage import TTL_SECONDS
-from riglm.ports.maintenance import ROW_BATCH_SIZE, ExportRow, MaintenancePort, RecordKind
+from riglm.ports.maintenance import ROW_BATCH_SIZE
 
 FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
@@ -33,6 +38,10 @@ FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 _JOURNAL_PAGES: Final = 400
 """Pages at which SQLite's journal is written back: less than the 1000 at which any other writer does it."""
 
+_WRITE_BATCH_SIZE: Final = 250  # in one transaction, for the end of which other writers wait
+_SESSIONS_BATCH_SIZE: Final = 500
+_PAGES_BATCH_SIZE: Final = 50
+_INCREMENTAL: Final = 2
 _LESSONS: Final = (training_update, teacher)
 """Who taught a learned pair."""
 
@@ -41,57 +50,213 @@ _is_empty: Final = and_(
 )
 
 
-def expired(connection: Connection, expiry: Expiry) -> RemovedCounts:
-    """Return the number of records that are too old; a session counts as if its records were already deleted."""
+class SqlMaintenance(SqlStore):
+    """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
 
-    def count(table: Table, chosen: ColumnElement[bool] | None) -> int:
-        if chosen is None:
-            return 0
-        return int(connection.execute(select(func.count()).select_from(table).where(chosen)).scalar_one())
+    @reads
+    def expired(self, connection: Connection, expiry: Expiry) -> RemovedCounts:
+        """Return the number of records that are too old; a session counts as if its records were already deleted."""
 
-    def older(time: Column[float], before: float | None) -> ColumnElement[bool] | None:
-        return None if before is None else time < before
+        def older(time: Column[float], before: float | None) -> int:
+            return 0 if before is None else count(connection, time.table, time < before)
 
-    ended = None if expiry.sessions is None else _ended(expiry.sessions)
-    if ended is not None:
-        ended = and_(ended, *_nothing_kept(expiry))
-    return RemovedCounts(
-        sessions=count(session, ended),
-        invocations=count(invocation, older(invocation.c.timestamp, expiry.invocations)),
-        exposures=count(exposure, older(exposure.c.timestamp, expiry.exposures)),
-        learned_pairs=count(learned_pair, older(learned_pair.c.updated_at, expiry.learned_pairs)),
-        overrides=count(override, override.c.expires_at <= expiry.now),
-        warm_sets=count(warm_set, warm_set.c.created_at < expiry.now - TTL_SECONDS),
-    )
+        sessions = false() if expiry.sessions is None else and_(_ended(expiry.sessions), *_nothing_kept(expiry))
+        return RemovedCounts(
+            sessions=count(connection, session, sessions),
+            invocations=older(invocation.c.timestamp, expiry.invocations),
+            exposures=older(exposure.c.timestamp, expiry.exposures),
+            learned_pairs=older(learned_pair.c.updated_at, expiry.learned_pairs),
+            overrides=count(connection, override, override.c.expires_at <= expiry.now),
+            warm_sets=older(warm_set.c.created_at, expiry.now - TTL_SECONDS),
+        )
 
+    def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+        """Remove what is too old, in steps. What refers to other records goes before them.
 
-def purge(database: Database, expiry: Expiry, at_once: int, names: Callable[[str], str]) -> Iterator[RemovedCounts]:
-    """Remove what is too old, in steps. What refers to other records goes before them.
+        Who taught a learned pair stays known when the session goes.
+        """
 
-    Who taught a learned pair stays known when the session goes: `names` gives the keyed hash of a client's name.
-    """
+        def keep_who_taught(connection: Connection, sessions: Sequence[Any]) -> None:
+            storing.keep_teachers(connection, sessions, self._names)
 
-    def keep_who_taught(connection: Connection, sessions: Sequence[Any]) -> None:
-        keep_teachers(connection, sessions, names)
+        ended = false() if expiry.sessions is None else and_(_ended(expiry.sessions), _is_empty)
+        for removed in self._aged(invocation.c.timestamp, expiry.invocations, at_once):
+            yield RemovedCounts(invocations=removed)
+        for removed in self._aged(exposure.c.timestamp, expiry.exposures, at_once):
+            yield RemovedCounts(exposures=removed)
+        for removed in self._aged(session.c.started_at, expiry.sessions, at_once, ended, before=keep_who_taught):
+            yield RemovedCounts(sessions=removed)
+        for removed in self._aged(learned_pair.c.updated_at, expiry.learned_pairs, at_once, before=_forget_lessons):
+            yield RemovedCounts(learned_pairs=removed)
+        yield self._remove_small_things(expiry)
+        yield from self._remove_orphaned_lessons(at_once)
+        if expiry.lists is not None:
+            yield from self._remove_lists(expiry.lists, at_once)
 
-    if expiry.invocations is not None:
-        for count in _aged(database, invocation, invocation.c.timestamp, expiry.invocations, at_once):
-            yield RemovedCounts(invocations=count)
-    if expiry.exposures is not None:
-        for count in _aged(database, exposure, exposure.c.timestamp, expiry.exposures, at_once):
-            yield RemovedCounts(exposures=count)
-    if expiry.sessions is not None:
-        chosen = and_(_ended(expiry.sessions), _is_empty)
-        for count in _aged(database, session, session.c.started_at, expiry.sessions, at_once, chosen, keep_who_taught):
-            yield RemovedCounts(sessions=count)
-    if expiry.learned_pairs is not None:
-        time = learned_pair.c.updated_at
-        for count in _aged(database, learned_pair, time, expiry.learned_pairs, at_once, first=_forget_lessons):
-            yield RemovedCounts(learned_pairs=count)
-    yield _small_things(database, expiry)
-    yield from _orphaned_lessons(database, at_once)
-    if expiry.lists is not None:
-        yield from _lists(database, expiry.lists, at_once)
+    def _aged(
+        self,
+        time: Column[float],
+        limit: float | None,
+        at_once: int,
+        *chosen: ColumnElement[bool],
+        before: Callable[[Connection, Sequence[Any]], None] | None = None,
+    ) -> Iterator[int]:
+        """Remove the rows that are older than `limit`, oldest first; `chosen` narrows them.
+
+        `before` is called before that in the same transaction. They are looked for before the transaction, and from
+        where the last step ended: the index still holds what was removed, and to walk past it takes longer each time.
+        """
+        found: Sequence[Any] = []
+        table = time.table
+        while limit is not None:
+            query = select(table.c.id, time).where(time < limit, *chosen).order_by(time).limit(at_once)
+            with self._database.reading() as connection:
+                found = connection.execute(query.where(time >= found[-1][1]) if found else query).all()
+            if not found:
+                return
+            ids = [row[0] for row in found]
+            with self._database.writing() as connection:
+                if connection.dialect.name == "sqlite":
+                    # The journal is written back by this connection, and not by a writer that has records waiting.
+                    connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={_JOURNAL_PAGES}").close()
+                if before is not None:
+                    before(connection, ids)
+                removed = delete_rows(connection, table.c.id, ids)
+            yield removed
+            if len(found) < at_once:
+                return
+
+    def _remove_small_things(self, expiry: Expiry) -> RemovedCounts:
+        """What there is little of goes in one step."""
+        old_sets = warm_set.c.created_at < expiry.now - TTL_SECONDS
+        long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
+        with self._database.writing() as connection:
+            expired = connection.execute(delete(override).where(override.c.expires_at <= expiry.now)).rowcount
+            removed = RemovedCounts(
+                overrides=expired + _remove_overrides_of_no_session(connection, expiry),
+                warm_sets=connection.execute(delete(warm_set).where(old_sets)).rowcount,
+            )
+            connection.execute(delete(forgotten).where(forgotten.c.is_done, long_ago))
+        return removed
+
+    def _remove_orphaned_lessons(self, at_once: int) -> Iterator[RemovedCounts]:
+        """Delete the training records of deleted pairs, which the many places that delete pairs leave."""
+        for table in _LESSONS:
+            is_orphaned = ~exists().where(learned_pair.c.id == table.c.pair_id)
+            query = select(table.c.pair_id).where(is_orphaned).distinct().limit(at_once)
+            while True:
+                with self._database.reading() as connection:
+                    pairs = connection.execute(query).scalars().all()
+                if not pairs:
+                    break
+                with self._database.writing() as connection:
+                    connection.execute(delete(table).where(table.c.pair_id.in_(pairs), is_orphaned))
+                yield RemovedCounts()
+
+    def _remove_lists(self, before: float, at_once: int) -> Iterator[RemovedCounts]:
+        while True:
+            with self._database.reading() as connection:
+                ids = rows.unused_lists(connection, before, at_once)
+            if not ids:
+                return
+            with self._database.writing() as connection:
+                removed = rows.remove_lists(connection, ids, before)
+            yield RemovedCounts(lists=removed)
+
+    def prune_learned_pairs(self, most: int, at_once: int = ROW_BATCH_SIZE) -> Iterator[int]:
+        oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id)
+        while True:
+            with self._database.reading() as connection:
+                excess = count(connection, learned_pair) - most
+            if excess <= 0:
+                return
+            with self._database.writing() as connection:
+                chosen = learned_pair.c.id.in_(oldest.limit(min(excess, at_once)))
+                removed = connection.execute(delete(learned_pair).where(chosen)).rowcount
+            yield removed
+
+    @reads
+    def size_bytes(self, connection: Connection) -> int:
+        """How much space the database takes, without its journal."""
+        if connection.dialect.name == "sqlite":
+            return _pragma(connection, "page_count") * _pragma(connection, "page_size")
+        return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
+        with self._database.apart() as connection:
+            if connection.dialect.name == "sqlite":
+                yield from _compact_file(connection, whole, reserve)
+                return
+            for table in metadata.sorted_tables:
+                connection.exec_driver_sql(f'VACUUM ({"FULL, " if whole else ""}ANALYZE) "{table.name}"')
+                yield f"the table {table.name} was vacuumed"
+
+    def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
+        counter = self._count_cooccurrences(most_sessions)
+        columns = cooccurrence.c
+        query = select(columns.tool_a, columns.tool_b, columns.count, columns.average_distance, columns.last_updated)
+        with self._database.reading() as connection:
+            # A pair that a clock ahead wrote differs from any, so that it is written again.
+            known = {
+                (tool_a, tool_b): (number, distance) if at <= now else None
+                for tool_a, tool_b, number, distance, at in connection.execute(query)
+            }
+        found = 0
+        changed: list[DatabaseRow] = []
+        for pair in counter.pairs(now):
+            found += 1
+            # One pair is written in any case: it records when this was done last.
+            if known.pop((pair.tool_a, pair.tool_b), None) != (pair.count, pair.average_distance) or found == 1:
+                changed.append({name: getattr(pair, name) for name in ToolCooccurrence.__dataclass_fields__})
+        changed.sort(key=itemgetter("tool_a", "tool_b"))  # writers that lock in one order never lock each other
+        for some in rows.slices(changed, _WRITE_BATCH_SIZE):
+            with self._database.writing() as connection:
+                upsert(connection, cooccurrence, some)
+        for gone in rows.slices(sorted(known), _WRITE_BATCH_SIZE):
+            with self._database.writing() as connection:
+                connection.execute(delete(cooccurrence).where(tuple_(columns.tool_a, columns.tool_b).in_(gone)))
+        return found
+
+    def _count_cooccurrences(self, most_sessions: int) -> CooccurrenceCounter:
+        counter = CooccurrenceCounter()
+        newest = select(session.c.id).order_by(session.c.id.desc())  # ids sort by the time at which sessions began
+        with self._database.reading() as connection:
+            last = connection.execute(newest.offset(most_sessions).limit(1)).scalar_one_or_none()
+        columns = invocation.c
+        some = select(columns.session_id).distinct().order_by(columns.session_id).limit(_SESSIONS_BATCH_SIZE)
+        while True:
+            with self._database.reading() as connection:  # a new one each time: a long one keeps the WAL growing
+                query = some if last is None else some.where(columns.session_id > last)
+                ids = connection.execute(query).scalars().all()
+                if not ids:
+                    return counter
+                last = ids[-1]
+                calls = (
+                    select(columns.session_id, columns.tool, columns.sequence_number)
+                    .where(columns.session_id.between(ids[0], last), columns.success, of_servers)
+                    .order_by(columns.session_id, columns.sequence_number, columns.id)
+                )
+                for _, made in groupby(connection.execute(calls), key=itemgetter(0)):
+                    counter.add_session((tool, number) for _, tool, number in made)
+
+    @reads
+    def latest_refresh(self, connection: Connection) -> float:
+        return float(connection.execute(select(func.max(cooccurrence.c.last_updated))).scalar_one() or 0.0)
+
+    def end_idle_sessions(self, before: float) -> int:
+        """End every open session whose latest record is older than that time, at its latest record."""
+        last_call = select(func.max(invocation.c.timestamp)).where(invocation.c.session_id == session.c.id)
+        last_list = select(func.max(exposure.c.timestamp)).where(exposure.c.session_id == session.c.id)
+        query = select(session.c.id, session.c.started_at, last_call.scalar_subquery(), last_list.scalar_subquery())
+        is_open = and_(session.c.ended_at.is_(None), session.c.started_at < before)
+        with self._database.reading() as connection:
+            found = connection.execute(query.where(is_open)).all()
+        latest: list[tuple[UUID, float]] = [(id_, max(at for at in times if at is not None)) for id_, *times in found]
+        ends = [(id_, at) for id_, at in latest if at < before]
+        for some in rows.slices(ends, _WRITE_BATCH_SIZE):
+            with self._database.writing() as connection:
+                storing.end_sessions(connection, dict(some))
+        return len(ends)
 
 
 def _ended(before: float) -> ColumnElement[bool]:
@@ -105,121 +270,20 @@ def _nothing_kept(expiry: Expiry) -> Iterator[ColumnElement[bool]]:
         yield ~(kept if before is None else kept.where(table.c.timestamp >= before))
 
 
-def _aged(
-    database: Database,
-    table: Table,
-    time: Column[float],
-    before: float,
-    at_once: int,
-    chosen: ColumnElement[bool] | None = None,
-    first: Callable[[Connection, Sequence[Any]], object] | None = None,
-) -> Iterator[int]:
-    """Remove the rows that are older, oldest first; `chosen` narrows them.
-
-    `first` is done before that in the same transaction. They are looked for before the transaction, and from where the
-    last step ended: the index still holds what was removed, and to walk past it takes longer each time.
-    """
-    start = None
-    while True:
-        older = time < before if start is None else and_(time < before, time >= start)
-        query = select(table.c.id, time).where(older if chosen is None else and_(older, chosen))
-        with database.reading() as connection:
-            found = connection.execute(query.order_by(time).limit(at_once)).all()
-        if not found:
-            return
-        ids = [row[0] for row in found]
-        start = found[-1][1]
-        with database.writing() as connection:
-            _write_back_early(connection)
-            if first is not None:
-                first(connection, ids)
-            count = connection.execute(delete(table).where(table.c.id.in_(ids))).rowcount
-        yield count
-        if len(found) < at_once:
-            return
-
-
-def _write_back_early(connection: Connection) -> None:
-    """Let SQLite's journal be written back by this connection, and not by a writer that has records waiting."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={_JOURNAL_PAGES}").close()
-
-
 def _forget_lessons(connection: Connection, pairs: Sequence[Any]) -> None:
     for table in _LESSONS:
-        connection.execute(delete(table).where(table.c.pair_id.in_(pairs)))
+        delete_rows(connection, table.c.pair_id, pairs)
 
 
-def _small_things(database: Database, expiry: Expiry) -> RemovedCounts:
-    """What there is little of goes in one step."""
-    gone = override.c.expires_at <= expiry.now
-    with database.writing() as connection:
-        removed = RemovedCounts(
-            overrides=connection.execute(delete(override).where(gone)).rowcount + _of_no_session(connection, expiry),
-            warm_sets=connection.execute(
-                delete(warm_set).where(warm_set.c.created_at < expiry.now - TTL_SECONDS)
-            ).rowcount,
-        )
-        long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
-        connection.execute(delete(forgotten).where(and_(forgotten.c.is_done, long_ago)))
-    return removed
-
-
-def _of_no_session(connection: Connection, expiry: Expiry) -> int:
+def _remove_overrides_of_no_session(connection: Connection, expiry: Expiry) -> int:
     """Remove overrides for sessions that are too old to be there and are not; their number."""
     if expiry.sessions is None:
         return 0
     of_sessions = and_(override.c.scope == OverrideScope.SESSION.value, override.c.created_at < expiry.sessions)
     keys = connection.execute(select(override.c.key).where(of_sessions)).scalars().all()
-    there = {str(id_) for id_ in sessions_there(connection, filter(None, map(parsed_uuid, keys)))}
+    there = {str(id_) for id_ in rows.sessions_there(connection, filter(None, map(parsed_uuid, keys)))}
     gone = [key for key in keys if key not in there]
-    return connection.execute(delete(override).where(and_(of_sessions, override.c.key.in_(gone)))).rowcount
-
-
-def _orphaned_lessons(database: Database, at_once: int) -> Iterator[RemovedCounts]:
-    """Delete the training records of deleted pairs; pairs are deleted in many places, and none of them does this."""
-    for table in _LESSONS:
-        gone = ~exists().where(learned_pair.c.id == table.c.pair_id)
-        query = select(table.c.pair_id).where(gone).distinct().limit(at_once)
-        while True:
-            with database.reading() as connection:
-                pairs = connection.execute(query).scalars().all()
-            if not pairs:
-                break
-            with database.writing() as connection:
-                connection.execute(delete(table).where(and_(table.c.pair_id.in_(pairs), gone)))
-            yield RemovedCounts()
-
-
-def _lists(database: Database, before: float, at_once: int) -> Iterator[RemovedCounts]:
-    while True:
-        with database.reading() as connection:
-            ids = unused_lists(connection, before, at_once)
-        if not ids:
-            return
-        with database.writing() as connection:
-            removed = remove_lists(connection, ids, before)
-        yield RemovedCounts(lists=removed)
-
-
-_PAGES_BATCH_SIZE: Final = 50
-_INCREMENTAL: Final = 2
-
-
-def size_bytes(connection: Connection) -> int:
-    """How much space the database takes, without its journal."""
-    if connection.dialect.name == "sqlite":
-        return _pragma(connection, "page_count") * _pragma(connection, "page_size")
-    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
-
-
-def compact(database: Database, *, whole: bool, reserve: float) -> Iterator[str]:
-    """Give space back, in steps, each with what was done."""
-    with database.apart() as connection:
-        if connection.dialect.name == "sqlite":
-            yield from _compact_file(connection, whole, reserve)
-        else:
-            yield from _vacuum_tables(connection, whole)
+    return connection.execute(delete(override).where(of_sessions, override.c.key.in_(gone))).rowcount
 
 
 def _compact_file(connection: Connection, whole: bool, reserve: float) -> Iterator[str]:
@@ -252,58 +316,5 @@ def _give_pages_back(connection: Connection, reserve: float) -> Iterator[str]:
         yield f"{given} pages were given back"
 
 
-def _vacuum_tables(connection: Connection, whole: bool) -> Iterator[str]:
-    how = "FULL, ANALYZE" if whole else "ANALYZE"
-    for table in metadata.sorted_tables:
-        connection.exec_driver_sql(f'VACUUM ({how}) "{table.name}"')
-        yield f"the table {table.name} was vacuumed"
-
-
 def _pragma(connection: Connection, name: str) -> int:
     return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
-
-
-class SqlMaintenance(MaintenancePort):
-    """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
-
-    _database: Database
-    _names: forgetting.NameHasher
-
-    def expired(self, expiry: Expiry) -> RemovedCounts:
-        with self._database.reading() as connection:
-            return expired(connection, expiry)
-
-    def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
-        return purge(self._database, expiry, at_once, self._names)
-
-    def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
-        with self._database.reading() as connection:
-            return forgetting.known_of(connection, forgotten, self._names)
-
-    def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
-        return forgetting.forget(self._database, forgotten, at_once, self._names)
-
-    def finish_forgetting(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
-        return forgetting.finish_forgetting(self._database, at_once, self._names)
-
-    def forgotten_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
-        with self._database.reading() as connection:
-            return forgetting.forgotten_sessions(connection, since)
-
-    def forgettings(self, since: float = 0.0) -> float:
-        with self._database.reading() as connection:
-            return forgetting.forgettings(connection, since)
-
-    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
-        with self._database.reading() as connection:
-            return exporting.count_rows(connection, kind, since)
-
-    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
-        return exporting.export(self._database, kind, since, at_once)
-
-    def size_bytes(self) -> int:
-        with self._database.reading() as connection:
-            return size_bytes(connection)
-
-    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
-        return compact(self._database, whole=whole, reserve=reserve)

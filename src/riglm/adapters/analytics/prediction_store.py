@@ -1,222 +1,242 @@
-"""Queries for overrides, warm sets, tool catalogs, recent sessions and learned pairs."""
+"""Overrides, warm sets, session uses and tool catalogs, in SQL that both SQLite and PostgreSQL understand.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Final
+A first list is made from them, and importing SQLAlchemy takes longer than a client should wait: nothing here needs it.
+"""
+
+import json
+import re
+import sqlite3
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Double, and_, delete, exists, func, literal, select, true
-
-from riglm.adapters.analytics import rows
-from riglm.adapters.analytics.database import Database
-from riglm.adapters.analytics.queries import ran
-from riglm.adapters.analytics.rows import DatabaseRow, insert_into, slices, toolsets
-from riglm.adapters.analytics.sqlite_overrides import SessionRow, to_session_uses
-from riglm.adapters.analytics.tables import invocation, learned_pair, override, session, tool_catalog, warm_set
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
-from riglm.domain.learning import LearnedPair
+from riglm.adapters.analytics.store_file import StoreFile, connect
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import PROFILE
-from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.tool import StoredToolCatalog
-from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage, WarmSet
-from riglm.ports.analytics import TrainingCall, TrainingSession
+from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
-_USAGE: Final = ("evidence", "probabilities", "requests", "distinct_tools")
+MAX_STORED_LENGTH: Final = 5
+"""Maximum number of stored characters for one character of a text."""
+
+_ESCAPE: Final = "\x1a"
+_UNSTORABLE: Final = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
+_ESCAPED: Final = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
 
 
-def put_override(connection: Connection, given: Override) -> None:
-    """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
-    connection.execute(
-        delete(override).where((override.c.expires_at <= given.created_at) | (override.c.id == given.id))
+def storable(text: str) -> str:
+    """The text with NUL and lone surrogates as U+001A and four hexadecimal digits, and U+001A itself likewise."""
+    return _UNSTORABLE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+
+
+def original(stored: str) -> str:
+    """The text that was stored so."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), stored) if _ESCAPE in stored else stored
+
+
+def to_json(value: Any) -> str:
+    """Compact ASCII JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+_BUSY_TIMEOUT_SECONDS: Final = 0.25
+"""How long a statement waits for another process that writes: a list waits for it."""
+
+_DEFAULT_PROFILE: Final = "default"
+_OVERRIDES: Final = (
+    "SELECT id, kind, tool, scope, key, created_at, expires_at, reason FROM override ORDER BY created_at, id"
+)
+_PUT_OVERRIDE: Final = (
+    "INSERT INTO override (id, kind, tool, scope, key, created_at, expires_at, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_WARM_SET: Final = """
+    SELECT evidence, probabilities, requests, distinct_tools, created_at FROM warm_set
+    WHERE principal = ? AND client = ? AND profile = ?
+"""
+_PUT_WARM_SET: Final = """
+    INSERT INTO warm_set (principal, client, profile, evidence, probabilities, requests, distinct_tools, created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (principal, client, profile) DO UPDATE
+    SET evidence = excluded.evidence, probabilities = excluded.probabilities, requests = excluded.requests,
+        distinct_tools = excluded.distinct_tools, created_at = excluded.created_at
+    WHERE warm_set.created_at = CAST(? AS DOUBLE PRECISION)
+"""
+_SESSIONS: Final = """
+    SELECT id, started_at, client_name, principal, metadata FROM session
+    WHERE {scope} AND EXISTS (SELECT 1 FROM invocation WHERE session_id = session.id AND success AND upstream != ?)
+    ORDER BY started_at DESC, id DESC LIMIT ?
+"""
+_CALLS: Final = """
+    SELECT session_id, tool FROM invocation WHERE session_id IN ({ids}) AND success AND upstream != ?
+    ORDER BY session_id, sequence_number, id
+"""
+_CATALOGS: Final = """
+    SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog
+    WHERE fingerprint IN ({fingerprints})
+"""
+
+Execute = Callable[[str, Sequence[Any]], Any]
+"""Executes a statement with `?` for each value, and returns the driver's cursor."""
+
+
+class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort):
+    """The statements of the three ports, on a connection that a subclass provides."""
+
+    @abstractmethod
+    def _find(self, table: str, query: str, *values: Any) -> Sequence[Any]:
+        """Return the rows of a query of `table`."""
+
+    @abstractmethod
+    def _changing(self) -> AbstractContextManager[Execute]:
+        """Return a transaction to write in."""
+
+    @abstractmethod
+    def _to_id(self, id_: UUID) -> Any:
+        """Return an id as the database stores it."""
+
+    def put_override(self, override: Override) -> None:
+        key = self._to_id(override.id)
+        with self._changing() as execute:
+            execute("DELETE FROM override WHERE expires_at <= ? OR id = ?", (override.created_at, key))
+            tool, scope_key, reason = map(storable, (override.tool, override.key, override.reason))
+            created_at = float(override.created_at)
+            kind, scope = override.kind.value, override.scope.value
+            execute(_PUT_OVERRIDE, (key, kind, tool, scope, scope_key, created_at, override.expires_at, reason))
+
+    def list_overrides(self) -> Sequence[Override]:
+        return [
+            Override(
+                id=id_ if isinstance(id_, UUID) else UUID(bytes=id_),
+                kind=OverrideKind(kind),
+                tool=original(tool),
+                scope=OverrideScope(scope),
+                key=original(key),
+                created_at=created_at,
+                expires_at=expires_at,
+                reason=original(reason),
+            )
+            for id_, kind, tool, scope, key, created_at, expires_at, reason in self._find("override", _OVERRIDES)
+        ]
+
+    def delete_override(self, override_id: UUID) -> bool:
+        with self._changing() as execute:
+            return bool(execute("DELETE FROM override WHERE id = ?", (self._to_id(override_id),)).rowcount > 0)
+
+    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
+        key = (principal, client, profile)
+        return next((_warm_set(key, row) for row in self._find("warm_set", _WARM_SET, *map(storable, key))), None)
+
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        usage, created_at = warm_set.usage, float(warm_set.created_at)
+        key = (warm_set.principal, warm_set.client, warm_set.profile)
+        stored = tuple(map(storable, key))
+        numbers = (float(usage.requests), float(usage.distinct_tools), created_at)
+        with self._changing() as execute:
+            execute("DELETE FROM warm_set WHERE created_at < ?", (created_at - TTL_SECONDS,))
+            values = (*stored, usage.evidence, to_json(dict(usage.probabilities)), *numbers, replaces)
+            execute(_PUT_WARM_SET, values)
+            found = execute(_WARM_SET, stored).fetchone()
+        return warm_set if found is None else _warm_set(key, found)
+
+    def forget_warm_sets(self) -> None:
+        with self._changing() as execute:
+            execute("DELETE FROM warm_set", ())
+
+    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
+        scope, given = ("1 = 1", ()) if principal is None else ("principal = ?", (storable(principal),))
+        sessions = self._find("session", _SESSIONS.format(scope=scope), *given, OWN_UPSTREAM, limit)
+        if not sessions:
+            return []
+        ids = [row[0] for row in sessions]
+        tools: defaultdict[Any, list[str]] = defaultdict(list)
+        for id_, tool in self._find("invocation", _CALLS.format(ids=_places(ids)), *ids, OWN_UPSTREAM):
+            tools[id_].append(original(tool))
+        return [
+            SessionUse(
+                started_at=started_at,
+                tools=tuple(dict.fromkeys(tools[id_])),
+                calls=len(tools[id_]),
+                client=original(client),
+                principal=original(whose),
+                profile=json.loads(metadata).get(PROFILE, _DEFAULT_PROFILE),
+            )
+            for id_, started_at, client, whose, metadata in sessions
+            if id_ in tools
+        ]
+
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
+        if not fingerprints:
+            return []
+        return [
+            StoredToolCatalog(
+                fingerprint=fingerprint,
+                variant=variant,
+                server=original(server),
+                capabilities=capabilities,
+                instructions=original(instructions),
+                tools=tools,
+                updated_at=updated_at,
+            )
+            for fingerprint, variant, server, capabilities, instructions, tools, updated_at in self._find(
+                "tool_catalog", _CATALOGS.format(fingerprints=_places(fingerprints)), *fingerprints
+            )
+        ]
+
+
+class SqliteChoices(PredictionStatements):
+    """The SQLite file of `SqlAnalytics`, without SQLAlchemy.
+
+    It is opened for each question, and never created: before `SqlAnalytics` creates it, nothing was decided.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def _to_id(self, id_: UUID) -> bytes:
+        return id_.bytes
+
+    def _find(self, table: str, query: str, *values: Any) -> list[Any]:
+        """Return the rows of a query; none while there is no such table."""
+        if not self._file.exists():
+            return []
+        with self._opened("ro") as connection:
+            known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+            return connection.execute(query, values).fetchall() if known.fetchone() else []
+
+    @contextmanager
+    def _changing(self) -> Iterator[Execute]:
+        file = StoreFile(self._file)
+        with self._opened("rw") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                yield connection.execute
+        if not file.is_in_place:
+            raise AnalyticsUnavailableError(f"the store {self._file} was replaced meanwhile: try again")
+
+    @contextmanager
+    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
+        """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailableError`."""
+        try:
+            with closing(connect(self._file.resolve(), mode, _BUSY_TIMEOUT_SECONDS)) as connection:
+                yield connection
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise AnalyticsUnavailableError(f"the store {self._file} cannot be used: {error}") from error
+
+
+def _places(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _warm_set(key: tuple[str, str, str], row: Sequence[Any]) -> WarmSet:
+    principal, client, profile = key
+    evidence, probabilities, requests, distinct_tools, created_at = row
+    usage = Usage(
+        evidence=evidence, probabilities=json.loads(probabilities), requests=requests, distinct_tools=distinct_tools
     )
-    connection.execute(override.insert(), [_override_row(given)])
-
-
-def list_overrides(connection: Connection) -> Sequence[Override]:
-    """All overrides in the order in which they were made."""
-    found = connection.execute(select(override).order_by(override.c.created_at, override.c.id)).mappings()
-    return [
-        Override(**{**row, "kind": OverrideKind(row["kind"]), "scope": OverrideScope(row["scope"])}) for row in found
-    ]
-
-
-def delete_override(connection: Connection, override_id: UUID) -> bool:
-    """Remove an override; False when there is none with this id."""
-    return connection.execute(delete(override).where(override.c.id == override_id)).rowcount > 0
-
-
-def get_warm_set(connection: Connection, principal: str, client: str, profile: str) -> WarmSet | None:
-    """Return the warm set of a principal, client and profile, None if there is none."""
-    columns = warm_set.c
-    query = select(warm_set).where(columns.principal == principal, columns.client == client, columns.profile == profile)
-    found = connection.execute(query).mappings().one_or_none()
-    if found is None:
-        return None
-    usage = Usage(**{field: found[field] for field in _USAGE})
-    return WarmSet(principal=principal, client=client, profile=profile, usage=usage, created_at=found["created_at"])
-
-
-def put_warm_set(connection: Connection, given: WarmSet, replaces: float | None) -> WarmSet:
-    """Store a warm set in place of the one created at `replaces`, and return the one that is stored."""
-    connection.execute(delete(warm_set).where(warm_set.c.created_at < given.created_at - TTL_SECONDS))
-    key = {"principal": given.principal, "client": given.client, "profile": given.profile}
-    values = {
-        "evidence": given.usage.evidence,
-        "probabilities": dict(given.usage.probabilities),
-        "requests": float(given.usage.requests),
-        "distinct_tools": float(given.usage.distinct_tools),
-        "created_at": float(given.created_at),
-    }
-    insert = insert_into(connection, warm_set).values(key | values)
-    replaced = warm_set.c.created_at == literal(replaces, Double)
-    connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=values, where=replaced))
-    return get_warm_set(connection, **key) or given
-
-
-def forget_warm_sets(connection: Connection) -> None:
-    """Remove all warm sets."""
-    connection.execute(delete(warm_set))
-
-
-def list_tool_catalogs(connection: Connection, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
-    """Return the stored catalogs with these fingerprints."""
-    query = select(tool_catalog).where(tool_catalog.c.fingerprint.in_(fingerprints))
-    return [StoredToolCatalog(**row) for row in connection.execute(query).mappings()]
-
-
-def put_tool_catalogs(connection: Connection, given: Iterable[StoredToolCatalog]) -> None:
-    """Store catalogs unless there are newer ones, and remove those that have not been refreshed for long."""
-    newest: dict[tuple[str, str], StoredToolCatalog] = {}
-    for each in given:
-        key = (each.fingerprint, each.variant)
-        if key not in newest or newest[key].updated_at <= each.updated_at:
-            newest[key] = each
-    if not newest:
-        return
-    rows = [asdict(each) for each in newest.values()]
-    statement = insert_into(connection, tool_catalog)
-    taken = {name: statement.excluded[name] for name in StoredToolCatalog.__dataclass_fields__}
-    newer = statement.excluded.updated_at >= tool_catalog.c.updated_at
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=["fingerprint", "variant"], set_=taken, where=newer), rows
-    )
-    latest = select(func.max(tool_catalog.c.updated_at)).scalar_subquery()
-    connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - CATALOG_KEPT_SECONDS))
-
-
-def _override_row(given: Override) -> DatabaseRow:
-    return {
-        "id": given.id,
-        "kind": given.kind.value,
-        "tool": given.tool,
-        "scope": given.scope.value,
-        "key": given.key,
-        "created_at": float(given.created_at),
-        "expires_at": given.expires_at,
-        "reason": given.reason,
-    }
-
-
-_of_servers = invocation.c.upstream != OWN_UPSTREAM
-_teaches = and_(invocation.c.success, _of_servers)
-
-
-def recent_sessions(
-    connection: Connection, limit: int, since: float, principal: str | None = None
-) -> Sequence[TrainingSession]:
-    """The latest sessions, of a principal or of all, with a successful call, oldest first, with all their uses."""
-    columns = session.c
-    query = (
-        select(
-            columns.id,
-            columns.started_at,
-            columns.client_name,
-            columns.client_id,
-            columns.principal,
-            columns.metadata,
-            columns.tools_available,
-        )
-        .where(
-            _is_of(principal),
-            columns.started_at >= since,
-            exists().where(invocation.c.session_id == columns.id, _teaches),
-        )
-        .order_by(columns.started_at.desc(), columns.id.desc())
-        .limit(limit)
-    )
-    found = connection.execute(query).all()[::-1]
-    names = toolsets(connection, (row.tools_available for row in found))
-    calls = _calls(connection, [row.id for row in found])
-    return [
-        TrainingSession(
-            id=row.id,
-            started_at=row.started_at,
-            client=row.client_name,
-            client_id=row.client_id,
-            principal=row.principal,
-            profile=row.metadata.get(PROFILE, ""),
-            tools_available=names[row.tools_available],
-            calls=tuple(calls[row.id]),
-        )
-        for row in found
-    ]
-
-
-def learned_pairs(connection: Connection, model: str, limit: int) -> Sequence[LearnedPair]:
-    """The learned pairs of one model, newest first, then the most confident."""
-    columns = learned_pair.c
-    query = select(learned_pair).where(columns.model == model)
-    order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
-    return [rows.learned_pair_from(row) for row in connection.execute(query.order_by(*order).limit(limit)).mappings()]
-
-
-def session_uses(connection: Connection, principal: str | None, limit: int) -> Sequence[SessionUse]:
-    """Return the latest sessions with a successful call of an upstream tool, newest first."""
-    columns, calls = session.c, invocation.c
-    is_use = and_(calls.success, calls.upstream != OWN_UPSTREAM)
-    query = (
-        select(columns.id, columns.started_at, columns.client_name, columns.principal, columns.metadata)
-        .where(_is_of(principal), exists().where(calls.session_id == columns.id, is_use))
-        .order_by(columns.started_at.desc(), columns.id.desc())
-        .limit(limit)
-    )
-    sessions = [SessionRow(*row) for row in connection.execute(query)]
-    found: list[tuple[UUID, str]] = []
-    for some in slices([each.id for each in sessions]):
-        used = select(calls.session_id, calls.tool).where(calls.session_id.in_(some), is_use)
-        ordered = used.order_by(calls.session_id, calls.sequence_number, calls.id)
-        found += ((id_, tool) for id_, tool in connection.execute(ordered))
-    return to_session_uses(sessions, found)
-
-
-def prune_learned_pairs(database: Database, most: int, at_once: int) -> Iterator[int]:
-    """Remove all learned pairs but the `most` newest, in steps, and give the number of each."""
-    while (excess := _pairs(database) - most) > 0:
-        oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id)
-        chosen = learned_pair.c.id.in_(oldest.limit(min(excess, at_once)))
-        with database.writing() as connection:
-            removed = connection.execute(delete(learned_pair).where(chosen)).rowcount
-        yield removed
-
-
-def _pairs(database: Database) -> int:
-    with database.reading() as connection:
-        return int(connection.execute(select(func.count()).select_from(learned_pair)).scalar_one())
-
-
-def _is_of(principal: str | None) -> ColumnElement[bool]:
-    return true() if principal is None else session.c.principal == principal
-
-
-def _calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[TrainingCall]]:
-    columns = invocation.c
-    found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
-    for some in slices(sessions):
-        query = select(
-            columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some), ran, _of_servers)
-        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
-        for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
-            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp))
-    return found
+    return WarmSet(principal=principal, client=client, profile=profile, usage=usage, created_at=created_at)

@@ -1,88 +1,239 @@
-"""The questions that the store answers, in SQL that SQLite and PostgreSQL both understand."""
+"""Queries of what was recorded: sessions, calls, lists, tools, what prediction learns from, and the export of all."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Integer,
     RowMapping,
     Subquery,
+    Table,
     and_,
     case,
     cast,
+    exists,
     func,
     literal,
     or_,
     select,
+    true,
+    tuple_,
 )
 
 from riglm.adapters.analytics import rows
-from riglm.adapters.analytics.rows import NameTuple, slices, toolsets
-from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session
+from riglm.adapters.analytics.database import SqlStore, reads
+from riglm.adapters.analytics.rows import NameTuple, count, from_bytes, slices, toolsets
+from riglm.adapters.analytics.tables import (
+    cooccurrence,
+    exposure,
+    invocation,
+    learned_pair,
+    override,
+    session,
+    warm_set,
+)
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.session import PROFILE
+from riglm.ports.analytics import TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionSummary, ToolStatistics
+from riglm.ports.maintenance import ExportRow, RecordKind
+
+_MICROSECONDS: Final = 1000.0  # of a millisecond
+_PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
+
+ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
+"""True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
+
+of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
+
+_failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
 
 
-class SessionShown(NamedTuple):
-    """How much one session was shown."""
+class SqlQueries(SqlStore):
+    """Queries of what was recorded; part of `SqlAnalytics`."""
 
-    exposures: int
-    lists: int
-    list_changes: int
-    searches: int
+    @reads
+    def list_sessions(
+        self, connection: Connection, limit: int = 100, *, active_only: bool = False
+    ) -> Sequence[SessionSummary]:
+        return latest_sessions(connection, limit, *([session.c.ended_at.is_(None)] if active_only else []))
+
+    @reads
+    def list_invocations(self, connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
+        return latest_invocations(connection, session_id)
+
+    @reads
+    def list_exposures(self, connection: Connection, *session_ids: UUID) -> Sequence[Exposure]:
+        return latest_exposures(connection, session_ids)
+
+    @reads
+    def get_cooccurrences(self, connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
+        found: dict[tuple[str, str], ToolCooccurrence] = {}
+        for some in slices(tools):
+            query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
+            for row in connection.execute(query).mappings():
+                found[row["tool_a"], row["tool_b"]] = ToolCooccurrence(**row)
+        return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
+
+    @reads
+    def tool_statistics(self, connection: Connection, since: float = 0.0) -> Sequence[ToolStatistics]:
+        seen = case((exposure.c.mode == "shadow", exposure.c.available), else_=exposure.c.shown)
+        shown = connection.execute(select(seen).where(exposure.c.timestamp >= since).distinct()).scalars()
+        return with_never_used(connection, since, shown)
+
+    @reads
+    def exposure_totals(self, connection: Connection, since: float = 0.0) -> Sequence[ExposureTotals]:
+        each = _compared(exposure.c.timestamp >= since)
+        listed = each.c.listed
+        query = select(
+            each.c.mode,
+            func.count(each.c.session_id.distinct()).label("sessions"),
+            func.sum(listed).label("lists"),
+            func.sum(each.c.changed).label("changes"),
+            func.sum(each.c.searched).label("searches"),
+            func.sum(each.c.tokens_shown * listed).label("tokens_shown"),
+            func.sum(each.c.tokens_hidden * listed).label("tokens_hidden"),
+            func.sum(each.c.tokens_own * listed + each.c.tokens_shown * (1 - listed)).label("tokens_own"),
+            func.sum(each.c.tokens_shown * each.c.changed).label("tokens_resent"),
+        )
+        names = [column.name for column in query.selected_columns][1:]
+        return [
+            ExposureTotals(mode=mode, **dict(zip(names, map(int, sums), strict=True)))  # some databases give decimals
+            for mode, *sums in connection.execute(query.group_by(each.c.mode).order_by(each.c.mode))
+        ]
+
+    @reads
+    def recent_calls(
+        self, connection: Connection, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+    ) -> Sequence[TrainingSession]:
+        columns = session.c
+        has_calls = exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
+        is_theirs = true() if principal is None else columns.principal == principal
+        query = (
+            select(
+                columns.id,
+                columns.started_at,
+                columns.client_name,
+                columns.client_id,
+                columns.principal,
+                columns.metadata,
+                columns.tools_available,
+            )
+            .where(is_theirs, columns.started_at >= since, has_calls)
+            .order_by(columns.started_at.desc(), columns.id.desc())
+            .limit(limit_sessions)
+        )
+        found = connection.execute(query).all()[::-1]
+        names = toolsets(connection, (row.tools_available for row in found))
+        calls = _training_calls(connection, [row.id for row in found])
+        return [
+            TrainingSession(
+                id=row.id,
+                started_at=row.started_at,
+                client=row.client_name,
+                client_id=row.client_id,
+                principal=row.principal,
+                profile=row.metadata.get(PROFILE, ""),
+                tools_available=names[row.tools_available],
+                calls=tuple(calls[row.id]),
+            )
+            for row in found
+        ]
+
+    @reads
+    def list_learned_pairs(self, connection: Connection, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
+        columns = learned_pair.c
+        order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
+        query = select(learned_pair).where(columns.model == model).order_by(*order).limit(limit)
+        return [rows.learned_pair_from(row) for row in connection.execute(query).mappings()]
 
 
-NOTHING_SHOWN: Final = SessionShown(0, 0, 0, 0)
+def _training_calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[TrainingCall]]:
+    columns = invocation.c
+    found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
+    for some in slices(sessions):
+        query = select(
+            columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
+        ).where(columns.session_id.in_(some), ran, of_servers)
+        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
+        for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
+            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp))
+    return found
 
 
-def exposures(connection: Connection, session_ids: Sequence[UUID]) -> Sequence[Exposure]:
-    """Return the exposures of sessions, each session's in the order of their time."""
+def latest_sessions(connection: Connection, limit: int, *chosen: ColumnElement[bool]) -> Sequence[SessionSummary]:
+    """Return the latest of the chosen sessions, newest first."""
+    query = select(session).where(*chosen).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
+    found = connection.execute(query).mappings().all()
+    ids = [row["id"] for row in found]
+    names = toolsets(connection, (row["tools_available"] for row in found))
+    calls, shown = _calls_by_session(connection, ids), _shown_by_session(connection, ids)
+    summaries = []
+    for row in found:
+        invocations, failures, highest = calls.get(row["id"], (0, 0, 0))
+        recorded = rows.session_from(row, names[row["tools_available"]], highest)
+        counts = shown.get(row["id"], {"exposures": 0})
+        summaries.append(SessionSummary(session=recorded, invocations=invocations, failures=failures, **counts))
+    return summaries
+
+
+def latest_invocations(connection: Connection, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
+    """Return the latest of one session's invocations, in order."""
+    query = select(invocation).where(invocation.c.session_id == session_id)
+    latest = query.order_by(invocation.c.sequence_number.desc(), invocation.c.id.desc()).limit(limit)
+    return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
+
+
+def latest_exposures(
+    connection: Connection, session_ids: Sequence[UUID], limit: int | None = None
+) -> Sequence[Exposure]:
+    """Return the latest exposures of sessions, in the order of their time."""
     found: list[RowMapping] = []
     for some in slices(session_ids):
         query = select(exposure).where(exposure.c.session_id.in_(some))
-        found += connection.execute(query.order_by(exposure.c.timestamp, exposure.c.id)).mappings()
+        latest = query.order_by(exposure.c.timestamp.desc(), exposure.c.id.desc()).limit(limit)
+        found += connection.execute(latest).mappings().all()[::-1]
     names = toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
     return [rows.exposure_from(row, names) for row in found]
 
 
-def shown_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, SessionShown]:
-    """How much each of these sessions was shown; those that were shown nothing are missing."""
-    found: dict[UUID, SessionShown] = {}
+def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
+    """Return the number of calls and of failures, and the highest sequence number."""
+    found: dict[UUID, tuple[int, int, int]] = {}
     for some in slices(ids):
-        each = _compared(exposure.c.session_id.in_(some))
-        sums = map(func.sum, (each.c.listed, each.c.changed, each.c.searched))
-        query = select(each.c.session_id, func.count(), *sums)
-        for id_, *numbers in connection.execute(query.group_by(each.c.session_id)):
-            found[id_] = SessionShown(*map(int, numbers))
+        query = (
+            select(invocation.c.session_id, func.count(), _failures, func.max(invocation.c.sequence_number))
+            .where(invocation.c.session_id.in_(some))
+            .group_by(invocation.c.session_id)
+        )
+        found.update({id_: (calls, failed, highest) for id_, calls, failed, highest in connection.execute(query)})
     return found
 
 
-def totals(connection: Connection, since: float) -> Sequence[ExposureTotals]:
-    """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
-    each = _compared(exposure.c.timestamp >= since)
-    listed = each.c.listed
-    query = select(
-        each.c.mode,
-        func.count(each.c.session_id.distinct()).label("sessions"),
-        func.sum(listed).label("lists"),
-        func.sum(each.c.changed).label("changes"),
-        func.sum(each.c.searched).label("searches"),
-        func.sum(each.c.tokens_shown * listed).label("tokens_shown"),
-        func.sum(each.c.tokens_hidden * listed).label("tokens_hidden"),
-        func.sum(each.c.tokens_own * listed + each.c.tokens_shown * (1 - listed)).label("tokens_own"),
-        func.sum(each.c.tokens_shown * each.c.changed).label("tokens_resent"),
-    )
-    found = connection.execute(query.group_by(each.c.mode).order_by(each.c.mode))
-    return [ExposureTotals(mode=mode, **_integers(numbers, query)) for mode, *numbers in found]
+def _shown_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    """Return the counts of `SessionSummary` for each session with exposures."""
+    found: dict[UUID, dict[str, int]] = {}
+    for some in slices(ids):
+        each = _compared(exposure.c.session_id.in_(some))
+        query = select(
+            each.c.session_id,
+            func.count().label("exposures"),
+            func.sum(each.c.listed).label("lists"),
+            func.sum(each.c.changed).label("list_changes"),
+            func.sum(each.c.searched).label("searches"),
+        )
+        for row in connection.execute(query.group_by(each.c.session_id)).mappings():
+            found[row["session_id"]] = {name: int(row[name]) for name in row if name != "session_id"}
+    return found
 
 
 def _compared(chosen: ColumnElement[bool]) -> Subquery:
@@ -107,65 +258,6 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
     )
 
 
-def _integers(numbers: Sequence[Any], query: Any) -> dict[str, int]:
-    """Sums by name; some databases give decimals."""
-    return {column.name: int(number) for column, number in zip(query.selected_columns[1:], numbers, strict=True)}
-
-
-def nearest_rank(ascending: Sequence[float], percent: int) -> float:
-    """Return the smallest value that at least `percent` percent do not exceed; 0 without values."""
-    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0
-
-
-_SESSIONS_BATCH_SIZE: Final = 500
-_MICROSECONDS: Final = 1000.0  # of a millisecond
-_PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
-
-ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
-"""Whether an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
-
-_of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
-
-_failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
-
-
-def sessions(connection: Connection, limit: int, *, active_only: bool) -> Sequence[SessionSummary]:
-    """The latest sessions, newest first."""
-    query = select(session).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
-    if active_only:
-        query = query.where(session.c.ended_at.is_(None))
-    return summaries(connection, connection.execute(query).mappings().all())
-
-
-def summaries(connection: Connection, found: Sequence[RowMapping]) -> Sequence[SessionSummary]:
-    """What happened in the sessions of these rows."""
-    ids = [row["id"] for row in found]
-    names = toolsets(connection, (row["tools_available"] for row in found))
-    calls = _calls_by_session(connection, ids)
-    shown = shown_by_session(connection, ids)
-    return [_summary(row, names, calls.get(row["id"], (0, 0, 0)), shown.get(row["id"], NOTHING_SHOWN)) for row in found]
-
-
-def invocations(connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
-    """One session's invocations in order."""
-    query = select(invocation).where(invocation.c.session_id == session_id)
-    found = connection.execute(query.order_by(invocation.c.sequence_number, invocation.c.id)).mappings()
-    return [rows.invocation_from(row) for row in found]
-
-
-def tool_frequencies(connection: Connection, since: float) -> Mapping[str, int]:
-    """Return invocations by tool since the given time, without meta-tools."""
-    query = select(invocation.c.tool, func.count()).where(invocation.c.timestamp >= since, _of_servers)
-    return dict(connection.execute(query.group_by(invocation.c.tool)).all())
-
-
-def tool_statistics(connection: Connection, since: float) -> Sequence[ToolStatistics]:
-    """Every tool that was shown or used since the given time, most used first, then by name."""
-    seen = case((exposure.c.mode == "shadow", exposure.c.available), else_=exposure.c.shown)
-    shown = connection.execute(select(seen).where(exposure.c.timestamp >= since).distinct()).scalars()
-    return with_never_used(connection, since, shown)
-
-
 def with_never_used(connection: Connection, since: float, lists: Iterable[UUID]) -> Sequence[ToolStatistics]:
     """Every tool that was used since the given time, and those in the lists, most used first, then by name."""
     found = [_statistics(row) for row in connection.execute(_statistics_query(connection, since)).mappings()]
@@ -185,62 +277,6 @@ def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatisti
     ran_it = select(upstream).where(invocation.c.tool == tool, invocation.c.timestamp >= since).group_by(upstream)
     most = connection.execute(ran_it.order_by(count.desc(), upstream).limit(1)).scalar_one()
     return _statistics(row, upstream=most)
-
-
-def cooccurrences(connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
-    """The pairs that hold any of the tools, most frequent first, then by name."""
-    found: dict[tuple[str, str], ToolCooccurrence] = {}
-    for some in slices(tools):
-        query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
-        for row in connection.execute(query).mappings():
-            found[row["tool_a"], row["tool_b"]] = ToolCooccurrence(**row)
-    return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
-
-
-def sessions_after(connection: Connection, after: UUID | None) -> Sequence[UUID]:
-    """The next few sessions with invocations by id, from the lowest id on when `after` is None."""
-    query = select(invocation.c.session_id).distinct().order_by(invocation.c.session_id).limit(_SESSIONS_BATCH_SIZE)
-    if after is not None:
-        query = query.where(invocation.c.session_id > after)
-    return connection.execute(query).scalars().all()
-
-
-def calls_of_sessions(connection: Connection, first: UUID, last: UUID) -> Iterator[Iterator[tuple[str, int]]]:
-    """Tool and sequence number of each successful call of a server's tool, by session, from `first` to `last`."""
-    query = (
-        select(invocation.c.session_id, invocation.c.tool, invocation.c.sequence_number)
-        .where(invocation.c.session_id.between(first, last), invocation.c.success, _of_servers)
-        .order_by(invocation.c.session_id, invocation.c.sequence_number, invocation.c.id)
-    )
-    for _, calls in groupby(connection.execute(query), key=itemgetter(0)):
-        yield ((tool, number) for _, tool, number in calls)
-
-
-def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
-    found: dict[UUID, tuple[int, int, int]] = {}
-    for some in slices(ids):
-        query = (
-            select(invocation.c.session_id, func.count(), _failures, func.max(invocation.c.sequence_number))
-            .where(invocation.c.session_id.in_(some))
-            .group_by(invocation.c.session_id)
-        )
-        found.update({id_: (calls, failed, highest) for id_, calls, failed, highest in connection.execute(query)})
-    return found
-
-
-def _summary(
-    row: RowMapping, names: Mapping[UUID, NameTuple], calls: tuple[int, int, int], shown: SessionShown
-) -> SessionSummary:
-    count, failures, highest = calls
-    return SessionSummary(
-        session=rows.session_from(row, names[row["tools_available"]], highest),
-        invocations=count,
-        failures=failures,
-        exposures=shown.exposures,
-        lists=shown.lists,
-        list_changes=shown.list_changes,
-        searches=shown.searches,
-    )
 
 
 def _statistics_query(connection: Connection, since: float, tool: str | None = None) -> Any:
@@ -283,7 +319,7 @@ def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
     durations = told.pop("microseconds", None)
     if durations is not None:
         ascending = sorted(map(int, durations.split(",")))
-        told |= {name: nearest_rank(ascending, percent) / _MICROSECONDS for name, percent in _PERCENTILES.items()}
+        told |= {name: _nearest_rank(ascending, percent) / _MICROSECONDS for name, percent in _PERCENTILES.items()}
     return ToolStatistics(**told)
 
 
@@ -299,3 +335,89 @@ def _never_used(tool: str) -> ToolStatistics:
         last_used=0.0,
         in_lists=True,
     )
+
+
+def _nearest_rank(ascending: Sequence[float], percent: int) -> float:
+    """Return the smallest value that at least `percent` percent do not exceed; 0 without values."""
+    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0
+
+
+def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
+    """What was hidden, in place of what was available."""
+    available = row.pop("available")
+    return {**row, "hidden": sorted(set(available) - set(row["shown"]))}
+
+
+def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where records of a kind are, and in which order they come.
+
+    `order` identifies every row; its first column is the time of the event. `lists` are the columns that refer to
+    lists of tools; `convert` converts rows with values that do not fit directly.
+    """
+
+    table: Table
+    order: tuple[Column[Any], ...]
+    lists: tuple[str, ...] = ()
+    convert: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+
+_SOURCES: Final = {
+    RecordKind.SESSIONS: _Source(session, (session.c.started_at, session.c.id), lists=("tools_available",)),
+    RecordKind.INVOCATIONS: _Source(invocation, (invocation.c.timestamp, invocation.c.id)),
+    RecordKind.EXPOSURES: _Source(
+        exposure, (exposure.c.timestamp, exposure.c.id), lists=("shown", "available"), convert=_with_hidden
+    ),
+    RecordKind.COOCCURRENCES: _Source(
+        cooccurrence, (cooccurrence.c.last_updated, cooccurrence.c.tool_a, cooccurrence.c.tool_b)
+    ),
+    RecordKind.LEARNED_PAIRS: _Source(
+        learned_pair, (learned_pair.c.updated_at, learned_pair.c.id), convert=_with_vector
+    ),
+    RecordKind.OVERRIDES: _Source(override, (override.c.created_at, override.c.id)),
+    RecordKind.WARM_SETS: _Source(
+        warm_set, (warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile)
+    ),
+}
+
+
+class SqlExport(SqlStore):
+    """Export of what is stored; part of `SqlAnalytics`."""
+
+    @reads
+    def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
+        source = _SOURCES[kind]
+        return count(connection, source.table, source.order[0] >= since)
+
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
+        source = _SOURCES[kind]
+        chosen: ColumnElement[bool] = source.order[0] >= since
+        while True:
+            query = select(source.table).where(chosen).order_by(*source.order).limit(at_once)
+            with self._database.reading() as connection:
+                found = connection.execute(query).mappings().all()
+                lists = toolsets(connection, (row[column] for row in found for column in source.lists))
+            if found:
+                yield [source.convert(_plain(row, source.lists, lists)) for row in found]
+            if len(found) < at_once:
+                return
+            chosen = _after(source, found[-1])
+
+
+def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
+    """A row in plain values, with the names of tools in place of what refers to a list of them."""
+    return {name: list(lists[value]) if name in columns else _plain_value(value) for name, value in row.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _after(source: _Source, last: RowMapping) -> ColumnElement[bool]:
+    """Return the rows that follow `last` in the order of the source; the time is also compared alone, for its index."""
+    later = tuple_(*source.order) > tuple_(*(literal(last[column.name], column.type) for column in source.order))
+    return and_(source.order[0] >= last[source.order[0].name], later)

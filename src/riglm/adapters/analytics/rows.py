@@ -5,14 +5,27 @@ import importlib
 import math
 import operator
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Table, delete, exists, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    RowMapping,
+    Table,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
 
-from riglm.adapters.analytics.tables import exposure, session, to_json, toolset
+from riglm.adapters.analytics.prediction_store import to_json
+from riglm.adapters.analytics.tables import exposure, session, toolset
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -48,9 +61,12 @@ def from_bytes(data: bytes, dimensions: int, rows: int | None = None) -> "Vector
 _WORD_BITS: Final = 64
 _MAX_HASH_LENGTH: Final = 64
 _MAX_WORD_LENGTH: Final = 16
+_BATCH_SIZE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
 
 DatabaseRow = dict[str, Any]
 NameTuple = tuple[str, ...]
+
+_Value = TypeVar("_Value")
 
 
 def finite(number: float) -> float:
@@ -61,12 +77,12 @@ def finite(number: float) -> float:
     return number
 
 
-def _text(value: str, most: int) -> str:
+def _text(value: str, length: int) -> str:
     """The text. Raises for what is none, or longer than its column: SQLite takes both, others do not."""
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} is no text")
-    if len(value) > most:
-        raise ValueError(f"a text of {len(value)} characters is longer than {most}")
+    if len(value) > length:
+        raise ValueError(f"a text of {len(value)} characters is longer than {length}")
     return value
 
 
@@ -77,22 +93,12 @@ def _named(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _storable(code: int | None) -> int | None:
-    """The code of an error, which a server may choose; None for one that is too large for a database."""
-    return code if code is None or code.bit_length() < _WORD_BITS else None
-
-
 @lru_cache(maxsize=64)
 def toolset_id(names: NameTuple) -> UUID:
     """The id of a list of names: equal lists have equal ids in every process. Raises `TypeError` for any other."""
     if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
         raise TypeError("this is no list of names")
     return UUID(bytes=hashlib.sha256(to_json(names).encode("ascii")).digest()[:16])
-
-
-def toolset_rows(lists: Iterable[NameTuple]) -> list[DatabaseRow]:
-    """Each different list once."""
-    return [{"id": id_, "names": names} for id_, names in {toolset_id(names): names for names in lists}.items()]
 
 
 def session_row(session: Session) -> DatabaseRow:
@@ -118,26 +124,21 @@ def session_row(session: Session) -> DatabaseRow:
 
 def session_from(row: RowMapping, tools_available: NameTuple, sequence: int) -> Session:
     """The session of a row."""
-    return Session(
-        id=row["id"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        era=ProtocolEra(row["era"]),
-        transport=Transport(row["transport"]),
-        method=IdentificationMethod(row["method"]),
-        client=ClientInfo(name=row["client_name"], version=row["client_version"]),
-        client_id=row["client_id"],
-        principal=row["principal"],
-        protocol_version=row["protocol_version"],
-        keys=row["keys"],
-        metadata=row["metadata"],
-        tools_available=tools_available,
-        sequence=sequence,
-    )
+    fields = {
+        **row,
+        "era": ProtocolEra(row["era"]),
+        "transport": Transport(row["transport"]),
+        "method": IdentificationMethod(row["method"]),
+        "tools_available": tools_available,
+    }
+    client = ClientInfo(name=fields.pop("client_name"), version=fields.pop("client_version"))
+    del fields["confidence"]
+    return Session(**fields, client=client, sequence=sequence)
 
 
 def invocation_row(call: ToolInvocation) -> DatabaseRow:
-    """An invocation."""
+    """An invocation, without an error code, which a server may choose, that is too large for a database."""
+    code = call.error_code
     return {
         "id": call.id,
         "session_id": call.session_id,
@@ -150,7 +151,7 @@ def invocation_row(call: ToolInvocation) -> DatabaseRow:
         "arguments_hash": _text(call.arguments_hash, _MAX_HASH_LENGTH),
         "arguments": call.arguments,
         "error_kind": None if call.error_kind is None else call.error_kind.value,
-        "error_code": _storable(call.error_code),
+        "error_code": None if code is None or code.bit_length() >= _WORD_BITS else code,
         "found": call.found.value,
     }
 
@@ -214,14 +215,20 @@ def learned_pair_from(row: RowMapping) -> LearnedPair:
     return LearnedPair(**told)
 
 
-_BATCH_SIZE: Final = 1000  # values in one IN list: databases bound the parameters of a statement
-
-_Value = TypeVar("_Value")
-
-
-def slices(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:
+def slices(values: Sequence[_Value], size: int = _BATCH_SIZE) -> Iterator[Sequence[_Value]]:
     """The values in parts that one statement takes."""
-    return (values[start : start + _BATCH_SIZE] for start in range(0, len(values), _BATCH_SIZE))
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def count(connection: Connection, table: FromClause, *chosen: ColumnElement[bool]) -> int:
+    """Return the number of chosen rows."""
+    return int(connection.execute(select(func.count()).select_from(table).where(*chosen)).scalar_one())
+
+
+def delete_rows(connection: Connection, column: Column[Any], values: Sequence[Any]) -> int:
+    """Delete the rows that have one of these values in a column, and return their number."""
+    table = column.table
+    return sum(connection.execute(delete(table).where(column.in_(some))).rowcount for some in slices(values))
 
 
 def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, NameTuple]:
@@ -246,6 +253,27 @@ def insert_into(connection: Connection, table: Table) -> Any:
     return importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
 
 
+def upsert(
+    connection: Connection,
+    table: Table,
+    new: Sequence[DatabaseRow],
+    *,
+    merge: Callable[[Any], DatabaseRow] = lambda _: {},
+    newest_by: Column[float] | None = None,
+) -> None:
+    """Insert rows, each in place of the one with its primary key.
+
+    `merge` is given the new row, and returns the values of columns that are not taken from it. With `newest_by` a row
+    stays if that column has a greater value than in the new one.
+    """
+    if new:
+        insert = insert_into(connection, table)
+        given = insert.excluded
+        taken = {column.name: given[column.name] for column in table.c if not column.primary_key} | merge(given)
+        is_newer = None if newest_by is None else given[newest_by.name] >= newest_by
+        connection.execute(insert.on_conflict_do_update(table.primary_key, set_=taken, where=is_newer), list(new))
+
+
 UNUSED_SECONDS: Final = 2 * DAY_SECONDS
 """Seconds that a list is kept longer than anything that refers to it: its use is noted once a day, by any clock."""
 
@@ -255,7 +283,9 @@ def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
 
     A list that was used today is safe from removal, so that its row need not be locked, which every writer uses.
     """
-    wanted = {row["id"]: row for row in toolset_rows(lists)}
+    wanted: dict[UUID, DatabaseRow] = {
+        id_: {"id": id_, "names": names} for id_, names in {toolset_id(names): names for names in lists}.items()
+    }
     now = time.time()
     for some in slices(list(wanted)):
         fresh = select(toolset.c.id).where(toolset.c.id.in_(some), toolset.c.used_at > now - DAY_SECONDS)
@@ -263,9 +293,9 @@ def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
             del wanted[id_]
     if wanted:
         new = insert_into(connection, toolset)
-        upsert = new.on_conflict_do_update(index_elements=["id"], set_={"used_at": new.excluded.used_at})
+        touch = new.on_conflict_do_update(index_elements=["id"], set_={"used_at": new.excluded.used_at})
         # In one order for all: two writers that lock the same rows in different orders would wait for each other.
-        connection.execute(upsert, [{**wanted[id_], "used_at": now} for id_ in sorted(wanted)])
+        connection.execute(touch, [{**wanted[id_], "used_at": now} for id_ in sorted(wanted)])
 
 
 def unused_lists(connection: Connection, before: float, most: int) -> list[object]:

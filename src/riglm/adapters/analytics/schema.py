@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, text
 
-from riglm.adapters.analytics import pgvector
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated, writing
 from riglm.adapters.analytics.sqlite import database_file, prepare
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
@@ -47,8 +46,8 @@ def upgrade(url: str) -> SchemaStatus:
     with translated(url), _engine(url) as engine:
         bring_up_to_date(engine, url)
         if engine.dialect.name == "postgresql":
-            with _migrating(engine) as connection:
-                pgvector.prepare(connection)  # the server may have got the extension since
+            with _migrating(engine):
+                pass  # the server may have got pgvector since
     return status(url)
 
 
@@ -77,36 +76,31 @@ def bring_up_to_date(engine: Engine, url: str) -> None:
         current = current_revision(connection)
     if current == SCHEMA_REVISION:
         return
-    with _migrating(engine) as connection:
-        if not inspect(connection).get_table_names():
-            _make(connection)
-            pgvector.prepare(connection)
-            return
-    from alembic import command  # noqa: PLC0415  # nor is it needed by a store that is up to date
-
     with _upgrading, _migrating(engine) as connection:
-        if pending_after(current_revision(connection), url):
+        if not inspect(connection).get_table_names():
+            metadata.create_all(connection)
+            _revisions.metadata.create_all(connection)
+            connection.execute(insert(_revisions).values(version_num=SCHEMA_REVISION))
+        elif pending_after(current_revision(connection), url):
+            from alembic import command  # noqa: PLC0415  # nor is it needed by a store that is up to date
+
             config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-            pgvector.prepare(connection)
 
 
 @contextmanager
 def _migrating(engine: Engine) -> Iterator[Connection]:
-    """A transaction that changes the schema, one at a time in all processes."""
+    """A transaction that changes the schema, one at a time in all processes; the table of pgvector follows."""
     with writing(engine, seconds=_MIGRATION_SECONDS) as connection:
-        if engine.dialect.name == "postgresql":
-            from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
+        if engine.dialect.name == "sqlite":
+            yield connection
+            return
+        from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
 
-            postgresql.wait_for_migrations(connection)
+        postgresql.wait_for_migrations(connection)
         yield connection
-
-
-def _make(connection: Connection) -> None:
-    metadata.create_all(connection)
-    _revisions.metadata.create_all(connection)
-    connection.execute(insert(_revisions).values(version_num=SCHEMA_REVISION))
+        postgresql.prepare_vectors(connection)
 
 
 def current_revision(connection: Connection) -> str | None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from riglm.adapters.analytics.text_escaping import original, storable
+from riglm.adapters.analytics.prediction_store import original, storable, to_json
 
 
 class CompactUuid(TypeDecorator[UUID]):
@@ -76,22 +76,23 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-def to_json(value: Any) -> str:
-    """Compact ASCII JSON with sorted keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
+    """Columns of one type, not null unless `options` say otherwise."""
+    return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
 SCHEMA_REVISION: Final = "0008"
 """The newest migration that this code knows."""
+
+VECTOR_TABLE: Final = "learned_vector"
+"""The table of learned pairs' vectors where PostgreSQL has pgvector: `pair_id`, and `embedding` of type `vector`."""
 
 metadata: Final = MetaData()
 
 toolset: Final = Table(
     "toolset",
     metadata,
-    Column(
-        "id", CompactUuid, primary_key=True
-    ),  # a hash of the names: sessions and exposures repeat the same few lists
+    Column("id", CompactUuid, primary_key=True),  # a hash of the names: many records refer to the same few lists
     Column("names", JsonText, nullable=False),
     Column("used_at", Double, nullable=False, server_default="0"),  # to the day: when something last referred to it
 )
@@ -102,17 +103,11 @@ session: Final = Table(
     Column("id", CompactUuid, primary_key=True),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
-    Column("era", String(16), nullable=False),
-    Column("transport", String(16), nullable=False),
-    Column("method", String(16), nullable=False),
-    Column("confidence", String(16), nullable=False),
-    Column("client_name", SafeText, nullable=False),
-    Column("client_version", SafeText, nullable=False),
-    Column("client_id", String(64), nullable=False),
-    Column("principal", String(64), nullable=False),
+    *_columns(String(16), "era", "transport", "method", "confidence"),
+    *_columns(SafeText, "client_name", "client_version"),
+    *_columns(String(64), "client_id", "principal"),
     Column("protocol_version", SafeText, nullable=False),
-    Column("keys", JsonText, nullable=False),
-    Column("metadata", JsonText, nullable=False),
+    *_columns(JsonText, "keys", "metadata"),
     Column("tools_available", CompactUuid, nullable=False),  # a toolset
     Index("session_started_at", "started_at"),
     Index("session_principal", "principal", "started_at"),
@@ -124,10 +119,8 @@ invocation: Final = Table(
     metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, nullable=False),  # no foreign key: an invocation may arrive before its session
-    Column("tool", SafeText, nullable=False),
-    Column("upstream", SafeText, nullable=False),
-    Column("timestamp", Double, nullable=False),
-    Column("duration_ms", Double, nullable=False),
+    *_columns(SafeText, "tool", "upstream"),
+    *_columns(Double, "timestamp", "duration_ms"),
     Column("success", Boolean, nullable=False),
     Column("sequence_number", BigInteger, nullable=False),
     Column("arguments_hash", String(64), nullable=False),
@@ -147,13 +140,10 @@ exposure: Final = Table(
     Column("timestamp", Double, nullable=False),
     Column("shown", CompactUuid, nullable=False),  # a toolset
     Column("available", CompactUuid, nullable=False),  # a toolset: what was shown and what was hidden
-    Column("predictor", SafeText, nullable=False),
-    Column("reason", SafeText, nullable=False),
+    *_columns(SafeText, "predictor", "reason"),
     Column("mode", String(16), nullable=False, server_default="off"),
     Column("surface", String(16), nullable=False, server_default=""),
-    Column("tokens_shown", BigInteger, nullable=False, server_default="0"),
-    Column("tokens_hidden", BigInteger, nullable=False, server_default="0"),
-    Column("tokens_own", BigInteger, nullable=False, server_default="0"),
+    *_columns(BigInteger, "tokens_shown", "tokens_hidden", "tokens_own", server_default="0"),
     Index("exposure_session_id", "session_id", "timestamp"),
     Index("exposure_timestamp", "timestamp"),
 )
@@ -161,11 +151,9 @@ exposure: Final = Table(
 cooccurrence: Final = Table(
     "cooccurrence",
     metadata,
-    Column("tool_a", SafeText, primary_key=True),
-    Column("tool_b", SafeText, primary_key=True),
+    *_columns(SafeText, "tool_a", "tool_b", primary_key=True),
     Column("count", BigInteger, nullable=False),
-    Column("average_distance", Double, nullable=False),
-    Column("last_updated", Double, nullable=False),
+    *_columns(Double, "average_distance", "last_updated"),
     Index("cooccurrence_tool_b", "tool_b"),
 )
 
@@ -173,9 +161,7 @@ learned_pair: Final = Table(
     "learned_pair",
     metadata,
     Column("id", CompactUuid, primary_key=True),
-    Column("scope", SafeText, nullable=False),
-    Column("tool", SafeText, nullable=False),
-    Column("model", SafeText, nullable=False),
+    *_columns(SafeText, "scope", "tool", "model"),
     Column("dimensions", BigInteger, nullable=False),
     Column("vector", LargeBinary, nullable=False),
     Column("confidence", Double, nullable=False),
@@ -190,8 +176,7 @@ learned_pair: Final = Table(
 training_update: Final = Table(
     "lesson",  # the sessions that taught a learned pair
     metadata,
-    Column("pair_id", CompactUuid, primary_key=True),
-    Column("session_id", CompactUuid, primary_key=True),
+    *_columns(CompactUuid, "pair_id", "session_id", primary_key=True),
     Index("lesson_session_id", "session_id"),
 )
 
@@ -199,16 +184,13 @@ teacher: Final = Table(
     "teacher",  # who taught a learned pair in sessions that are purged, by keyed hashes
     metadata,
     Column("pair_id", CompactUuid, primary_key=True),
-    Column("client_id", SafeText, primary_key=True),
-    Column("client_name", SafeText, primary_key=True),
-    Column("principal", SafeText, primary_key=True),
+    *_columns(SafeText, "client_id", "client_name", "principal", primary_key=True),
 )
 
 cached_vector: Final = Table(
     "cached_vector",
     metadata,
-    Column("model", SafeText, primary_key=True),
-    Column("hash", SafeText, primary_key=True),
+    *_columns(SafeText, "model", "hash", primary_key=True),
     Column("rows", BigInteger),  # null for a single vector
     Column("dimensions", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
@@ -232,21 +214,16 @@ override: Final = Table(
 warm_set: Final = Table(
     "warm_set",
     metadata,
-    Column("principal", SafeText, primary_key=True),
-    Column("client", SafeText, primary_key=True),
-    Column("profile", SafeText, primary_key=True),
+    *_columns(SafeText, "principal", "client", "profile", primary_key=True),
     Column("evidence", BigInteger, nullable=False),
     Column("probabilities", JsonText, nullable=False),
-    Column("requests", Double, nullable=False),
-    Column("distinct_tools", Double, nullable=False),
-    Column("created_at", Double, nullable=False),
+    *_columns(Double, "requests", "distinct_tools", "created_at"),
 )
 
 tool_catalog: Final = Table(
     "tool_catalog",
     metadata,
-    Column("fingerprint", String(64), primary_key=True),
-    Column("variant", String(64), primary_key=True),
+    *_columns(String(64), "fingerprint", "variant", primary_key=True),
     Column("server", SafeText, nullable=False),
     Column("capabilities", LargeBinary, nullable=False),  # raw JSON
     Column("instructions", SafeText, nullable=False),
@@ -306,11 +283,8 @@ kg_relation: Final = Table(
     metadata,
     Column("owner", String(64), primary_key=True),
     Column("hash", String(64), primary_key=True),  # of the other three
-    Column("source", SafeText, nullable=False),
-    Column("kind", SafeText, nullable=False),
-    Column("target", SafeText, nullable=False),
-    Column("source_hash", String(64), nullable=False),
-    Column("target_hash", String(64), nullable=False),
+    *_columns(SafeText, "source", "kind", "target"),
+    *_columns(String(64), "source_hash", "target_hash"),
     Index("kg_relation_source", "owner", "source_hash"),
     Index("kg_relation_target", "owner", "target_hash"),
 )
@@ -319,6 +293,5 @@ knowledge_clock: Final = Table(
     "knowledge_clock",  # when pieces of a table were changed last, and when some were removed, in microseconds
     metadata,
     Column("piece", String(32), primary_key=True),
-    Column("changed", BigInteger, nullable=False),
-    Column("removed", BigInteger, nullable=False),
+    *_columns(BigInteger, "changed", "removed"),
 )

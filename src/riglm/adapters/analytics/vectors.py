@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -65,15 +65,17 @@ class SqlVectors(VectorCachePort):
         stale: list[str] = []
         fresh = self._clock() - _FRESH_SECONDS
         with self._opened().reading() as connection:
-            for row in _rows(connection, model, hashes):
-                found[row["hash"]] = from_bytes(row["data"], row["dimensions"], row["rows"])
-                if row["used_at"] < fresh:
-                    stale.append(row["hash"])
+            for some in slices(hashes):
+                query = select(cached_vector).where(cached_vector.c.model == model, cached_vector.c.hash.in_(some))
+                for row in connection.execute(query):
+                    found[row.hash] = from_bytes(row.data, row.dimensions, row.rows)
+                    if row.used_at < fresh:
+                        stale.append(row.hash)
         if stale:
-            with contextlib.suppress(
-                AnalyticsUnavailableError
-            ):  # what was found is of more worth than when it was used
-                self._touch(model, stale)
+            with contextlib.suppress(AnalyticsUnavailableError), self._database.writing() as connection:
+                for some in slices(stale):  # what was found is of more worth than when it was used
+                    chosen = (cached_vector.c.model == model) & cached_vector.c.hash.in_(some)
+                    connection.execute(update(cached_vector).where(chosen).values(used_at=self._clock()))
         return found
 
     def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
@@ -92,23 +94,11 @@ class SqlVectors(VectorCachePort):
                 self._database.open()
         return self._database
 
-    def _touch(self, model: str, hashes: Sequence[str]) -> None:
-        with self._database.writing() as connection:
-            for some in slices(hashes):
-                chosen = (cached_vector.c.model == model) & cached_vector.c.hash.in_(some)
-                connection.execute(update(cached_vector).where(chosen).values(used_at=self._clock()))
-
     def _is_over_full(self) -> bool:
         with self._opened().reading() as connection:
             count, size = connection.execute(select(func.count(), func.coalesce(func.sum(_size), 0))).one()
         self._uncounted = 0
         return bool(count > self._limits.count or size > self._limits.size_bytes)
-
-
-def _rows(connection: Connection, model: str, hashes: Sequence[str]) -> Iterable[Any]:
-    for some in slices(hashes):
-        query = select(cached_vector).where(cached_vector.c.model == model, cached_vector.c.hash.in_(some))
-        yield from connection.execute(query).mappings()
 
 
 def _row(model: str, hash_: str, vector: "Vector", at: float) -> DatabaseRow:

@@ -160,18 +160,15 @@ def sole_server(directory: Path, address: str) -> Iterator[None]:
         ConfigurationError: another server holds it.
     """
     with ExitStack() as stack:
-        with suppress(OSError):  # an unwritable directory is reported by the first write
+        try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            stack.callback(_claim(directory, address).remove)
+            stack.callback(FileLock(directory / LOCK, f"process {os.getpid()}, {address}").remove)
+        except LockHeldError as other:
+            raise ConfigurationError(
+                f"another riglm serve ({other.words or 'just starting'}) uses the data directory {directory} — fix: "
+                "end that one, or set a separate directory for this one in RIGLM_DATA_DIR; the two may share the "
+                "database by `storage.path` or `storage.url`"
+            ) from None
+        except OSError:
+            pass  # an unwritable directory is reported by the first write
         yield
-
-
-def _claim(directory: Path, address: str) -> FileLock:
-    try:
-        return FileLock(directory / LOCK, f"process {os.getpid()}, {address}")
-    except LockHeldError as other:
-        raise ConfigurationError(
-            f"another riglm serve ({other.words or 'just starting'}) uses the data directory {directory} — fix: end "
-            "that one, or set a separate directory for this one in RIGLM_DATA_DIR; the two may share the database by "
-            "`storage.path` or `storage.url`"
-        ) from None

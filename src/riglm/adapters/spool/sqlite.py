@@ -6,7 +6,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -32,16 +32,18 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlit
 _log: Final = logging.getLogger("riglm.spool")
 
 
+@dataclass(eq=False)
 class _File:
     """An SQLite file that this process holds by a lock file next to it. `unread` counts its records."""
 
-    def __init__(self, path: Path, claim: FileLock, connection: sqlite3.Connection, *, is_own: bool) -> None:
-        self.path = path
-        self.is_own = is_own
-        self.unread = 0
-        self._claim = claim
-        self._connection = connection
-        self._removed = self._read = self._read_count = 0
+    path: Path
+    _claim: FileLock
+    _connection: sqlite3.Connection
+    is_own: bool = field(kw_only=True)
+    unread: int = 0
+    _removed: int = 0
+    _read: int = 0
+    _read_count: int = 0
 
     @classmethod
     def create(cls, root: Path, *, durable: bool) -> Self:

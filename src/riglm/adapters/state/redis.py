@@ -33,17 +33,6 @@ _BEGINNING: Final = b"0"
 _log: Final = logging.getLogger("riglm.state")
 
 
-def telling(stream: str, news: bytes) -> Command:
-    """The command that adds news to a stream, and lets go of those that are old."""
-    return ("XADD", stream, "MAXLEN", "~", _MAX_KEPT, "*", FIELD, news)
-
-
-def tidying(stream: str) -> list[Command]:
-    """Commands that remove old news, also where no new ones are sent for long."""
-    oldest = max(0, int((time.time() - _TTL_SECONDS) * 1000))
-    return [("XTRIM", stream, "MINID", oldest), ("PEXPIRE", stream, int(_TTL_SECONDS * 1000))]
-
-
 class NewsReader:
     """Reads a stream on a separate connection, for as long as it runs."""
 
@@ -198,8 +187,10 @@ class RedisSessionState(SessionStatePort):
         await self._line.say(*commands, on_loss=note)
 
     async def notify(self, news: bytes) -> None:
-        command = telling(self._news, news)
-        await self._line.say(command, *tidying(self._news), on_loss=lambda: self._backlog.news(command))
+        command: Command = ("XADD", self._news, "MAXLEN", "~", _MAX_KEPT, "*", FIELD, news)
+        oldest = max(0, int((time.time() - _TTL_SECONDS) * 1000))  # of messages, also where none are sent for long
+        tidying = (("XTRIM", self._news, "MINID", oldest), ("PEXPIRE", self._news, int(_TTL_SECONDS * 1000)))
+        await self._line.say(command, *tidying, on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
         return await self._line.returned(seconds)
@@ -238,15 +229,6 @@ def _ms(seconds: float) -> int:
     return max(1, int(seconds * 1000))
 
 
-def _is_readable(url: str) -> bool:
-    """Check that the parts of a URL are distinguishable; the error that they are not quotes them."""
-    try:
-        _ = urlsplit(url).port
-    except ValueError:
-        return False
-    return is_clearly_written(url)
-
-
 def _client(url: str, *, connections: int) -> Redis:
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0),  # callers have no time for a second try
@@ -256,7 +238,11 @@ def _client(url: str, *, connections: int) -> Redis:
         "protocol": 2,
     }
     fix = "fix: write it as redis://HOST:PORT/0, or rediss:// for TLS"
-    if not _is_readable(url):
+    try:
+        is_readable = is_clearly_written(url) and urlsplit(url).port != -1
+    except ValueError:  # it quotes the URL
+        is_readable = False
+    if not is_readable:
         raise ConfigurationError(f"state.url: host, port or password cannot be read — {fix}, / in the password as %2F")
     try:
         pool = BlockingConnectionPool.from_url(url, max_connections=connections, timeout=1, **options)

@@ -39,9 +39,6 @@ class Backlog:
         self._news: deque[Command] = deque(maxlen=MAX_NEWS)
         self.forgotten = 0
 
-    def __len__(self) -> int:
-        return len(self._values) + len(self._news)
-
     def value(self, key: str, command: Command) -> None:
         """Keep a command that sets or removes the value of a key."""
         self._values.pop(key, None)
@@ -164,11 +161,14 @@ class RedisConnection:
         Raises:
             StateUnavailableError: the server is unavailable.
         """
+        answers, _ = await self._try(*commands)
+        return answers
+
+    async def _try(self, *commands: Command) -> tuple[list[Any], bool]:
         try:
-            answers, _ = await self._in_time(commands)
+            return await self._in_time(commands)
         except (RedisError, OSError, TimeoutError) as error:
             raise StateUnavailableError(f"{self._place}: {error or 'no answer in time'}") from error
-        return answers
 
     def lost(self, error: Exception) -> None:
         """The server is unavailable from now on, until it responds to a trial."""
@@ -301,7 +301,9 @@ class RedisConnection:
             self._failures = min(self._failures + 1, 10)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # spreads the processes
             try:
-                await self._try_quickly()
+                trials = [await self._try(("PING",)) for _ in range(_QUICK_TRIALS)]
+                if any(is_slow for _, is_slow in trials):
+                    continue
                 await self._on_return()
             except StateUnavailableError:
                 continue
@@ -312,15 +314,6 @@ class RedisConnection:
             self._returning = None
             _log.info("shared state is back", extra=self._about(""))
             return
-
-    async def _try_quickly(self) -> None:
-        for _ in range(_QUICK_TRIALS):
-            try:
-                _, is_slow = await self._in_time([("PING",)])
-            except (RedisError, OSError, TimeoutError) as error:
-                raise StateUnavailableError(f"{self._place}: {error or 'no answer in time'}") from error
-            if is_slow:
-                raise StateUnavailableError(f"{self._place}: answers are slow")
 
     def _about(self, reason: str) -> dict[str, str]:
         return {"state": self._place, **({"reason": reason} if reason else {})}

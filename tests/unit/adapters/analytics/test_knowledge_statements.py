@@ -7,34 +7,10 @@ from pathlib import Path
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from riglm.adapters.analytics.knowledge.sql import SqlKnowledge
+from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
-from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding, an_entity, an_observation
-
-
-def test_each_table_is_asked_by_itself_and_never_by_a_union(tmp_path: Path):
-    asked: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *rest: object) -> None:
-        asked.append(statement.upper())
-
-    with SqlKnowledge(f"sqlite:///{tmp_path / 'knowledge.db'}") as store:
-        alice = an_entity("Alice", 1, 0)
-        store.add_thoughts([a_thought("one", 1, 0)])
-        store.add_entities([alice])
-        store.add_observations([an_observation(alice, "likes tea", 1, 1)])
-        event.listen(Engine, "before_cursor_execute", note)
-        try:
-            found = [store.nearest(table, an_embedding(1, 0), MINE, 5) for table in Table]
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
-    assert [len(each) for each in found] == [1, 1, 1]
-    names = ("THOUGHT", "KG_ENTITY", "KG_OBSERVATION")
-    assert {name for name in names if any(f"FROM {name}" in statement for statement in asked)} == {*names}
-    assert [
-        statement for statement in asked if "UNION" in statement or sum(f"FROM {n}" in statement for n in names) > 1
-    ] == []
+from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding
 
 
 def test_while_one_question_reads_its_snippets_another_is_answered(tmp_path: Path):

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from psycopg.adapt import PyFormat, Transformer
+from psycopg.adapt import Transformer
 
 from riglm.adapters.analytics.postgresql import TYPES, packed
 
@@ -34,13 +34,6 @@ def test_a_column_comes_back_as_it_was(type_name, data):
     back = Transformer().get_loader(array_oid, psycopg.pq.Format.BINARY).load(array)
     plain = [value.obj if isinstance(value, psycopg.Binary) else value for value in values]
     assert list(map(repr, back)) == list(map(repr, plain))
-
-
-def test_numbers_are_packed_as_the_driver_packs_them():
-    dumper = Transformer().get_dumper([1.5, -2.0], PyFormat.BINARY)
-    with_nulls_declared = bytearray(dumper.dump([1.5, -2.0]))
-    with_nulls_declared[7] = 1
-    assert packed("DOUBLE PRECISION", [1.5, -2.0]) == bytes(with_nulls_declared)
 
 
 @pytest.mark.parametrize(

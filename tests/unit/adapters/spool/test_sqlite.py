@@ -1,7 +1,6 @@
 """The spool: records in order, checked, bounded, held by one process at a time."""
 
 import itertools
-import logging
 import os
 import random
 import sqlite3
@@ -95,14 +94,6 @@ def test_only_the_owner_may_read_the_files(root):
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_the_next_process_adopts_records_and_removes_them_once_stored(root, left):
-    records, _ = left
-    with SqliteSpool(root) as spool:
-        assert not spool.read(1).is_own
-        assert drain(spool) == records
-        assert list(root.iterdir()) == []
-
-
 def test_adopted_records_that_were_not_removed_are_left_to_the_next_process(root, left):
     records, _ = left
     with SqliteSpool(root) as spool:
@@ -111,12 +102,6 @@ def test_adopted_records_that_were_not_removed_are_left_to_the_next_process(root
         assert spool.read(2).records == records[2:4]
     with SqliteSpool(root) as spool:
         assert drain(spool) == records[2:]
-
-
-def test_one_of_two_processes_adopts(root, left):
-    with SqliteSpool(root) as one, SqliteSpool(root) as other:
-        assert other.is_empty
-        assert drain(one) == left[0]
 
 
 def test_the_spool_of_a_running_process_is_not_adopted(root):
@@ -147,13 +132,6 @@ def test_a_full_spool_takes_records_again_once_there_is_room(root):
 def test_adopted_records_count_for_the_maximum_size(root, left):
     with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailableError):
         spool.append(calls(1))
-
-
-def test_a_record_that_cannot_be_encoded_is_counted(root):
-    good = calls(2)
-    with SqliteSpool(root) as spool:
-        assert spool.append([good[0], "no record", good[1]]) == 1
-        assert drain(spool) == good
 
 
 def test_an_altered_record_is_counted_as_damaged_and_the_others_are_read(root, left):
@@ -206,38 +184,6 @@ def test_own_records_that_disappeared_are_counted_as_damaged(root):
         assert spool.read(100) is None
 
 
-def test_own_records_in_a_table_that_was_dropped_are_counted_as_damaged(root):
-    with SqliteSpool(root) as spool:
-        spool.append(calls(5))
-        change(files(root)[0], "DROP TABLE record")
-        found = spool.read(100)
-        assert (found.records, found.damaged, found.skipped) == ([], 5, 0)
-        assert spool.read(100) is None
-        own = calls(1)
-        spool.append(own)
-        assert drain(spool) == own
-
-
-def test_a_file_that_cannot_be_read_is_left_to_the_next_process(root, left, monkeypatch):
-    def failing(file, limit):
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
-        raise error
-
-    with SqliteSpool(root) as spool:
-        spool.append(calls(2))
-        with monkeypatch.context() as patch:
-            patch.setattr(spools._File, "read", failing)
-            found = spool.read(10)
-        assert (found.records, found.skipped, found.damaged) == ([], 2, 0)
-        assert spool.read(10) is None
-        own = calls(1)
-        spool.append(own)
-        assert drain(spool) == own
-    with SqliteSpool(root) as spool:
-        assert drain(spool)[:5] == left[0]
-
-
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_disk_that_is_full_loses_no_record_that_was_appended(root, durable):
     first, second, third = calls(3), calls(300), calls(3)
@@ -276,10 +222,6 @@ def test_a_survey_counts_records(root, left):
         assert len(drain(spool)) == 4
 
 
-def test_a_survey_of_no_spool_is_empty(root):
-    assert survey(root) == []
-
-
 def test_a_survey_leaves_out_what_vanishes(root, left, monkeypatch):
     def gone(path, mode):
         path.unlink()
@@ -303,16 +245,6 @@ def test_a_pipe_among_the_files_does_not_block(root, left):
         assert drain(spool) == left[0]
 
 
-def test_a_root_that_cannot_be_listed_is_logged(root, monkeypatch, caplog):
-    def failing(*_):
-        raise PermissionError(13, "Permission denied", str(root))
-
-    monkeypatch.setattr(type(root), "glob", failing)
-    with caplog.at_level(logging.WARNING), SqliteSpool(root) as spool:
-        assert spool.is_empty
-    assert str(root) in caplog.text
-
-
 def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -325,16 +257,6 @@ def test_a_full_disk_leaks_no_descriptor_and_leaves_no_lock(root, monkeypatch):
                 spool.append(calls(1))
         assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert [path.name for path in root.iterdir() if path.suffix != ".lock"] == []
-
-
-def test_a_claim_belongs_to_one_process_until_it_is_released(tmp_path):
-    path = tmp_path / "lock"
-    with FileLock(path, "the first"):
-        with pytest.raises(LockHeldError) as held:
-            FileLock(path)
-        assert held.value.words == "the first"
-    FileLock(path, "2nd").release()
-    assert path.read_text() == "2nd"
 
 
 def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tmp_path, monkeypatch):

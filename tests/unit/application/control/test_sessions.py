@@ -55,7 +55,7 @@ async def test_each_session_is_given_once_while_new_ones_begin(office, sessions,
 
     def meanwhile():
         office.visitor(at=5000.0)
-        office.archive.create_session(a_session(started_at=5000.0))
+        office.archive.record_many([a_session(started_at=5000.0)])
 
     expected = sorted([*recorded, *here], key=lambda each: (each.started_at, each.id), reverse=True)
     assert await ids(sessions, limit=limit, meanwhile=meanwhile) == [each.id for each in expected]

@@ -120,7 +120,7 @@ async def test_a_servers_tool_of_such_a_name_can_be_steered(desk):
 
 async def test_a_session_that_is_steered_must_be_known(desk):
     here, recorded = desk.office.visitor(), a_session()
-    desk.archive.create_session(recorded)
+    desk.archive.record_many([recorded])
     for session in (here, recorded):
         made = await desk.put(scope=OverrideScope.SESSION, key=str(session.id).upper())
         assert made.key == str(session.id)

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.adapters.state.memory import InMemorySessionState
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.session_sharing.service import build_sharing
@@ -16,6 +15,7 @@ from riglm.domain.prediction import Context
 from riglm.domain.session import Session, Transport
 from riglm.domain.session_state import SessionStates
 from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
+from tests.stores.session_state import InMemorySessionState
 from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened
 
 GAP, IDLE = 1800.0, 900.0

@@ -2,13 +2,13 @@
 
 import pytest
 
-from riglm.adapters.state.memory import InMemorySessionState
 from riglm.application.session_sharing.signing import StateSigner, count_name, drop_sessions, session_name
 from riglm.application.sessions.registry import SessionReset
 from riglm.domain.errors import StateUnavailableError
 from riglm.domain.prediction import Context
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import uuid7
+from tests.stores.session_state import InMemorySessionState
 from tests.unit.application.session_sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
 
 

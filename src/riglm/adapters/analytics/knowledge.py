@@ -2,7 +2,10 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
@@ -11,27 +14,13 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
-from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.database import Database, SqlStore, reads
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.knowledge.index import Index
-from riglm.adapters.analytics.knowledge.rows import (
-    PIECES,
-    TABLES,
-    Piece,
-    candidate,
-    entity_of,
-    forget_what_hangs_on,
-    identity,
-    refresh_entity_texts,
-    relation_of,
-    relation_row,
-    row_of,
-    vector_of,
-)
-from riglm.adapters.analytics.rows import from_bytes, insert_into, slices
+from riglm.adapters.analytics.knowledge_index import Index
+from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
+from riglm.adapters.analytics.rows import DatabaseRow, count, from_bytes, insert_into, slices, to_bytes
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
-from riglm.adapters.analytics.text_escaping import MAX_STORED_LENGTH
-from riglm.domain.knowledge.provenance import MAX, Table
+from riglm.domain.knowledge.provenance import MAX, Origin, Table
 from riglm.domain.knowledge.records import (
     Embedding,
     Entity,
@@ -40,6 +29,7 @@ from riglm.domain.knowledge.records import (
     SnippetCandidate,
     Thought,
     content_hash,
+    entity_text,
     limited,
 )
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertCounts
@@ -47,15 +37,33 @@ from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertC
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
+Piece = Thought | Entity | Observation
+
+TABLES: Final[Mapping[Table, SqlTable]] = {
+    Table.THOUGHTS: thought,
+    Table.ENTITIES: kg_entity,
+    Table.OBSERVATIONS: kg_observation,
+}
+"""Where the pieces of each table are kept."""
+
+PIECES: Final[Mapping[Table, type[Piece]]] = {
+    Table.THOUGHTS: Thought,
+    Table.ENTITIES: Entity,
+    Table.OBSERVATIONS: Observation,
+}
+
+GRAPH_ORIGIN: Final = Origin.TOOL
+"""Who writes a graph: a memory server, when a model asks it to."""
+
 _ROW_BATCH_SIZE: Final = 200  # a statement holds up the other writers of the database
 _TEXT_READ: Final = MAX_STORED_LENGTH * (MAX + 1)  # cutting looks at the character behind the last one that fits
 _MAX_INDEXES: Final = 6  # two models of three tables
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
-_Kept = TypeVar("_Kept", Thought, Entity, Observation)
+_Kept = TypeVar("_Kept", bound=Piece)
 
 
-class SqlKnowledge(KnowledgePort):
+class SqlKnowledge(SqlStore, KnowledgePort):
     """Keeps knowledge in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
     The vectors that are asked for are held in memory as codes of a byte for each number, read at the first question and
@@ -87,98 +95,99 @@ class SqlKnowledge(KnowledgePort):
 
     def refresh_entity_texts(self, owner: str, names: Sequence[str]) -> int:
         with self._database.writing() as connection:
-            return refresh_entity_texts(
-                connection, owner, {content_hash(name) for name in names}, _tick(connection, kg_entity)
-            )
+            changed = _tick(connection, kg_entity)
+            return _refresh_texts(connection, owner, {content_hash(name) for name in names}, changed)
 
     def add_observations(self, observations: Sequence[Observation]) -> UpsertCounts:
         return self._add(Table.OBSERVATIONS, observations)
 
     def add_relations(self, relations: Sequence[Relation]) -> int:
-        rows = [relation_row(each) for each in relations]
+        rows = [_relation_row(each) for each in relations]
         with self._database.writing() as connection:
             insert = insert_into(connection, kg_relation).on_conflict_do_nothing().returning(kg_relation.c.hash)
             return sum(len(connection.execute(insert.values(list(some))).all()) for some in slices(rows))
 
-    def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[SnippetCandidate]:
+    @reads
+    def nearest(
+        self, connection: Connection, table: Table, asked: Embedding, scope: Scope, most: int
+    ) -> Sequence[SnippetCandidate]:
         kept = TABLES[table]
-        with self._database.reading() as connection:
-            with self._indexing:
-                index = self._index(connection, table, asked)
-                index.follow(connection)
-                found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
-            rows = _rows(connection, kept, [id_ for id_, _ in found])
-        return [candidate(table, rows[id_], score) for id_, score in found if id_ in rows]
-
-    def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
-        with self._database.reading() as connection:
-            without = 0
-            numbers = {}
-            for table, kept in TABLES.items():
-                mine = _of(kept, owner)
-                missing = or_(kept.c.model.is_(None), kept.c.model != model)
-                numbers[table] = _count(connection, kept, mine)
-                without += _count(connection, kept, mine & missing)
-            return KnowledgeCounts(
-                thoughts=numbers[Table.THOUGHTS],
-                entities=numbers[Table.ENTITIES],
-                observations=numbers[Table.OBSERVATIONS],
-                relations=_count(connection, kg_relation, _of(kg_relation, owner)),
-                without_vector=without,
+        with self._indexing:
+            index = self._index(connection, table, asked)
+            index.follow(connection)
+            found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
+        rows = _rows(connection, kept, [id_ for id_, _ in found])
+        return [
+            SnippetCandidate(
+                table=table,
+                key=str(id_),
+                text=rows[id_].text,
+                origin=Origin(rows[id_].origin) if table is Table.THOUGHTS else GRAPH_ORIGIN,
+                created_at=rows[id_].created_at,
+                score=score,
             )
+            for id_, score in found
+            if id_ in rows
+        ]
 
-    def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
-        hashes = [content_hash(name) for name in names]
+    @reads
+    def counts(self, connection: Connection, owner: str | None, model: str) -> KnowledgeCounts:
+        return KnowledgeCounts(
+            thoughts=count(connection, thought, _of(thought, owner)),
+            entities=count(connection, kg_entity, _of(kg_entity, owner)),
+            observations=count(connection, kg_observation, _of(kg_observation, owner)),
+            relations=count(connection, kg_relation, _of(kg_relation, owner)),
+            without_vector=sum(
+                count(connection, kept, _of(kept, owner), _lacks_vector(kept, model)) for kept in TABLES.values()
+            ),
+        )
+
+    @reads
+    def entities_named(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Entity]:
         query = select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
-        with self._database.reading() as connection:
-            return [
-                entity_of(row)
-                for some in slices(hashes)
-                for row in connection.execute(query.where(kg_entity.c.hash.in_(some)))
-            ]
+        return [
+            _to_piece(Entity, row)
+            for some in slices([content_hash(name) for name in names])
+            for row in connection.execute(query.where(kg_entity.c.hash.in_(some)))
+        ]
 
-    def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
+    @reads
+    def relations_of(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Relation]:
         hashes = [content_hash(name) for name in names]
         found: dict[str, Relation] = {}
-        with self._database.reading() as connection:
-            for end in (kg_relation.c.source_hash, kg_relation.c.target_hash):
-                for some in slices(hashes):
-                    query = select(kg_relation).where(kg_relation.c.owner == owner, end.in_(some))
-                    found.update((row.hash, relation_of(row)) for row in connection.execute(query))
+        for end in (kg_relation.c.source_hash, kg_relation.c.target_hash):
+            for some in slices(hashes):
+                query = select(kg_relation).where(kg_relation.c.owner == owner, end.in_(some))
+                found.update((row.hash, _to_relation(row)) for row in connection.execute(query))
         return list(found.values())
 
-    def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
+    @reads
+    def ids(self, connection: Connection, table: Table, scope: Scope) -> Sequence[UUID]:
         columns = TABLES[table].c
-        with self._database.reading() as connection:
-            rows = connection.execute(_seen(select(columns.id, columns.tags), table, scope))
-            return [row.id for row in rows if _is_tagged(row, scope)]
+        rows = connection.execute(_seen(select(columns.id, columns.tags), table, scope))
+        return [row.id for row in rows if _is_tagged(row, scope)]
 
-    def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
+    @reads
+    def newest(self, connection: Connection, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
         kept = TABLES[table]
         query = _seen(select(*_without_vector(kept)), table, scope)
-        found: list[Piece] = []
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(kept.c.created_at.desc(), kept.c.id.desc()))
-            for row in rows.yield_per(_ROW_BATCH_SIZE):
-                if len(found) == most:
-                    break
-                if _is_tagged(row, scope):
-                    found.append(PIECES[table](row))
-        return found
+        rows = connection.execute(query.order_by(kept.c.created_at.desc(), kept.c.id.desc()))
+        tagged = (row for row in rows.yield_per(_ROW_BATCH_SIZE) if _is_tagged(row, scope))
+        return [_to_piece(PIECES[table], row) for row in islice(tagged, most)]
 
-    def without_vector(self, table: Table, model: str, most: int) -> Sequence[Piece]:
+    @reads
+    def without_vector(self, connection: Connection, table: Table, model: str, most: int) -> Sequence[Piece]:
         kept = TABLES[table]
-        query = select(*_without_vector(kept)).where(or_(kept.c.model.is_(None), kept.c.model != model))
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(kept.c.created_at, kept.c.id).limit(most))
-            return [PIECES[table](row) for row in rows]
+        query = select(*_without_vector(kept)).where(_lacks_vector(kept, model))
+        rows = connection.execute(query.order_by(kept.c.created_at, kept.c.id).limit(most))
+        return [_to_piece(PIECES[table], row) for row in rows]
 
     def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
         kept = TABLES[table]
         change = update(kept).where(kept.c.id == bindparam("piece"))
         with self._database.writing() as connection:
             changed = _tick(connection, kept)
-            rows = [{"piece": id_, **vector_of(each), "changed": changed} for id_, each in embeddings]
+            rows = [{"piece": id_, **_vector(each), "changed": changed} for id_, each in embeddings]
             for some in slices(rows):
                 connection.execute(change, list(some))
 
@@ -192,7 +201,7 @@ class SqlKnowledge(KnowledgePort):
             for some in slices(ids):
                 mine = kept.c.id.in_(some) & _of(kept, owner)
                 if table is Table.ENTITIES:
-                    forget_what_hangs_on(connection, mine, changed)
+                    _forget_dependents(connection, mine, changed)
                 gone += connection.execute(delete(kept).where(mine)).rowcount
         return gone
 
@@ -210,13 +219,13 @@ class SqlKnowledge(KnowledgePort):
             return UpsertCounts(0, 0)
         kept = TABLES[table]
         with self._database.writing() as connection:
-            before = _count(connection, kept, true())
+            before = count(connection, kept)
             changed = _tick(connection, kept)
-            for start in range(0, len(pieces), _ROW_BATCH_SIZE):
-                some = _limited(connection, table, pieces[start : start + _ROW_BATCH_SIZE])
-                connection.execute(_put(connection, kept), [row_of(piece, changed) for piece in some])
-            new = _count(connection, kept, true()) - before
-            return UpsertCounts(new, _count(connection, kept, kept.c.changed == changed) - new)
+            for some in slices(pieces, _ROW_BATCH_SIZE):
+                rows = [_to_row(piece, changed) for piece in _limited(connection, table, some)]
+                connection.execute(_put(connection, kept), rows)
+            new = count(connection, kept) - before
+            return UpsertCounts(new, count(connection, kept, kept.c.changed == changed) - new)
 
     def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
         """Return the index of a table and model; the least recently used one is removed.
@@ -237,11 +246,13 @@ class SqlKnowledge(KnowledgePort):
 def _limited(connection: Connection, table: Table, pieces: Sequence[_Kept]) -> list[_Kept]:
     """Pieces, with what limits those of them that are there already, or came before in the same few."""
     kept = TABLES[table]
-    keys = [identity(piece) for piece in pieces]
+    keys = [_identity(piece) for piece in pieces]
     query = select(*_without_vector(kept)).where(
         kept.c.owner.in_({piece.owner for piece in pieces}), kept.c.hash.in_(set(keys))
     )
-    known: dict[tuple[str, str], Any] = {(row.owner, row.hash): PIECES[table](row) for row in connection.execute(query)}
+    known: dict[tuple[str, str], Any] = {
+        (row.owner, row.hash): _to_piece(PIECES[table], row) for row in connection.execute(query)
+    }
     found = []
     for hash_, piece in zip(keys, pieces, strict=True):
         old = known.get((piece.owner, hash_))
@@ -327,5 +338,108 @@ def _of(table: SqlTable, owner: str | None) -> ColumnElement[bool]:
     return true() if owner is None else table.c.owner == owner
 
 
-def _count(connection: Connection, table: SqlTable, which: ColumnElement[bool]) -> int:
-    return int(connection.execute(select(func.count()).select_from(table).where(which)).scalar_one())
+def _lacks_vector(table: SqlTable, model: str) -> ColumnElement[bool]:
+    return or_(table.c.model.is_(None), table.c.model != model)
+
+
+def _to_row(piece: Piece, changed: int) -> DatabaseRow:
+    """Return a piece as a row of its table, changed at that tick of the table's clock."""
+    row: DatabaseRow = {field.name: getattr(piece, field.name) for field in fields(piece) if field.name != "embedding"}
+    row |= {"hash": _identity(piece), "tags": sorted(set(piece.tags)), "changed": changed, **_vector(piece.embedding)}
+    if isinstance(piece, Thought):
+        row["origin"] = str(piece.origin)
+    elif isinstance(piece, Observation):
+        row["about"] = content_hash(piece.entity)
+    return row
+
+
+def _vector(embedding: Embedding | None) -> DatabaseRow:
+    if embedding is None:
+        return {"model": None, "dimensions": None, "vector": None}
+    vector = to_bytes(embedding.vector)
+    return {"model": embedding.model, "dimensions": embedding.dimensions, "vector": vector}
+
+
+def _identity(piece: Piece) -> str:
+    """Return the hash that is equal for duplicates of one owner."""
+    match piece:
+        case Thought():
+            return content_hash(piece.text)
+        case Entity():
+            return content_hash(piece.name)
+        case Observation():
+            return content_hash(f"{content_hash(piece.entity)} {content_hash(piece.text)}")
+
+
+def _relation_row(relation: Relation) -> DatabaseRow:
+    source, kind, target = (content_hash(part) for part in (relation.source, relation.kind, relation.target))
+    return {
+        **asdict(relation),
+        "hash": content_hash(f"{source} {kind} {target}"),
+        "source_hash": source,
+        "target_hash": target,
+    }
+
+
+def _to_relation(row: Any) -> Relation:
+    return Relation(owner=row.owner, source=row.source, target=row.target, kind=row.kind)
+
+
+def _to_piece(kind: type[_Kept], row: Any) -> _Kept:
+    """Return a row as a piece, without its vector."""
+    values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name != "embedding"}
+    values["tags"] = tuple(row.tags)
+    if kind is Thought:
+        values["origin"] = Origin(row.origin)
+    return kind(**values)
+
+
+def _forget_dependents(connection: Connection, entities: ColumnElement[bool], changed: int) -> None:
+    """Remove the observations and relations of entities that are about to go.
+
+    Related entities get a new text, at that tick of the table's clock, and wait for a new vector.
+    """
+    going: dict[str, set[str]] = defaultdict(set)
+    for row in connection.execute(select(kg_entity.c.owner, kg_entity.c.hash).where(entities)):
+        going[row.owner].add(row.hash)
+    for owner, hashes in going.items():
+        neighbours = _ends_of(connection, owner, hashes) - hashes
+        for some in slices(sorted(hashes)):
+            observed = kg_observation.c
+            connection.execute(delete(kg_observation).where(observed.owner == owner, observed.about.in_(some)))
+            connection.execute(delete(kg_relation).where(kg_relation.c.owner == owner, _touches(some)))
+        _refresh_texts(connection, owner, neighbours, changed)
+
+
+def _refresh_texts(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
+    """Write the text of an owner's entities, by hash, from their current relations; return how many changed."""
+    told = 0
+    columns = kg_entity.c
+    mine = select(columns.id, columns.hash, columns.name, columns.kind, columns.text).where(columns.owner == owner)
+    for some in slices(sorted(entities)):
+        related: dict[str, list[Relation]] = defaultdict(list)
+        for source, target, relation in _relations(connection, owner, some):
+            for end in {source, target}:
+                related[end].append(relation)
+        for row in connection.execute(mine.where(columns.hash.in_(some))).all():
+            text = entity_text(row.name, row.kind, related[row.hash])
+            if text != row.text:
+                fresh = {"text": text, "changed": changed, **_vector(None)}
+                connection.execute(update(kg_entity).where(columns.id == row.id).values(**fresh))
+                told += 1
+    return told
+
+
+def _ends_of(connection: Connection, owner: str, entities: Collection[str]) -> set[str]:
+    found = (_relations(connection, owner, some) for some in slices(sorted(entities)))
+    return {end for some in found for source, target, _ in some for end in (source, target)}
+
+
+def _relations(connection: Connection, owner: str, entities: Collection[str]) -> Iterator[tuple[str, str, Relation]]:
+    """Return the hashed ends of each relation of these entities, and the relation."""
+    query = select(kg_relation).where(kg_relation.c.owner == owner, _touches(entities))
+    return ((row.source_hash, row.target_hash, _to_relation(row)) for row in connection.execute(query).all())
+
+
+def _touches(entities: Collection[str]) -> ColumnElement[bool]:
+    return or_(kg_relation.c.source_hash.in_(entities), kg_relation.c.target_hash.in_(entities))

@@ -1,4 +1,4 @@
-"""State of sessions in memory: for processes that are one, and for tests of several that share it."""
+"""State of sessions in memory, for tests of processes that share it."""
 
 import time
 from collections.abc import Callable, Sequence

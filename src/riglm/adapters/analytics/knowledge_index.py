@@ -18,7 +18,6 @@ from sqlalchemy import (
     Text,
     case,
     false,
-    func,
     literal,
     select,
     true,
@@ -26,7 +25,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from riglm.adapters.analytics.rows import from_bytes
+from riglm.adapters.analytics.rows import count, from_bytes
 from riglm.adapters.analytics.tables import CompactUuid, knowledge_clock
 from riglm.domain.knowledge.exact_search import Codes
 from riglm.ports.knowledge import Scope
@@ -54,13 +53,6 @@ class TableVersion:
         return self.changed < other.changed or self.removed < other.removed
 
 
-def clock_of(connection: Connection, table: Table) -> TableVersion:
-    """How far a table is."""
-    columns = knowledge_clock.c
-    row = connection.execute(select(columns.changed, columns.removed).where(columns.piece == table.name)).one_or_none()
-    return TableVersion() if row is None else TableVersion(changed=row.changed, removed=row.removed)
-
-
 class Index:
     """Every piece of a table with a vector of one model, by position; deleted pieces keep theirs, dead."""
 
@@ -82,19 +74,19 @@ class Index:
     def __len__(self) -> int:
         return len(self._codes)
 
-    @property
-    def _is_mostly_dead(self) -> bool:
-        return bool(np.count_nonzero(self._alive[: len(self._codes)]) * 2 < len(self._codes))
-
     def follow(self, connection: Connection) -> None:
         """Take what changed in the table since it was last followed."""
-        now = clock_of(connection, self._table)
+        clock = knowledge_clock.c
+        query = select(clock.changed, clock.removed).where(clock.piece == self._table.name)
+        row = connection.execute(query).one_or_none()
+        now = TableVersion() if row is None else TableVersion(changed=row.changed, removed=row.removed)
         if now == self._seen:
             return
-        if self._is_mostly_dead or not len(self._codes) or now.is_before(self._seen):
+        is_mostly_dead = np.count_nonzero(self._alive[: len(self._codes)]) * 2 < len(self._codes)
+        if is_mostly_dead or not len(self._codes) or now.is_before(self._seen):
             self._last = (0, _NOWHERE)
             self._seen = TableVersion(removed=now.removed)
-            self._begin(connection.execute(select(func.count()).select_from(self._table)).scalar_one())
+            self._begin(count(connection, self._table))
         if now.changed != self._seen.changed:
             self._take_changes(connection)
         if now.removed != self._seen.removed:
@@ -126,6 +118,8 @@ class Index:
         columns = self._table.c
         fits = (columns.model == self._model) & (columns.dimensions == self._dimensions)
         is_first = not len(self._codes)
+        changed, last = self._last
+        after = tuple_(literal(changed, BigInteger), literal(last, CompactUuid))
         query = (
             select(
                 columns.changed,
@@ -135,7 +129,7 @@ class Index:
                 (columns.is_private if "is_private" in columns else false()).label("hidden"),
                 case((fits, columns.vector)).label("vector"),
             )
-            .where(fits if is_first else true(), tuple_(columns.changed, columns.id) > tuple_(*_bound(self._last)))
+            .where(fits if is_first else true(), tuple_(columns.changed, columns.id) > after)
             .order_by(columns.changed, columns.id)
         )
         # One statement: of many, PostgreSQL may look through all rows for each, until it has analysed the table.
@@ -237,10 +231,6 @@ def _key(id_: UUID | bytes) -> bytes:
 @lru_cache(_TAGS_KEPT)
 def _tags(written: str) -> tuple[str, ...]:
     return tuple(json.loads(written))
-
-
-def _bound(place: tuple[int, UUID]) -> tuple[Any, Any]:
-    return literal(place[0], BigInteger), literal(place[1], CompactUuid)
 
 
 def _longer(array: Any, room: int) -> Any:
