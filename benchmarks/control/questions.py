@@ -44,12 +44,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _questions(store: SqlAnalytics) -> dict[str, Callable[[], object]]:
-    [latest] = store.sessions_before(None, 1)
+    [latest] = store.list_sessions(1)
     session, end = latest.session.id, latest.session.started_at + 3_600.0
     tool = store.tools_known()[0].tool
     return {
-        "a page of 100 sessions": lambda: store.sessions_before(None, 100),
-        "one session": lambda: (store.session_of(session), store.latest_invocations(session, 200)),
+        "a page of 100 sessions": lambda: store.list_sessions(100),
+        "one session": lambda: (store.session_of(session), store.list_invocations(session, 200)),
         "all tools": store.tools_known,
         "one tool": lambda: store.tool_totals(tool),
         "what was used and shown, ever": lambda: store.usage(0.0, math.inf),

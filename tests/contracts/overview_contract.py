@@ -20,10 +20,10 @@ class OverviewContract:
 
     def test_a_store_without_records_has_nothing_to_show(self, analytics: AnalyticsPort) -> None:
         """No question needs records, and there are as many spans as were asked for."""
-        assert list(analytics.sessions_before(None, 10)) == []
+        assert list(analytics.list_sessions(10)) == []
         assert analytics.session_of(uuid7()) is None
         assert analytics.count_sessions() == (0, 0)
-        assert list(analytics.latest_invocations(uuid7(), 10)) == []
+        assert list(analytics.list_invocations(uuid7(), 10)) == []
         assert list(analytics.latest_exposures(uuid7(), 10)) == []
         assert list(analytics.tools_known()) == []
         assert analytics.tool_totals("read") is None
@@ -37,7 +37,7 @@ class OverviewContract:
         expected = [each.id for each in sorted(sessions, key=key_of, reverse=True)]
         seen = []
         key = None
-        while found := analytics.sessions_before(key, 3):
+        while found := analytics.list_sessions(3, before=key):
             seen += [each.session.id for each in found]
             key = key_of(found[-1].session)
             analytics.record_many([a_session(started_at=3000.0)])
@@ -48,7 +48,7 @@ class OverviewContract:
         ended, old, young = (a_session(started_at=at) for at in (1000.0, 1001.0, 1002.0))
         ended.ended_at = 1010.0
         analytics.record_many([ended, old, young])
-        assert [each.session.id for each in analytics.sessions_before(None, 10, active_only=True)] == [young.id, old.id]
+        assert [each.session.id for each in analytics.list_sessions(10, active_only=True)] == [young.id, old.id]
         assert analytics.count_sessions() == (2, 3)
         assert analytics.count_sessions(1001.0) == (2, 2)
 
@@ -74,8 +74,8 @@ class OverviewContract:
         calls = [an_invocation(session, f"tool_{number}") for number in range(5)]
         shown = [an_exposure(session, f"tool_{number}", timestamp=1000.0 + number) for number in range(5)]
         analytics.record_many([session, *calls, *shown, an_invocation(other, "x"), an_exposure(other, "x")])
-        assert list(analytics.latest_invocations(session.id, 2)) == calls[3:]
-        assert list(analytics.latest_invocations(session.id, 9)) == calls
+        assert list(analytics.list_invocations(session.id, 2)) == calls[3:]
+        assert list(analytics.list_invocations(session.id, 9)) == calls
         assert list(analytics.latest_exposures(session.id, 2)) == shown[3:]
 
     def test_tools_are_known_that_were_used_shown_or_hidden(self, analytics: AnalyticsPort) -> None:

@@ -15,7 +15,7 @@ from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.domain.tool import StoredToolCatalog
-from riglm.ports.dashboard import DashboardQueriesPort, SessionSummary, ToolStatistics
+from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics
 from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
 
@@ -135,14 +135,6 @@ class AnalyticsPort(OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatal
     @abstractmethod
     def latest_refresh(self) -> float:
         """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
-
-    @abstractmethod
-    def list_sessions(self, limit: int = 100, *, active_only: bool = False) -> Sequence[SessionSummary]:
-        """The latest sessions, newest first."""
-
-    @abstractmethod
-    def list_invocations(self, session_id: UUID) -> Sequence[ToolInvocation]:
-        """One session's invocations in order."""
 
     @abstractmethod
     def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:

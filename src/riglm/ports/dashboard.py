@@ -86,10 +86,10 @@ class DashboardQueriesPort(Protocol):
     """
 
     @abstractmethod
-    def sessions_before(
-        self, key: SessionKey | None, limit: int, *, active_only: bool = False
+    def list_sessions(
+        self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
     ) -> Sequence[SessionSummary]:
-        """The latest sessions whose place is before `key`, newest first; with None the latest of all."""
+        """Return the latest sessions whose place is before `before`, newest first; with None the latest of all."""
 
     @abstractmethod
     def session_of(self, session_id: UUID) -> SessionSummary | None:
@@ -100,8 +100,8 @@ class DashboardQueriesPort(Protocol):
         """How many sessions have no end, and how many started since the given time."""
 
     @abstractmethod
-    def latest_invocations(self, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
-        """The latest of one session's invocations, in order."""
+    def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
+        """Return the latest of one session's invocations, or all of them, in order."""
 
     @abstractmethod
     def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
-from riglm.adapters.analytics import queries
+from riglm.adapters.analytics import queries, rows
 from riglm.adapters.analytics.database import SqlStore, reads_quickly
 from riglm.adapters.analytics.queries import of_servers, ran
 from riglm.adapters.analytics.rows import slices
@@ -52,13 +52,13 @@ class SqlDashboardQueries(SqlStore):
         self._sizes: dict[RawId, int] = {}
 
     @reads_quickly
-    def sessions_before(
-        self, connection: Connection, key: SessionKey | None, limit: int, *, active_only: bool = False
+    def list_sessions(
+        self, connection: Connection, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
     ) -> Sequence[SessionSummary]:
         started, id_ = session.c.started_at, session.c.id
         chosen: list[ColumnElement[bool]] = [session.c.ended_at.is_(None)] if active_only else []
-        if key is not None:
-            chosen += [started <= key.started_at, or_(started < key.started_at, id_ < key.id)]
+        if before is not None:
+            chosen += [started <= before.started_at, or_(started < before.started_at, id_ < before.id)]
         return queries.latest_sessions(connection, limit, *chosen)
 
     @reads_quickly
@@ -72,8 +72,13 @@ class SqlDashboardQueries(SqlStore):
         return open_, connection.execute(count.where(*_since(session.c.started_at, since))).scalar_one()
 
     @reads_quickly
-    def latest_invocations(self, connection: Connection, session_id: UUID, most: int) -> Sequence[ToolInvocation]:
-        return queries.latest_invocations(connection, session_id, most)
+    def list_invocations(
+        self, connection: Connection, session_id: UUID, limit: int | None = None
+    ) -> Sequence[ToolInvocation]:
+        columns = invocation.c
+        query = select(invocation).where(columns.session_id == session_id)
+        latest = query.order_by(columns.sequence_number.desc(), columns.id.desc()).limit(limit)
+        return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
 
     @reads_quickly
     def latest_exposures(self, connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:

@@ -40,7 +40,7 @@ from riglm.adapters.analytics.tables import (
 )
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import PROFILE
 from riglm.ports.analytics import TrainingCall, TrainingSession
@@ -60,16 +60,6 @@ _failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
 
 class SqlQueries(SqlStore):
     """Queries of what was recorded; part of `SqlAnalytics`."""
-
-    @reads
-    def list_sessions(
-        self, connection: Connection, limit: int = 100, *, active_only: bool = False
-    ) -> Sequence[SessionSummary]:
-        return latest_sessions(connection, limit, *([session.c.ended_at.is_(None)] if active_only else []))
-
-    @reads
-    def list_invocations(self, connection: Connection, session_id: UUID) -> Sequence[ToolInvocation]:
-        return latest_invocations(connection, session_id)
 
     @reads
     def list_exposures(self, connection: Connection, *session_ids: UUID) -> Sequence[Exposure]:
@@ -184,13 +174,6 @@ def latest_sessions(connection: Connection, limit: int, *chosen: ColumnElement[b
         counts = shown.get(row["id"], {"exposures": 0})
         summaries.append(SessionSummary(session=recorded, invocations=invocations, failures=failures, **counts))
     return summaries
-
-
-def latest_invocations(connection: Connection, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
-    """Return the latest of one session's invocations, in order."""
-    query = select(invocation).where(invocation.c.session_id == session_id)
-    latest = query.order_by(invocation.c.sequence_number.desc(), invocation.c.id.desc()).limit(limit)
-    return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
 
 
 def latest_exposures(

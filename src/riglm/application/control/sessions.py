@@ -75,7 +75,9 @@ class SessionQueries:
         """Sessions, newest first, each once however many begin meanwhile."""
         key = key_of(cursor, _session_key) if cursor is not None else None
         here = {each.id: each for each in await self._proxy.look(self._registry.live)}
-        stored = await self._store.ask(lambda store: store.sessions_before(key, limit + 1, active_only=active_only))
+        stored = await self._store.ask(
+            lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key)
+        )
         found = {each.session.id: _entry(each.session, each, here) for each in stored}
         for session in here.values():
             if session.id not in found and (key is None or _key(session) < key):
@@ -94,7 +96,7 @@ class SessionQueries:
         def recorded(
             store: AnalyticsPort,
         ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
-            calls = store.latest_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL)
+            calls = store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL)
             shown = store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL)
             return store.session_of(session_id), tuple(map(_call, calls)), tuple(shown)
 
@@ -239,7 +241,7 @@ def _recorded(
         return None
     lists = [each for each in store.latest_exposures(session_id, _LISTS_LOOKED_AT) if each.is_list]
     tools = _in_order(lists[-1]) if lists else summary.session.tools_available
-    return summary.session, store.latest_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools
+    return summary.session, store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools
 
 
 def _in_order(shown: Exposure) -> tuple[str, ...]:
