@@ -265,7 +265,7 @@ def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may
     page = stranger
     page.open(f"{riglm.control}/#/tools")
     page.find("#token").send_keys("wrong-0123456789abcdef", Keys.ENTER)
-    page.says("riglm does not take this token")
+    page.says("riglm rejected this token")
     field = page.find("#token")
     field.clear()
     field.send_keys(READ_TOKEN, Keys.ENTER)

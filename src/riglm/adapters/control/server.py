@@ -191,5 +191,5 @@ def _cut_off_quietly(app: ASGIApp) -> ASGIApp:
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {"Retry-After": _RETRY_SECONDS, "BoundedH11Protocol": "close"}
+    headers = {"Retry-After": _RETRY_SECONDS, "Connection": "close"}
     await problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

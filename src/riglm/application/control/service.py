@@ -14,9 +14,11 @@ from riglm.application.control.thread_bridge import COUNTING_SECONDS, CachedQuer
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.service import FilteringService
+from riglm.application.forwarding.catalogs import CatalogCache
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
+from riglm.domain import jsonrpc
 from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
@@ -157,7 +159,9 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
     def live_tools() -> Mapping[str, str]:
         return _live_tools(proxy.services)
 
-    tools = ToolQueries(loop, counting, history, live_tools)
+    tools = ToolQueries(
+        loop, counting, history, live_tools, describe=lambda name: _description(proxy.services.catalogs, name)
+    )
     looks = StatusProbes(
         upstreams=proxy.upstreams,
         tool_counts=lambda: _tool_counts(proxy.services),
@@ -182,6 +186,13 @@ def _live_tools(services: RequestServices) -> Mapping[str, str]:
     """The tools that are listed now by the names that clients use, each with its server."""
     only = services.owners.only
     return dict.fromkeys(services.catalogs.of(only).names, only) if only else services.owners.servers()
+
+
+def _description(catalogs: CatalogCache, name: str) -> str | None:
+    """Return the description of a tool by the name that clients use; None if no list has one."""
+    tools = (catalogs.of(upstream).by_name.get(name) for upstream in catalogs.counts())
+    tool = next(filter(None, tools), None)
+    return jsonrpc.text(jsonrpc.members(tool.raw).get("description")) if tool else None
 
 
 def _tool_counts(services: RequestServices) -> Mapping[str, int]:
