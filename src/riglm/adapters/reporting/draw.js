@@ -54,7 +54,7 @@ function recorded(mode, title) {
     ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
     ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
     ["missed", missed],
-    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} own tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
+    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
     ["net for a list", `${whole(its.net_per_list)} tokens`],
   ];
   const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));

@@ -14,7 +14,6 @@ from riglm.application.control.thread_bridge import COUNTING_SECONDS, CachedQuer
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.service import FilteringService
-from riglm.application.forwarding.catalogs import CatalogCache
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
@@ -159,9 +158,7 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
     def live_tools() -> Mapping[str, str]:
         return _live_tools(proxy.services)
 
-    tools = ToolQueries(
-        loop, counting, history, live_tools, describe=lambda name: _description(proxy.services.catalogs, name)
-    )
+    tools = ToolQueries(loop, counting, history, live_tools, describe=lambda name: _description(proxy.services, name))
     looks = StatusProbes(
         upstreams=proxy.upstreams,
         tool_counts=lambda: _tool_counts(proxy.services),
@@ -188,11 +185,12 @@ def _live_tools(services: RequestServices) -> Mapping[str, str]:
     return dict.fromkeys(services.catalogs.of(only).names, only) if only else services.owners.servers()
 
 
-def _description(catalogs: CatalogCache, name: str) -> str | None:
-    """Return the description of a tool by the name that clients use; None if no list has one."""
-    tools = (catalogs.of(upstream).by_name.get(name) for upstream in catalogs.counts())
-    tool = next(filter(None, tools), None)
-    return jsonrpc.text(jsonrpc.members(tool.raw).get("description")) if tool else None
+def _description(services: RequestServices, name: str) -> str | None:
+    """Return the description of a tool by the name that clients use; None if it is not known."""
+    server, own_name = services.owners.of(name)
+    tool = services.catalogs.of(server).by_name.get(name)
+    raw = tool.raw if tool else services.known_catalogs.definition(server, own_name)
+    return jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None
 
 
 def _tool_counts(services: RequestServices) -> Mapping[str, int]:

@@ -15,6 +15,9 @@ export function shower(source, answer) {
   };
 }
 
+/** A number in the color of a loss, with a text, if `value` is negative. */
+export const signed = (value, shown, text = "a loss") => (value < 0 ? h("span", { class: "loss" }, shown, text && h("span", { class: "loss-text" }, ` ${text}`)) : shown);
+
 /** The age of a time; its title is the exact time. */
 export function ago(time) {
   if (time === null || time === undefined) return h("span", { class: "soft" }, "–");

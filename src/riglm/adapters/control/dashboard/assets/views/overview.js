@@ -3,7 +3,7 @@ import * as format from "../core/formats.js";
 import { label } from "../core/labels.js";
 import { ChartSpan, span } from "../core/ranges.js";
 import { address } from "../core/routes.js";
-import { ago, shower, step } from "../parts/numbers.js";
+import { ago, shower, signed, step } from "../parts/numbers.js";
 import { draw, overTime } from "../parts/over_time.js";
 import { empty, facts, mark, missing, panel } from "../parts/panels.js";
 import { bar, table } from "../parts/tables.js";
@@ -66,9 +66,6 @@ function chart(kind, data, refusals) {
   const content = data.series ? overTime(kind, data.series.buckets, shower("series", data.series), "/buckets") : missing(refusals.series);
   return panel(`over-time-${kind}`, CHART_TITLES[kind], {}, content);
 }
-
-/** A number in the color of a loss, with a text, if `value` is negative. */
-const signed = (value, shown, text = "a loss") => (value < 0 ? h("span", { class: "loss" }, shown, text && h("span", { class: "loss-text" }, ` ${text}`)) : shown);
 
 /** The key figures. */
 function headline(summary) {
