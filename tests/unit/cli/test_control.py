@@ -61,7 +61,7 @@ def test_nobody_else_can_read_the_file_at_any_time(file: TokenFile):
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
     file.path.chmod(0o644)
-    file.write(make(), replace=False)
+    file.write(make())
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert [each.name for each in file.path.parent.iterdir()] == [FILE_NAME]
 
