@@ -70,14 +70,7 @@ def api(port: ControlPort, metrics: endpoints.MetricsSource, *, version: str, gu
     )
     app.state.port = port
     app.state.metrics = metrics
-    routers = (
-        endpoints.HEALTH,
-        endpoints.METRICS,
-        configuration.router,
-        endpoints.SESSIONS,
-        endpoints.STATISTICS,
-        endpoints.OVERRIDES,
-    )
+    routers = (endpoints.HEALTH, endpoints.METRICS, configuration.router, *endpoints.USAGE)
     app.router.routes.extend(route for router in routers for route in router.routes)
     app.openapi = cache(lambda: _document(app, guarded))  # type: ignore[method-assign]
     app.router.routes.extend(page_routes())

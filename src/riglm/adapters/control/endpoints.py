@@ -22,6 +22,7 @@ METRICS: Final = operations("health")
 SESSIONS: Final = operations("sessions", 404, 503)
 STATISTICS: Final = operations("statistics", 503)
 OVERRIDES: Final = operations("overrides", 404, 503)
+USAGE: Final = (SESSIONS, STATISTICS, OVERRIDES)
 
 
 @HEALTH.get("/health", summary="How riglm is")

@@ -71,7 +71,7 @@ function chart(kind, data, refusals) {
 function headline(summary) {
   const show = shower("summary", summary);
   const figures = [
-    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio), "above no proxy"), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
+    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
     ["Hit rate", show("/zero_hop/rate", format.percent), [show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), ["of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
     ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), ["hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
