@@ -227,12 +227,63 @@ def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
     assert page.rate_limited_log() == []
 
 
-def test_nothing_is_wider_than_a_narrow_screen(page, riglm):
-    page.size(360, 740)
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_views_fit_the_window(page, riglm, width):
+    page.size(width, 740)
     for address, word in views(riglm).items():
         page.open(f"{riglm.control}/{address}")
         page.says(word)
-        assert page.run("return document.documentElement.scrollWidth") <= 360, address
+        assert page.run("return document.documentElement.scrollWidth") <= width, address
+        assert page.run(_CUT_OFF) == [], address
+
+
+_CUT_OFF = """
+const buttons = [...document.querySelectorAll("main .action button")];
+return buttons.filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.dataset.tool);
+"""
+
+
+def test_overview_verdict_names_what_is_missing(page, riglm):
+    page.open(f"{riglm.control}/")
+    page.says("No verdict yet")
+    assert "of 20 sessions" in page.run("return document.getElementById('verdict').innerText")
+
+
+def test_tool_view_shows_the_description(page, riglm):
+    page.open(f"{riglm.control}/#/tools/{TOOLS[0]}")
+    page.says(f"{TOOLS[0]}, as one does")
+
+
+def test_numbers_below_zero_are_shown_as_a_loss(page, riglm):
+    page.open(f"{riglm.control}/#/overrides")
+    page.says("In force")
+    assert page.driver.execute_async_script(_LOSS) == "\N{MINUS SIGN}485K a loss"
+
+
+_LOSS = """
+const done = arguments[arguments.length - 1];
+const modules = ["core/formats.js", "parts/numbers.js"].map((path) => import(`./assets/${path}`));
+Promise.all(modules).then(([format, { shower, signed }]) => {
+  const net = { tokens: { net: -485_000 } };
+  const shown = signed(net.tokens.net, shower("summary", net)("/tokens/net", format.rough));
+  done(shown.className === "loss" ? shown.textContent : shown.className);
+});
+"""
+
+
+def test_chart_axis_covers_only_the_recorded_end_of_the_range(page, riglm):
+    page.open(f"{riglm.control}/#/overrides")
+    page.says("In force")
+    assert page.driver.execute_async_script(_SPANS) == [48, 15, 48]
+
+
+_SPANS = """
+const done = arguments[arguments.length - 1];
+import("./assets/core/ranges.js").then(({ ChartSpan }) => {
+  const at = (seconds) => [{ at: new Date(Date.now() - 1_000 * seconds).toISOString(), calls: 1, lists: 0 }];
+  done([[], at(90), at(15 * 3_600)].map((buckets) => new ChartSpan().get("", buckets).buckets));
+});
+"""
 
 
 def test_a_riglm_that_is_gone_is_told_and_found_again(page, riglm):
@@ -265,7 +316,7 @@ def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may
     page = stranger
     page.open(f"{riglm.control}/#/tools")
     page.find("#token").send_keys("wrong-0123456789abcdef", Keys.ENTER)
-    page.says("riglm does not take this token")
+    page.says("riglm rejected this token")
     field = page.find("#token")
     field.clear()
     field.send_keys(READ_TOKEN, Keys.ENTER)

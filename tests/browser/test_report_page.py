@@ -56,3 +56,16 @@ def test_the_report_s_page_shows_all_without_a_complaint_and_asks_no_host(strang
     assert stranger.run("return document.querySelectorAll('main section').length") >= 5
     assert stranger.rate_limited_log() == []
     assert not any(stranger.hosts())
+
+
+def test_report_page_does_not_break_words_on_a_narrow_screen(stranger: Window, file):
+    stranger.size(390, 800)
+    stranger.open(file.as_uri())
+    assert stranger.run("return document.documentElement.scrollWidth") <= 390
+    assert stranger.run(_NARROWEST) >= 140
+
+
+_NARROWEST = """
+const shown = [...document.querySelectorAll("td.name")].filter((cell) => cell.checkVisibility());
+return Math.min(...shown.map((cell) => cell.getBoundingClientRect().width));
+"""

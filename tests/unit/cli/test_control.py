@@ -35,12 +35,12 @@ def test_tokens_are_shown_once_and_only_their_hashes_are_kept(file: TokenFile):
 
 
 def test_tokens_that_a_start_made_are_the_ones_that_are_shown(file: TokenFile):
-    file.ensure()
+    file.write(make(), replace=False)
     made = file.read()
     assert made is not None
     output = told().stdout
     assert output.split() == ["write", made["write"].plain, "read", made["read"].plain]
-    file.ensure()
+    file.write(make(), replace=False)
     assert file.read() == {scope: type(token)(token.digest) for scope, token in made.items()}
 
 
@@ -57,7 +57,7 @@ def test_new_tokens_take_the_place_of_the_old_ones_and_of_what_cannot_be_read(fi
 
 
 def test_nobody_else_can_read_the_file_at_any_time(file: TokenFile):
-    file.ensure()
+    file.write(make(), replace=False)
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
     file.path.chmod(0o644)

@@ -14,10 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from riglm.adapters.control import configuration, health, overrides, sessions, statistics
+from riglm.adapters.control import configuration, endpoints
 from riglm.adapters.control.dashboard.files import page_routes
-from riglm.adapters.control.health import MetricsSource
-from riglm.adapters.control.overrides import SHAPES_OF_WISHES
 from riglm.adapters.control.request import PROBLEM_TYPE, Access, problem
 from riglm.adapters.control.tokens import Tokens
 from riglm.domain.control import (
@@ -48,13 +46,13 @@ _TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "`riglm cont
 
 
 def control_app(
-    port: ControlPort, control: ControlSettings, tokens: Tokens, metrics: MetricsSource, *, version: str
+    port: ControlPort, control: ControlSettings, tokens: Tokens, metrics: endpoints.MetricsSource, *, version: str
 ) -> ASGIApp:
     """The API over `port`, behind its access checks; `version` is riglm's."""
-    return Access(_HeadAsGet(api(port, metrics, version=version, guarded=tokens.required)), control, tokens)
+    return Access(_head_as_get(api(port, metrics, version=version, guarded=tokens.required)), control, tokens)
 
 
-def api(port: ControlPort, metrics: MetricsSource, *, version: str, guarded: bool) -> FastAPI:
+def api(port: ControlPort, metrics: endpoints.MetricsSource, *, version: str, guarded: bool) -> FastAPI:
     """Create the API without access checks; `guarded` makes its document declare that a token is needed."""
     app = FastAPI(
         title="riglm control API",
@@ -72,33 +70,25 @@ def api(port: ControlPort, metrics: MetricsSource, *, version: str, guarded: boo
     )
     app.state.port = port
     app.state.metrics = metrics
-    for part in (health, configuration, sessions, statistics, overrides):
-        app.router.routes.extend(part.router.routes)
+    routers = (endpoints.HEALTH, endpoints.METRICS, configuration.router, *endpoints.USAGE)
+    app.router.routes.extend(route for router in routers for route in router.routes)
     app.openapi = cache(lambda: _document(app, guarded))  # type: ignore[method-assign]
     app.router.routes.extend(page_routes())
     return app
 
 
-class _HeadAsGet:
-    """Answers HEAD as GET, without the body, and ends what failed: it is answered and logged by then."""
+def _head_as_get(app: ASGIApp) -> ASGIApp:
+    """Answer HEAD as GET without the body. Errors of the application are logged and answered already."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_head(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
-        if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
-            send = _without_body(send)
+        is_head = scope["method"] == "HEAD"
         with contextlib.suppress(Exception):
-            await self._app(scope, receive, send)
+            await app({**scope, "method": "GET"} if is_head else scope, receive, send_head if is_head else send)
 
-
-def _without_body(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
-
-    return sending
+    return answer
 
 
 def _document(app: FastAPI, guarded: bool) -> dict[str, Any]:
@@ -109,28 +99,16 @@ def _document(app: FastAPI, guarded: bool) -> dict[str, Any]:
     document["security"] = [{"token": []}] if guarded else [{}, {"token": []}]
     for operations in document["paths"].values():
         for operation in operations.values():
-            _as_problems(operation["responses"])
-            for parameter in operation.get("parameters", ()):
-                _without_null(parameter["schema"])
+            operation["responses"] = dict(sorted(operation["responses"].items()))
+            for response in operation["responses"].values():
+                shown = response.get("content", {}).get("application/json", {})
+                if shown.get("schema", {}).get("$ref", "").endswith("/ProblemDetails"):
+                    response["content"] = {PROBLEM_TYPE: shown}
+            for parameter in operation.get("parameters", ()):  # a parameter without a value is left out, not null
+                schema = parameter["schema"]
+                kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
+                schema |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
     return document
-
-
-def _as_problems(responses: dict[str, Any]) -> None:
-    """Give the answers that are problems the media type that they have."""
-    for response in responses.values():
-        content = response.get("content", {})
-        if content.get("application/json", {}).get("schema", {}).get("$ref", "").endswith("/ProblemDetails"):
-            response["content"] = {PROBLEM_TYPE: content["application/json"]}
-
-
-def _without_null(schema: dict[str, Any]) -> None:
-    """No parameter is null: it is left out."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    if len(kinds) == 1:
-        del schema["anyOf"]
-        schema |= kinds[0]
-    elif kinds:
-        schema["anyOf"] = kinds
 
 
 async def _not_usable(_: Request, error: RequestValidationError) -> Response:
@@ -141,7 +119,7 @@ async def _not_usable(_: Request, error: RequestValidationError) -> Response:
 def _place(location: Sequence[object]) -> str:
     """Where in a request something is wrong, as people who sent it know the place."""
     source, *path = location
-    if source == "body" and path and path[0] in SHAPES_OF_WISHES:
+    if source == "body" and path and path[0] in endpoints.OVERRIDE_MODELS:
         path = path[1:]
     return ".".join(map(str, path)) or "body"
 
@@ -150,18 +128,11 @@ async def _refused(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
         return problem(404, "there is no such path: see /openapi.json")
     if error.status_code == 405:
-        allowed = ", ".join(_allowed(request))
+        matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+        methods = {method for route in matching for method in route.methods}
+        allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
         return problem(405, f"this takes {allowed} only", headers={"Allow": allowed})
     return problem(error.status_code, error.detail, headers=error.headers)
-
-
-def _allowed(request: Request) -> list[str]:
-    """The methods that the path of a request takes."""
-    routes = request.app.routes
-    methods = {
-        method for route in routes if route.matches(request.scope)[0] is not Match.NONE for method in route.methods
-    }
-    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
 async def _failed(_: Request, error: ControlError) -> Response:

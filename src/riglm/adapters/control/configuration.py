@@ -8,9 +8,8 @@ from fastapi import Body, Header, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from riglm.adapters.control.request import told
-from riglm.adapters.control.route import operations
-from riglm.adapters.control.shapes import Flag, Port
+from riglm.adapters.control.request import error_responses
+from riglm.adapters.control.route import Flag, Port, operations
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.control import ControlPort
 
@@ -23,7 +22,7 @@ _TAG: Final = '"[0-9]{1,15}"'
 _IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
 _NUMBER: Final = re.compile("[0-9]+")
 
-router: Final = operations("configuration")
+router: Final = operations("configuration", 503)
 
 
 def _shown(**more: Any) -> dict[str, Any]:
@@ -41,7 +40,7 @@ _RESTART: Final = {
 }
 
 
-@router.get("/config", summary="The configuration in force", responses={**told(503), 200: _shown()})
+@router.get("/config", summary="The configuration in force", responses={200: _shown()})
 async def configuration(port: Port) -> Response:
     """The whole configuration including defaults; `***` replaces a secret."""
     shown = await port.configuration()
@@ -51,7 +50,7 @@ async def configuration(port: Port) -> Response:
 @router.put(
     "/config",
     summary="Change the configuration",
-    responses={**told(400, 408, 409, 413, 415, 503), 200: _shown(**{RESTART_HEADER: _RESTART})},
+    responses={**error_responses(400, 408, 409, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
 )
 async def put_configuration(
     port: Port,
@@ -89,8 +88,8 @@ def parts_of_the_schema() -> dict[str, Any]:
 
 
 def _answer(document: Any, version: int, headers: dict[str, str] | None = None) -> Response:
-    told_headers = {"ETag": f'"{version}"', **(headers or {})}
-    return Response(msgspec.json.encode(document), headers=told_headers, media_type="application/json")
+    all_headers = {"ETag": f'"{version}"', **(headers or {})}
+    return Response(msgspec.json.encode(document), headers=all_headers, media_type="application/json")
 
 
 async def _expected(port: ControlPort, if_match: str | None) -> int | None:

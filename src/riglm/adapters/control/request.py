@@ -49,27 +49,19 @@ def problem(
     return Response(msgspec.json.encode(document), status, headers, media_type=PROBLEM_TYPE)
 
 
-def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems that an operation may answer with, for its part of the OpenAPI document.
-
-    The problems that can occur before any operation are among them, such as access.
-    """
-    return {status: _described(status) for status in sorted({401, 403, 421, 422, *statuses})}
-
-
-def _described(status: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"model": ProblemDetails, "description": _DESCRIPTIONS[status]}
-    if status == 401:
-        described["headers"] = {
-            "WWW-Authenticate": {"schema": {"type": "string"}, "required": True, "description": "`Bearer`."}
-        }
-    if status == 503:
-        described["headers"] = {
-            "Retry-After": {"schema": {"type": "string"}, "required": True, "description": "In seconds."}
-        }
-    return described
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the descriptions of problems with these statuses for the OpenAPI document."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        found[status] = {"model": ProblemDetails, "description": _DESCRIPTIONS[status]}
+        if status in _HEADERS:
+            name, description = _HEADERS[status]
+            header = {"schema": {"type": "string"}, "required": True, "description": description}
+            found[status]["headers"] = {name: header}
+    return found
 
 
+_HEADERS: Final = {401: ("WWW-Authenticate", "`Bearer`."), 503: ("Retry-After", "In seconds.")}
 _DESCRIPTIONS: Final = {
     400: "The body is no JSON.",
     401: "A token is missing, or it is not a right one.",
@@ -123,12 +115,9 @@ class Access:
         """Answer, or pass on."""
         if scope["type"] != "http":
             return
-        headers: dict[bytes, bytes] = {}
-        twice = set()
-        for name, value in scope["headers"]:
-            if name in headers and name in _GUARDS:
-                twice.add(name)
-            headers[name] = value
+        headers = dict(scope["headers"])
+        names = [name for name, _ in scope["headers"]]
+        twice = {name for name in _GUARDS if names.count(name) > 1}
         extra: list[tuple[bytes, bytes]] = [*_SECURITY, *self._cross_origin.grant(headers)]
         answer = self._answer(scope, headers, twice, extra)
         await (answer or self._app)(scope, receive, _adding(send, extra))
@@ -165,12 +154,9 @@ class Access:
             return None if token is None else self._tokens.right(token)
         if not self._tokens.required:
             return Right.WRITE
-        return Right.READ if _is_of_the_page(scope) else None
-
-
-def _is_of_the_page(scope: Scope) -> bool:
-    path: str = scope["path"]
-    return scope["method"] in _READING and (path == "/" or path.startswith("/assets/"))
+        path: str = scope["path"]
+        is_page = scope["method"] in _READING and (path == "/" or path.startswith("/assets/"))
+        return Right.READ if is_page else None
 
 
 def _adding(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:

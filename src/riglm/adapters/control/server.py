@@ -58,7 +58,6 @@ class ControlServer:
             self._loop.close()
 
     async def _serve(self) -> None:
-
         server = http_server(self._build())
         gc.freeze()  # what was made for it lives to the end: the collector, which holds up calls, need not walk it
         host, port, *_ = self._listener.getsockname()
@@ -109,8 +108,8 @@ class BoundedH11Protocol(H11Protocol):
         """Expect a request soon, and its response to be sent soon."""
         super().connection_made(transport)
         self._quiet_since = self.loop.time()
-        self._expect()
-        self._expect_head()
+        self._timer = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
         if len(self.connections) > MAX_CONNECTIONS and not self._made_room():
             self.app = _busy
 
@@ -126,12 +125,12 @@ class BoundedH11Protocol(H11Protocol):
         if not self.is_quiet:
             self._expect_no_head()
         elif self._head_timer is None:
-            self._expect_head()
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     def on_response_complete(self) -> None:
         """Expect the next one."""
         self._timer.cancel()
-        self._expect()
+        self._timer = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
         self._quiet_since = self.loop.time()
         super().on_response_complete()
 
@@ -150,12 +149,6 @@ class BoundedH11Protocol(H11Protocol):
             longest.transport.abort()
         return bool(quiet)
 
-    def _expect(self) -> None:
-        self._timer = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
-
-    def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
     def _expect_no_head(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
@@ -163,9 +156,14 @@ class BoundedH11Protocol(H11Protocol):
 
 
 def http_server(app: ASGIApp) -> uvicorn.Server:
-    """A server for an application."""
+    """Return a server for an application. A request that is cut off when the server stops is not logged as an error."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
     config = uvicorn.Config(
-        _cut_off_quietly(app),
+        answer,
         loop="none",
         lifespan="off",
         ws="none",
@@ -180,16 +178,6 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _cut_off_quietly(app: ASGIApp) -> ASGIApp:
-    """The application; a request that is cut off by the server's end is not logged as an error."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await app(scope, receive, send)
-
-    return answer
-
-
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {"Retry-After": _RETRY_SECONDS, "BoundedH11Protocol": "close"}
+    headers = {"Retry-After": _RETRY_SECONDS, "Connection": "close"}
     await problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

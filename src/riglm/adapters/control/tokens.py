@@ -39,6 +39,11 @@ class CreatedToken:
     digest: bytes
     plain: str | None = None
 
+    @property
+    def entry(self) -> dict[str, str]:
+        """The token as it is stored."""
+        return {"sha256": self.digest.hex()} if self.plain is None else {"token": self.plain}
+
 
 CreateResult = dict[str, CreatedToken]
 """Tokens by scope."""
@@ -77,30 +82,12 @@ class TokenFile:
         except (ValueError, AttributeError, LookupError, TypeError) as error:
             raise self._unusable("does not hold tokens", "make new ones with `riglm control token --new`") from error
 
-    def ensure(self) -> None:
-        """Make tokens when there are none; of several processes that start at once the first one does.
-
-        Raises:
-            ConfigurationError: the file cannot be made.
-        """
-        if not self.path.exists():
-            self._write(make(), replace=False)
-
-    def write(self, made: CreateResult) -> None:
-        """Put these in the place of all others.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
-        self._write(made, replace=True)
-
     def stamp(self) -> object:
         """Return a value that differs after each write of the file; None if there is none."""
-        try:
+        with contextlib.suppress(OSError):
             status = self.path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+            return status.st_ino, status.st_mtime_ns, status.st_size
+        return None
 
     def _close_to_others(self, handle: int) -> None:
         if os.name != "posix" or not os.fstat(handle).st_mode & _OF_OTHERS:
@@ -117,8 +104,13 @@ class TokenFile:
             outcome,
         )
 
-    def _write(self, made: CreateResult, *, replace: bool) -> None:
-        content = json.dumps({scope: _entry(token) for scope, token in made.items()}, indent=2) + "\n"
+    def write(self, made: CreateResult, *, replace: bool = True) -> None:
+        """Store these tokens; without `replace`, an existing file is kept.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        content = json.dumps({scope: token.entry for scope, token in made.items()}, indent=2) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # with mode 0600
@@ -127,11 +119,8 @@ class TokenFile:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                if replace:
-                    Path(draft).replace(self.path)
-                    return
                 with contextlib.suppress(FileExistsError):
-                    os.link(draft, self.path)
+                    (os.replace if replace else os.link)(draft, self.path)
             finally:
                 Path(draft).unlink(missing_ok=True)
         except OSError as error:
@@ -151,10 +140,6 @@ def _made(plain: str) -> CreatedToken:
     return CreatedToken(digest(plain.encode()), plain)
 
 
-def _entry(token: CreatedToken) -> dict[str, str]:
-    return {"sha256": token.digest.hex()} if token.plain is None else {"token": token.plain}
-
-
 def _parsed(entry: Any) -> CreatedToken:
     if "sha256" in entry:
         return CreatedToken(bytes.fromhex(entry["sha256"]))
@@ -170,12 +155,15 @@ class Right(IntEnum):
     WRITE = 2
 
 
+_RIGHTS: Final = (Right.WRITE, Right.READ)
+
+
 class Tokens:
     """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
 
     def __init__(self, control: ControlSettings, made: TokenFile) -> None:
         """The file is read again whenever it was written; while it is unusable, its tokens are rejected."""
-        configured = (("write", control.token), ("read", control.read_token))
+        configured = zip(SCOPES, (control.token, control.read_token), strict=True)
         self._configured: Final = {
             scope: digest(token.get_secret_value().encode()) for scope, token in configured if token is not None
         }
@@ -189,26 +177,20 @@ class Tokens:
         if not token:
             return None
         given, current = digest(token), self._current()
-        may_write = hmac.compare_digest(given, current.get("write", b""))
-        may_read = hmac.compare_digest(given, current.get("read", b""))
-        if may_write:
-            return Right.WRITE
-        return Right.READ if may_read else None
+        matches = [hmac.compare_digest(given, current.get(scope, b"")) for scope in SCOPES]
+        return next((right for right, matched in zip(_RIGHTS, matches, strict=True) if matched), None)
 
     def _current(self) -> dict[str, bytes]:
         stamp = self._made.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
-            self._digests = self._read() | self._configured
+            found: CreateResult = {}
+            try:
+                found = self._made.read() or {}
+            except ConfigurationError as error:
+                _log.warning("%s; until then its tokens are rejected", error)
+            self._digests = {scope: token.digest for scope, token in found.items()} | self._configured
         return self._digests
-
-    def _read(self) -> dict[str, bytes]:
-        try:
-            found = self._made.read() or {}
-        except ConfigurationError as error:
-            _log.warning("%s; until then its tokens are rejected", error)
-            return {}
-        return {scope: token.digest for scope, token in found.items()}
 
 
 def guarded(control: ControlSettings, directory: Path) -> Tokens:
@@ -226,7 +208,8 @@ def guarded(control: ControlSettings, directory: Path) -> Tokens:
             "`riglm control token` once, or set control.token, or listen on 127.0.0.1"
         )
     try:
-        made.ensure()
+        if not made.path.exists():
+            made.write(make(), replace=False)
     except ConfigurationError as error:
         _log.warning("%s; the control API goes on without tokens in its data directory", error)
     return tokens

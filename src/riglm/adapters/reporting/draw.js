@@ -3,7 +3,7 @@
 const report = JSON.parse(document.getElementById("report").textContent);
 const main = document.getElementById("main");
 
-/** An element; texts go in as texts, so that no name can become markup. */
+/** Create an element. Strings become text nodes, so no name can become markup. */
 function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -49,16 +49,16 @@ function recorded(mode, title) {
   const { cost } = its;
   const facts = [
     ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${whole(cost.sessions)} sessions)`],
-    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced another one)`],
+    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced an earlier one)`],
     ["calls with their tool in the list", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
     ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
     ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
     ["missed", missed],
-    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} own tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
+    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
     ["net for a list", `${whole(its.net_per_list)} tokens`],
   ];
   const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));
-  return [section(title, h("table", {}, h("tbody", {}, rows)))];
+  return [section(title, h("table", { class: "facts" }, h("tbody", {}, rows)))];
 }
 
 function days() {
@@ -77,7 +77,7 @@ function days() {
   return [
     section(
       "Day by day",
-      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, walked by ${report.walked}`), swatch("size", "tools in the list")),
+      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, replayed with ${report.walked}`), swatch("size", "tools in the list")),
       h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
       h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
     ),
@@ -89,15 +89,15 @@ function strategies() {
   const columns = [
     ["strategy", (row) => row.predictor],
     ["calls", (row) => whole(row.calls), true],
-    ["in_list", (row) => share(row.in_list), true],
+    ["in the list", (row) => share(row.in_list), true],
     ["95 of 100", (row) => range(row.in_list_interval), true],
-    ["new_in_list", (row) => share(row.new_in_list), true],
+    ["new tools in the list", (row) => share(row.new_in_list), true],
     ["95 of 100", (row) => range(row.new_in_list_interval), true],
     ["tools in the list", (row) => one(row.mean_list), true],
     ["hidden", (row) => share(row.reduction), true],
   ];
   const isConfigured = (row) => (row.predictor === report.rules.strategy ? "configured" : "");
-  return [section("The same sessions walked again, by strategy", table(columns, report.strategies, isConfigured))];
+  return [section("The same sessions replayed, by strategy", table(columns, report.strategies, isConfigured))];
 }
 
 function tools() {
@@ -114,7 +114,7 @@ function tools() {
     ["by name", (row) => whole(row.named), true],
   ];
   const found = [];
-  if (missed.length) found.push(section("Tools that lists lacked: a search finds them, one call more", table(columns, missed)));
+  if (missed.length) found.push(section("Tools missing from lists: a search finds them with one more call", table(columns, missed)));
   if (unused.length) found.push(section(`Never used, of the tools that were shown: ${unused.length}`, h("p", {}, unused.join(", "))));
   return found;
 }

@@ -17,6 +17,7 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
+from riglm.domain import jsonrpc
 from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
@@ -157,7 +158,7 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
     def live_tools() -> Mapping[str, str]:
         return _live_tools(proxy.services)
 
-    tools = ToolQueries(loop, counting, history, live_tools)
+    tools = ToolQueries(loop, counting, history, live_tools, describe=lambda name: _description(proxy.services, name))
     looks = StatusProbes(
         upstreams=proxy.upstreams,
         tool_counts=lambda: _tool_counts(proxy.services),
@@ -182,6 +183,14 @@ def _live_tools(services: RequestServices) -> Mapping[str, str]:
     """The tools that are listed now by the names that clients use, each with its server."""
     only = services.owners.only
     return dict.fromkeys(services.catalogs.of(only).names, only) if only else services.owners.servers()
+
+
+def _description(services: RequestServices, name: str) -> str | None:
+    """Return the description of a tool by the name that clients use; None if it is not known."""
+    server, own_name = services.owners.of(name)
+    tool = services.catalogs.of(server).by_name.get(name)
+    raw = tool.raw if tool else services.known_catalogs.definition(server, own_name)
+    return jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None
 
 
 def _tool_counts(services: RequestServices) -> Mapping[str, int]:

@@ -124,9 +124,11 @@ class ToolQueries:
         history: UsageHistory,
         live_tools: LiveTools,
         *,
+        describe: Callable[[str], str | None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock` gives seconds since the epoch."""
+        """`describe` returns the description of a tool, on the proxy's loop; `clock` gives seconds since the epoch."""
+        self._describe = describe
         self._proxy = proxy
         self._counting = counting
         self._history = history
@@ -171,7 +173,10 @@ class ToolQueries:
         pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
         series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)
         companions = tuple(_companions(name, pairs))
-        return ToolDetail(**dict(entry), cooccurrences=companions, series=Series(buckets=series))
+        description = await self._proxy.look(lambda: self._describe(name))
+        return ToolDetail(
+            **dict(entry), description=description, cooccurrences=companions, series=Series(buckets=series)
+        )
 
     async def cooccurrence(self, limit: int) -> CooccurrenceMap:
         """The tools that are used together most, and their pairs."""

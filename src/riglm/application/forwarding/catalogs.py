@@ -153,6 +153,11 @@ class KnownCatalogs:
         """Return the latest catalog of a server, None if nothing is known of it."""
         return self._known.get((self._fingerprint(spec), variant))
 
+    def definition(self, server: str, tool: str) -> Raw | None:
+        """Return the raw definition of a tool by the server's name for it, from the latest catalog that has it."""
+        entries = (raw for known in reversed(self._known.values()) if known.server == server for raw in known.entries)
+        return next((raw for raw in entries if jsonrpc.text(jsonrpc.members(raw).get("name")) == tool), None)
+
     def note(
         self,
         spec: UpstreamSpec,

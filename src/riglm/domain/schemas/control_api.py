@@ -213,6 +213,9 @@ class Series(_Model):
 class ToolDetail(ToolEntry):
     """A tool with its companions and its calls over time; the lists of the series are all lists."""
 
+    description: str | None = Field(
+        default=None, description="As its server lists it; null if it was not listed since the process started."
+    )
     cooccurrences: tuple[Companion, ...]
     series: Series
 

@@ -71,7 +71,8 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
     for _ in crowd:
         assert asked.acquire(timeout=PATIENCE)
     refused = served.ask("GET", "/ready")
-    assert (refused.problem["status"], refused.headers["retry-after"]) == (503, "2")
+    found = (refused.problem["status"], refused.headers["retry-after"], refused.headers["connection"])
+    assert found == (503, "2", "close")
     crowd[0].close()
     until = time.monotonic() + PATIENCE
     while served.ask("GET", "/ready").status != 200:

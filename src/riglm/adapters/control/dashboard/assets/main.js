@@ -24,7 +24,7 @@ const NAVIGATION = [["", "Overview"], ["sessions", "Sessions"], ["tools", "Tools
 const place = (id) => document.getElementById(id);
 const main = place("main");
 
-/** The page as its views know it: what was answered, and how to ask again, draw again and say something. */
+/** The page for its views: data and refusals of the last turn, and functions to request, draw and announce. */
 const page = {
   data: {},
   refusals: {},
@@ -61,7 +61,7 @@ function go() {
   page.refusals = {};
   main.removeAttribute("data-sources");
   main.dataset.turns = 0;
-  poller.watch(() => ({ health: "/health", ...view.sources(subject) }));
+  poller.watch((data) => ({ health: "/health", ...view.sources(subject, data) }));
   if (!isFirst) {
     main.focus({ preventScroll: true });
     scrollTo(0, 0);
@@ -108,14 +108,14 @@ function showState() {
   morph(place("state"), next);
 }
 
-/** What is not as it should be, by name. */
+/** The names of unavailable upstreams, and of the store. */
 function ailing({ upstreams, store }) {
   const broken = upstreams.filter((upstream) => upstream.state === "broken").map((upstream) => upstream.name);
   const all = [...broken, ...(store.state === "unavailable" ? ["store"] : [])];
   return all.length ? [all.join(", ")] : [];
 }
 
-/** Asks for the token, unless it is being asked for, or the reader has just said no. */
+/** Ask for the token, unless the dialog is open already. */
 async function askOnce() {
   poller.stop();
   if (isAsking) return;
@@ -177,7 +177,7 @@ function startToken() {
 for (const kind of ["click", "input"]) document.addEventListener(kind, act);
 addEventListener("hashchange", go);
 setInterval(() => document.hidden || refreshAges(document), AGES_MS);
-// The address of the content is a view's, so that the way past the navigation must not change it.
+// The hash of the URL selects the view, so the skip link must not change it.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

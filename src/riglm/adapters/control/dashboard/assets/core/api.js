@@ -1,7 +1,7 @@
 const TOKEN = "riglm.token";
-const PATIENCE_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
-/** An answer that is none: `status` is 0 when riglm did not answer at all; `faults` say which fields are wrong. */
+/** Thrown when a request failed. `status` is 0 if there was no response; `faults` are the fields that are wrong. */
 export class Refusal extends Error {
   constructor(status, detail, faults = []) {
     super(detail);
@@ -10,7 +10,7 @@ export class Refusal extends Error {
   }
 }
 
-/** What the token in use may do; until an answer has said so, everything. */
+/** The rights of the token in use; all rights until the first response. */
 export let access = "write";
 
 export const token = {
@@ -19,17 +19,17 @@ export const token = {
   forget: () => sessionStorage.removeItem(TOKEN),
 };
 
-/** The text of an answer. Throws a Refusal. */
+/** Return the text of a response. Throws a Refusal. */
 export async function read(path, signal) {
   return (await ask("GET", path, undefined, signal)).text();
 }
 
-/** Makes something; what came back. Throws a Refusal. */
+/** Create something and return the response. Throws a Refusal. */
 export async function post(path, body) {
   return (await ask("POST", path, body)).json();
 }
 
-/** Removes something. Throws a Refusal. */
+/** Delete something. Throws a Refusal. */
 export async function remove(path) {
   await ask("DELETE", path);
 }
@@ -38,7 +38,7 @@ async function ask(method, path, body, signal) {
   const headers = { Accept: "application/json" };
   if (token.get() !== null) headers.Authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const limit = AbortSignal.timeout(PATIENCE_MS);
+  const limit = AbortSignal.timeout(TIMEOUT_MS);
   let answer;
   try {
     answer = await fetch(path, {

@@ -1,6 +1,6 @@
 /**
- * Makes an element. Texts among the children become text nodes: nothing that comes from the API is read as HTML.
- * Attributes that are undefined, null or false are left out; `part`, from 0 to 1, is what bars and shades go by.
+ * Create an element. Strings become text nodes, so nothing from the API is read as HTML. Attributes that are undefined,
+ * null or false are left out; `part`, from 0 to 1, is the length of a bar.
  */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -13,7 +13,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A name that somebody else chose: it does not turn the text around it, and may be broken after a server's name. */
+/** A name from outside, isolated from the text direction around it; it may wrap after the server's name. */
 export function name(text, attributes = {}) {
   const parts = text.split(/(?<=__)(?=[^_])/);
   return h("bdi", { class: "name", ...attributes }, parts.flatMap((part, index) => (index ? [h("wbr"), part] : [part])));

@@ -2,14 +2,15 @@ const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const TENTH = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const NOTHING = "–";
+const withMinus = (text) => text.replace("-", "−");
 
 const orNothing = (format) => (value) => (value === null || value === undefined ? NOTHING : format(value));
 
 /** 12,345 */
-export const count = orNothing((value) => WHOLE.format(value));
+export const count = orNothing((value) => withMinus(WHOLE.format(value)));
 
-/** 12.3K, 4.56M: for large estimates. */
-export const rough = orNothing((value) => (Math.abs(value) < 10_000 ? WHOLE.format(value) : SHORT.format(value)));
+/** 12.3K, −4.56M: for large estimates. */
+export const rough = orNothing((value) => withMinus(Math.abs(value) < 10_000 ? WHOLE.format(value) : SHORT.format(value)));
 
 /** 15.4 */
 export const mean = orNothing((value) => TENTH.format(value));

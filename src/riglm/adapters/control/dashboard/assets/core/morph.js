@@ -1,7 +1,7 @@
 /**
- * Makes `old` like `next` with as few changes as possible, so that focus, selection and scrolling stay.
- * Elements are the same when their tag and `data-key` are. What is inside an element with `data-keep` is left alone.
- * The focus of an element that is gone goes to what was around it, so that the next Tab goes on from there.
+ * Make `old` like `next` with as few changes as possible, so that focus, selection and scrolling are kept.
+ * Elements correspond if their tag and `data-key` are equal. The content of elements with `data-keep` is not changed.
+ * If the focused element is removed, its nearest focusable ancestor gets the focus, so that Tab continues there.
  */
 export function morph(old, next) {
   const focused = document.activeElement;
@@ -40,7 +40,7 @@ function copyAttributes(old, next) {
   if (old.style.cssText !== next.style.cssText) old.style.cssText = next.style.cssText;
 }
 
-/** What people opened or typed stays so; and a style attribute may not be set as such. */
+/** Keep what the user opened; the content security policy forbids setting `style` as an attribute. */
 function isTheUsers(element, name) {
   return name === "style" || (name === "open" && element.tagName === "DETAILS");
 }
@@ -60,9 +60,9 @@ function copyChildren(old, next) {
     update(same, wanted);
   }
   while (at !== null) {
-    const gone = at;
+    const removed = at;
     at = at.nextSibling;
-    gone.remove();
+    removed.remove();
   }
 }
 

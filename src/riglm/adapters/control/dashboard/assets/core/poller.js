@@ -4,11 +4,12 @@ const PERIOD_MS = 2_000;
 const FIRST_MS = 150;
 
 /**
- * Asks again and again, while the page is seen, what the view shows, and tells when an answer is another one.
+ * Requests the sources of a view every two seconds while the page is visible.
  *
- * `sources()` gives, for each name, what to ask; they may change from turn to turn. `onTurn(data, refusals, sources,
- * isNew)` hears of every turn: values and refusals by name, and whether any of them is new. A value stays while its
- * source is refused. `onPart(data, refusals)` hears of a first turn that takes long, so that what came does not wait for the rest.
+ * `sources(data)` returns a path by name; paths may change from turn to turn. If they change with the data, the next turn
+ * follows at once. `onTurn(data, refusals, sources, isNew)` is called after every turn: values and refusals by name, and
+ * true if any of them is new. A value is kept while its source is refused. `onPart(data, refusals)` is called when the
+ * first turn takes long, so that the parts received so far are shown.
  */
 export class Poller {
   constructor(onTurn, onPart) {
@@ -19,14 +20,14 @@ export class Poller {
     document.addEventListener("visibilitychange", () => document.hidden || this.soon());
   }
 
-  /** Asks from now on for other things. */
+  /** Request other sources from now on. */
   watch(sources) {
     this.forget();
     this.sources = sources;
     this.soon();
   }
 
-  /** Asks now, and not only when the next turn is due. */
+  /** Start the next turn now. */
   soon() {
     clearTimeout(this.timer);
     this.asking?.abort();
@@ -48,16 +49,18 @@ export class Poller {
     if (document.hidden) return;
     const asking = new AbortController();
     this.asking = asking;
-    const asked = Object.entries(this.sources());
+    const asked = Object.entries(this.sources(this.data));
     const early = this.texts.size === 0 && setTimeout(() => asking.signal.aborted || this.onPart(this.data, this.refusals), FIRST_MS);
     const outcomes = await Promise.all(asked.map(([name, path]) => this.one(name, path, asking.signal)));
     clearTimeout(early);
     if (asking.signal.aborted) return;
-    this.timer = setTimeout(() => this.turn(), PERIOD_MS);
+    const next = Object.values(this.sources(this.data));
+    const isChanged = outcomes.includes(true) && asked.some(([, path], index) => next[index] !== path);
+    this.timer = setTimeout(() => this.turn(), isChanged ? 0 : PERIOD_MS);
     this.onTurn(this.data, this.refusals, Object.fromEntries(asked), outcomes.includes(true));
   }
 
-  /** Whether the answer, or the refusal, is another one than before. */
+  /** True if the response or the refusal is new. */
   async one(name, path, signal) {
     try {
       const text = await read(path, signal);
@@ -69,7 +72,7 @@ export class Poller {
       return isNew;
     } catch (error) {
       if (signal.aborted) return false;
-      const refusal = error instanceof Refusal ? error : new Refusal(0, "riglm's answer cannot be read");
+      const refusal = error instanceof Refusal ? error : new Refusal(0, "riglm sent an invalid response");
       const isNew = this.refusals[name]?.message !== refusal.message;
       this.refusals[name] = refusal;
       return isNew;

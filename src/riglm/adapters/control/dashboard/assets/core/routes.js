@@ -1,10 +1,10 @@
-/** Where the address points: the view's name, and what is to be seen in it. */
+/** The view that the URL selects, and its subject. */
 export function route() {
   const [view = "", subject = ""] = location.hash.replace(/^#\/?/, "").split("/");
   return { view, subject: decoded(subject) };
 }
 
-/** The address of a view. */
+/** The URL of a view. */
 export function address(view, subject) {
   return subject === undefined ? `#/${view}` : `#/${view}/${encodeURIComponent(subject)}`;
 }

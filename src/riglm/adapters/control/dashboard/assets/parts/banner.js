@@ -1,18 +1,18 @@
 import { h } from "../core/dom.js";
 import { when } from "../core/formats.js";
 
-/** What is wrong with the answers of a turn, in words; null when nothing is. `answeredAt` is when all was well last. */
+/** The problem of a turn in words, or null; `answeredAt` is the time of the last turn without one. */
 export function trouble(refusals, answeredAt) {
   const found = Object.values(refusals).filter((one) => one.status !== 404);
   if (found.length === 0) return null;
-  const since = answeredAt ? ` What is shown is from ${when(answeredAt)}.` : "";
-  if (found.some((one) => one.status === 0)) return { text: `riglm does not answer. It is asked again every 2 seconds.${since}` };
-  if (found.some((one) => one.status === 401)) return { text: "riglm answers only those who have a token.", action: ["ask-token", "Enter the token"] };
+  const since = answeredAt ? ` The data shown is from ${when(answeredAt)}.` : "";
+  if (found.some((one) => one.status === 0)) return { text: `riglm does not answer. The page retries every 2 seconds.${since}` };
+  if (found.some((one) => one.status === 401)) return { text: "This riglm requires a token.", action: ["ask-token", "Enter the token"] };
   const words = [...new Set(found.map((one) => one.message))];
-  return { text: `Not everything could be had: ${words.join("; ")}.${since}` };
+  return { text: `Some data is unavailable: ${words.join("; ")}.${since}` };
 }
 
-/** Shows a trouble, or that there is none. */
+/** Show a problem, or hide the banner. */
 export function showTrouble(place, found) {
   place.hidden = found === null;
   const text = found?.text ?? "";

@@ -1,11 +1,12 @@
 import { h } from "../core/dom.js";
 import { moment } from "../core/formats.js";
 
+const FEW_POINTS = 6;
 const LIBRARY = "assets/vendor/echarts/echarts.common.min.js";
 const drawn = new Map();
 let loading;
 
-/** The place of a chart, with the same numbers as a table below it. `legend` is pairs of colour and text. */
+/** The element for a chart, with its numbers as a table below it. `legend` is pairs of color and text. */
 export function figure({ id, title, legend, asTable }) {
   const swatches = legend.map(([colour, text]) => h("li", {}, h("i", { class: `swatch ${colour}` }), text));
   return h(
@@ -18,7 +19,7 @@ export function figure({ id, title, legend, asTable }) {
 }
 
 /**
- * Draws what changed into the place with this id: series over buckets of time. A series is
+ * Draw series over buckets of time into the element with this id, if they changed. A series is
  * `{ name, kind: "bar" | "line" | "area", colour, values, stack?, written? }`.
  */
 export async function drawOverTime(id, buckets, series) {
@@ -26,7 +27,7 @@ export async function drawOverTime(id, buckets, series) {
   const place = document.getElementById(id);
   if (place === null) return;
   if (echarts === null) {
-    place.textContent = "The chart could not be drawn: riglm did not give the library. The numbers are in the table.";
+    place.textContent = "The chart could not be drawn: its library did not load. The numbers are in the table.";
     return;
   }
   const state = JSON.stringify([buckets, series, document.documentElement.dataset.theme, isDark()]);
@@ -38,7 +39,7 @@ export async function drawOverTime(id, buckets, series) {
   clear();
 }
 
-/** Ends the charts whose places are gone. */
+/** Dispose of charts whose element was removed. */
 function clear() {
   for (const [place, { chart, sizes }] of drawn) {
     if (place.isConnected) continue;
@@ -55,7 +56,7 @@ function started(echarts, place) {
   return { chart, sizes };
 }
 
-/** Loaded when the first chart is drawn: what is to be read does not wait for it. */
+/** Load the chart library with the first chart, so that texts are not delayed. */
 function library() {
   loading ??= new Promise((resolve, reject) => {
     const script = h("script", { src: LIBRARY });
@@ -68,7 +69,7 @@ function library() {
 
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 
-/** What the colours of the style come to at this place, now. */
+/** The computed colors of the current theme. */
 function colours(place) {
   const probe = h("span", { hidden: true });
   place.parentElement.append(probe);
@@ -106,13 +107,13 @@ function options(buckets, series, colour) {
       borderColor: colour.line,
       textStyle: { color: colour.ink, fontSize: 12, fontFamily: text.fontFamily },
       axisPointer: { type: "line", lineStyle: { color: colour.soft, type: "solid" }, animation: false },
-      formatter: (points) => told(points, series),
+      formatter: (points) => tooltip(points, series),
     },
-    series: series.map((one) => asDrawn(one, colour)),
+    series: series.map((one) => drawnSeries(one, colour)),
   };
 }
 
-function told(points, series) {
+function tooltip(points, series) {
   const lines = points.map(({ seriesIndex, value }) => {
     const { name, written = String } = series[seriesIndex];
     return `${name}: ${value === null || value === undefined ? "–" : written(value)}`;
@@ -120,14 +121,17 @@ function told(points, series) {
   return [points[0].axisValueLabel, ...lines].join("\n");
 }
 
-function asDrawn({ name, kind, colour, values, stack, dashed }, palette) {
+function drawnSeries({ name, kind, colour, values, stack, dashed }, palette) {
+  const known = values.filter((value) => value !== null && value !== undefined);
   const shared = { name, data: values, itemStyle: { color: palette[colour] }, emphasis: { disabled: true } };
-  if (kind === "bar") return { ...shared, type: "bar", stack, barCategoryGap: "25%", large: false };
+  if (kind === "bar") return { ...shared, type: "bar", stack, barCategoryGap: "25%", barMinWidth: 3, barMaxWidth: 28, large: false };
   return {
     ...shared,
     type: "line",
     connectNulls: true,
-    symbol: "none",
+    z: kind === "area" ? 3 : 2,
+    symbol: known.length <= FEW_POINTS ? "circle" : "none",
+    symbolSize: 7,
     step: false,
     lineStyle: { width: 2, color: palette[colour], type: dashed ? "dashed" : "solid" },
     areaStyle: kind === "area" ? { color: palette[colour], opacity: 0.15 } : undefined,

@@ -2,8 +2,8 @@ import { h } from "../core/dom.js";
 import * as format from "../core/formats.js";
 
 /**
- * A way to show numbers of one answer of the API: `show("/tokens/net", format)` is the number at that JSON pointer.
- * Every number carries where it comes from and its exact value, so that the page can be compared with the API.
+ * Returns `show(pointer, format)` for the numbers of one response of the API: `show("/tokens/net", format.rough)`.
+ * Each number has its field and its exact value as data attributes, so that the page can be compared with the API.
  */
 export function shower(source, answer) {
   return (pointer, as = format.count) => {
@@ -15,13 +15,16 @@ export function shower(source, answer) {
   };
 }
 
-/** A time as how long ago it was; the exact time is its title. */
+/** A number in the color of a loss, with a text, if `value` is negative. */
+export const signed = (value, shown, text = "a loss") => (value < 0 ? h("span", { class: "loss" }, shown, text && h("span", { class: "loss-text" }, ` ${text}`)) : shown);
+
+/** The age of a time; its title is the exact time. */
 export function ago(time) {
   if (time === null || time === undefined) return h("span", { class: "soft" }, "–");
   return h("time", { datetime: time, title: format.when(time), "data-ago": true }, format.age(time));
 }
 
-/** Brings all ages on the page up to now. */
+/** Update all ages on the page. */
 export function refreshAges(root) {
   for (const time of root.querySelectorAll("time[data-ago]")) {
     const text = format.age(time.dateTime);
@@ -29,7 +32,7 @@ export function refreshAges(root) {
   }
 }
 
-/** What a JSON pointer points at. */
+/** The value at a JSON pointer. */
 function at(answer, pointer) {
   const steps = pointer.split("/").slice(1);
   return steps.reduce((value, step) => value?.[step.replaceAll("~1", "/").replaceAll("~0", "~")], answer);

@@ -1,12 +1,14 @@
 import { h } from "../core/dom.js";
 import * as format from "../core/formats.js";
 import { drawOverTime, figure } from "./charts.js";
+import { empty } from "./panels.js";
 import { table } from "./tables.js";
 
-/** The charts over time: what each is called, which colours mean what, and which fields of a bucket it draws. */
+/** The charts over time: title, legend, columns of the table, and the series drawn from the buckets. */
 const CHARTS = {
   found: {
     title: "How the tools of calls were found",
+    none: "No call in this time.",
     legend: [["listed", "in the list"], ["searched", "by a search"], ["named", "by name only"]],
     columns: [["In the list", "listed"], ["By a search", "searched"], ["By name only", "named"]],
     series: (buckets) => [
@@ -17,6 +19,7 @@ const CHARTS = {
   },
   lists: {
     title: "Tools in a list",
+    none: "No tool list in this time.",
     legend: [["accent line", "shown, on average"], ["quiet dashed", "available"]],
     columns: [["Lists", "lists"], ["Shown", "mean_shown", format.mean], ["Available", "mean_available", format.mean]],
     series: (buckets) => [
@@ -26,6 +29,7 @@ const CHARTS = {
   },
   calls: {
     title: "Calls",
+    none: "No call in this time.",
     legend: [["listed", "calls"], ["bad line", "failed"]],
     columns: [["Calls", "calls"], ["Failed", "failures"]],
     series: (buckets) => [
@@ -35,9 +39,11 @@ const CHARTS = {
   },
 };
 
-/** The place of one of the charts; `show` reads the answer whose buckets are at `pointer`. */
+/** One of the charts, or a text if nothing was recorded; `show` reads the response whose buckets are at `pointer`. */
 export function overTime(kind, buckets, show, pointer) {
-  const { title, legend, columns } = CHARTS[kind];
+  const { title, legend, columns, none } = CHARTS[kind];
+  const fields = columns.map(([, field]) => field);
+  if (buckets.every((bucket) => fields.every((field) => !bucket[field]))) return empty(none);
   const asTable = table({
     caption: `${title}, as a table`,
     key: (row) => row.bucket.at,
@@ -50,7 +56,7 @@ export function overTime(kind, buckets, show, pointer) {
   return figure({ id: `chart-${kind}`, title, legend, asTable });
 }
 
-/** Draws charts that are placed. */
+/** Draw the charts that are on the page. */
 export function draw(kinds, buckets) {
   return Promise.all(kinds.map((kind) => drawOverTime(`chart-${kind}`, buckets, CHARTS[kind].series(buckets))));
 }

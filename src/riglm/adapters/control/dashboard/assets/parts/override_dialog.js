@@ -4,13 +4,13 @@ import { h, name } from "../core/dom.js";
 const KINDS = [
   ["pin", "Pin", "always in the list"],
   ["include", "Include", "always in the list; lifts a denial, but not for one session"],
-  ["exclude", "Exclude", "never shown; it still runs when it is called by name"],
+  ["exclude", "Exclude", "never in the list; calls by name still work"],
 ];
 const TIMES = [["", "until it is deleted"], ["3600", "for an hour"], ["28800", "for 8 hours"], ["86400", "for a day"], ["604800", "for 7 days"]];
 
 /**
- * Lets the reader decide about one tool. `session` and `principal` are given where there is a session that it may be
- * about; `tools` are names to choose from. Gives the override that was made, or null.
+ * Ask for an override of one tool. `session` and `principal` are those in view, if any; `tools` are names to choose from.
+ * Returns the new override, or null.
  */
 export function askForOverride({ tool = "", session, principal, tools = [] }) {
   const { dialog, form, fault } = built({ tool, session, principal, tools });
@@ -38,10 +38,10 @@ export function askForOverride({ tool = "", session, principal, tools = [] }) {
   });
 }
 
-/** What an override comes to, in a sentence. */
-export function told({ kind, scope }) {
+/** An override in words. */
+export function describe({ kind, scope }) {
   const what = { pin: "pinned", include: "included", exclude: "excluded" }[kind];
-  return `${what} ${{ all: "for everybody", principal: "for a principal", session: "for a session" }[scope]}`;
+  return `${what} ${{ all: "for all sessions", principal: "for a principal", session: "for a session" }[scope]}`;
 }
 
 function built({ tool, session, principal, tools }) {
@@ -59,12 +59,12 @@ function built({ tool, session, principal, tools }) {
     choices("kind", "What", KINDS),
     choices("scope", "For whom", scopes(session, principal)),
     !session && [
-      h("label", { for: "override-key", class: "key" }, "Its id ", h("span", { class: "soft" }, "(empty: the principal without a name)")),
+      h("label", { for: "override-key", class: "key" }, "Its id ", h("span", { class: "soft" }, "(empty: unauthenticated callers)")),
       h("input", { id: "override-key", class: "key", name: "key", autocomplete: "off", spellcheck: "false" }),
     ],
     h("label", { for: "override-time" }, "How long"),
     h("select", { id: "override-time", name: "time" }, TIMES.map(([value, text]) => h("option", { value }, text))),
-    h("label", { for: "override-reason" }, "Why ", h("span", { class: "soft" }, "(for those who look later)")),
+    h("label", { for: "override-reason" }, "Reason ", h("span", { class: "soft" }, "(optional)")),
     h("input", { id: "override-reason", name: "reason", maxlength: 500, autocomplete: "off" }),
     fault,
     h(
@@ -78,9 +78,9 @@ function built({ tool, session, principal, tools }) {
 }
 
 function scopes(session, principal) {
-  const all = ["all", "Everybody", "every session of this riglm"];
+  const all = ["all", "All", "every session of this riglm"];
   if (!session) return [all, ["principal", "A principal", ""], ["session", "A session", ""]];
-  return [["session", "This session", ""], ["principal", "Its principal", principal ? "all sessions of the same caller" : "all callers without a name"], all];
+  return [["session", "This session", ""], ["principal", "Its principal", principal ? "all sessions of the same caller" : "all unauthenticated callers"], all];
 }
 
 function choices(field, legend, options) {

@@ -1,6 +1,6 @@
 import { h } from "../core/dom.js";
 
-/** A part of a view under a heading of its own; `note` says in a line what is seen. */
+/** A section with a heading; `note` is a line of explanation. */
 export function panel(id, title, { note, kind = "", tools } = {}, ...content) {
   const heading = h("div", { class: "panel-head" }, h("h2", { id: `${id}-title`, tabindex: "-1" }, title), tools);
   return h(
@@ -12,22 +12,22 @@ export function panel(id, title, { note, kind = "", tools } = {}, ...content) {
   );
 }
 
-/** What stands where nothing is yet: what it means, and what to do. */
+/** The text for a part without data: what that means, and what to do. */
 export function empty(title, ...content) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), content);
 }
 
-/** One word with a mark whose form differs as well as its colour. */
+/** A word with a mark; marks differ in form and in color. */
 export function mark(kind, text, title) {
   return h("span", { class: `mark-word ${kind}`, title }, text);
 }
 
-/** Stands for an answer that has not come, or that was refused. */
+/** The placeholder for a response that is not there yet, or was refused. */
 export function missing(refusal) {
-  return h("p", { class: "missing" }, refusal ? `Not to be had now: ${refusal.message}` : "Loading …");
+  return h("p", { class: "missing" }, refusal ? `Unavailable: ${refusal.message}` : "Loading …");
 }
 
-/** Terms and what they come to. */
+/** Terms and their values. */
 export function facts(...pairs) {
   return h(
     "dl",

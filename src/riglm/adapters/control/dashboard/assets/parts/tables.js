@@ -1,8 +1,8 @@
 import { h } from "../core/dom.js";
 
 /**
- * A table. Columns are `{ head, cell(row), number?, by?, wide?, kind? }`; `by` makes it one that rows can be sorted by.
- * Rows have a `key`. `sorted` is `{ by, down }` where the table can be sorted.
+ * A table. Columns are `{ head, cell(row), number?, by?, wide?, kind? }`; rows can be sorted by columns with `by`.
+ * `key` returns the key of a row; `sorted` is `{ by, down }` of a sortable table. Narrow screens show each row as a card.
  */
 export function table({ caption, columns, rows, sorted, key = (row) => row.key, rowClass = () => undefined, id }) {
   const heads = columns.map((column) => head(column, sorted));
@@ -16,11 +16,11 @@ export function table({ caption, columns, rows, sorted, key = (row) => row.key, 
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, id },
-    h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)),
+    h("table", { class: "stackable" }, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)),
   );
 }
 
-/** Rows in the order that the reader chose; those without a value come last. */
+/** Rows in the chosen order; those without a value come last. */
 export function inOrder(rows, { by, down }, value) {
   const direction = down ? -1 : 1;
   const written = (row) => value(row, by);
@@ -31,12 +31,12 @@ export function inOrder(rows, { by, down }, value) {
   });
 }
 
-/** What sorting by a column comes to: the other way round when it is the same, else numbers from the largest. */
+/** The next order when a column is chosen: reversed for the same column; numbers start with the largest. */
 export function sortedBy(sorted, by, isText) {
   return sorted.by === by ? { by, down: !sorted.down } : { by, down: !isText };
 }
 
-/** A length that stands for a number beside it. */
+/** A bar with the length of the number next to it. */
 export function bar(part, kind = "") {
   return h("span", { class: `bar ${kind}`, part: Math.max(0, Math.min(1, part || 0)), "aria-hidden": "true" });
 }
@@ -59,5 +59,6 @@ const kindOf = ({ number, wide, kind }) => [number && "number-column", wide && "
 
 function cell(column, row) {
   const tag = column.label ? "th" : "td";
-  return h(tag, { class: kindOf(column), scope: column.label ? "row" : undefined }, column.cell(row));
+  const head = typeof column.head === "string" ? column.head : column.title;
+  return h(tag, { class: kindOf(column), scope: column.label ? "row" : undefined, "data-head": head || undefined }, column.cell(row));
 }

@@ -1,14 +1,14 @@
 import { read, token } from "../core/api.js";
 import { h } from "../core/dom.js";
 
-/** Asks for the token until riglm takes it. True when it did, false when the reader closed the dialogue. */
+/** Ask for the token until riglm accepts it. Returns true then, and false if the dialog is closed before. */
 export function askForToken() {
-  const fault = h("p", { class: "fault", role: "alert" }, token.get() === null ? "" : "riglm does not take the token that was given.");
+  const fault = h("p", { class: "fault", role: "alert" }, token.get() === null ? "" : "riglm rejected the token.");
   const form = h(
     "form",
     { method: "dialog" },
     h("h2", { id: "token-title" }, "A token is needed"),
-    h("p", { class: "note" }, "This riglm answers only those who have one. ", h("code", {}, "riglm control token"), " prints it, on the machine where riglm runs. This tab keeps it until it is closed."),
+    h("p", { class: "note" }, "This riglm requires a token. ", h("code", {}, "riglm control token"), " prints it on the machine where riglm runs. The browser keeps it until you close this tab."),
     h("label", { for: "token" }, "Token"),
     h("input", { id: "token", name: "token", type: "password", required: true, autofocus: true, autocomplete: "off", spellcheck: "false" }),
     fault,
@@ -28,7 +28,7 @@ export function askForToken() {
         dialog.close();
       } catch (refusal) {
         if (refusal.status === 401) token.forget();
-        fault.textContent = refusal.status === 401 ? "riglm does not take this token." : `${refusal.message}. Try again.`;
+        fault.textContent = refusal.status === 401 ? "riglm rejected this token." : `${refusal.message}. Try again.`;
       }
     });
     dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());

@@ -1,8 +1,9 @@
 import { h, name } from "../core/dom.js";
 import * as format from "../core/formats.js";
-import { span } from "../core/ranges.js";
+import { label } from "../core/labels.js";
+import { ChartSpan, span } from "../core/ranges.js";
 import { address } from "../core/routes.js";
-import { ago, shower, step } from "../parts/numbers.js";
+import { ago, shower, signed, step } from "../parts/numbers.js";
 import { draw, overTime } from "../parts/over_time.js";
 import { empty, facts, mark, missing, panel } from "../parts/panels.js";
 import { bar, table } from "../parts/tables.js";
@@ -11,17 +12,21 @@ import { sessionTable } from "./sessions.js";
 const LIVE_SESSIONS = 8;
 const MOST_USED = 12;
 const CHARTS = ["found", "lists", "calls"];
+const MIN_SESSIONS = 20;
+const MIN_CALLS = 100;
+const chartSpan = new ChartSpan();
 
 export const overview = {
   title: () => "Overview",
   hasRange: true,
-  sources() {
-    const { since, until, buckets } = span();
+  sources(_subject, data = {}) {
+    const { since } = span();
+    const chart = chartSpan.get("", data.series?.buckets);
     return {
       health: "/health",
       config: "/config",
       summary: `/stats/summary?since=${since}`,
-      series: `/stats/series?since=${since}&until=${until}&buckets=${buckets}`,
+      series: `/stats/series?since=${chart.since}&until=${chart.until}&buckets=${chart.buckets}`,
       sessions: `/sessions?active=true&limit=${LIVE_SESSIONS}`,
       tools: `/tools?since=${since}&limit=1000`,
     };
@@ -32,7 +37,7 @@ export const overview = {
     if (isNew) return [title, newcomer(data.config), columns([serversPanel(data.health, refusals)], [recordsPanel(data.summary, data.health, refusals), embedderPanel(data.health, refusals)])];
     return [
       title,
-      howListsAreMade(data.config),
+      data.summary && verdict(data.summary, data.config),
       data.summary ? headline(data.summary) : missing(refusals.summary),
       h("div", { class: "charts" }, CHARTS.map((kind) => chart(kind, data, refusals))),
       panel("live-sessions", "Live sessions", {}, liveSessions(data, refusals)),
@@ -62,14 +67,14 @@ function chart(kind, data, refusals) {
   return panel(`over-time-${kind}`, CHART_TITLES[kind], {}, content);
 }
 
-/** The numbers that say whether riglm is worth its place. */
+/** The key figures. */
 function headline(summary) {
   const show = shower("summary", summary);
   const figures = [
-    ["Price", show("/price/of_no_proxy", format.ratio), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
+    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
     ["Hit rate", show("/zero_hop/rate", format.percent), [show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), ["of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
-    ["Tokens net", show("/tokens/net", format.rough), ["hidden ", show("/tokens/hidden", format.rough), ", less own ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
+    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), ["hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
     ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), " searches"]],
     ["Live sessions", show("/sessions/active"), ["of ", show("/sessions/total"), " sessions, ", show("/lists/changes"), " list changes"]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],
@@ -84,29 +89,42 @@ function headline(summary) {
 function newcomer(config) {
   const at = config?.downstream;
   return empty(
-    "Nobody has been here yet.",
-    h("p", {}, "Let a client use riglm, and its sessions, tools and lists appear here by themselves:"),
+    "No client has connected yet.",
+    h("p", {}, "Connect a client; its sessions, tools and lists then appear here:"),
     h(
       "ul",
       {},
-      h("li", {}, "over HTTP (", h("code", {}, "riglm serve"), "), give the client the address ", h("code", {}, `http://${at?.host ?? "127.0.0.1"}:${at?.port ?? 8700}/mcp`)),
+      h("li", {}, "over HTTP (", h("code", {}, "riglm serve"), "), set the client's server URL to ", h("code", {}, `http://${at?.host ?? "127.0.0.1"}:${at?.port ?? 8700}/mcp`)),
       h("li", {}, "on stdio, put ", h("code", {}, "riglm run --"), " in front of the server's command in the client's configuration"),
-      h("li", {}, "to see it at work first, run ", h("code", {}, "riglm demo")),
+      h("li", {}, "for an example first, run ", h("code", {}, "riglm demo")),
     ),
   );
 }
 
-/** How lists are made at present, where that changes what the numbers mean. */
-function howListsAreMade(config) {
-  const filtering = config?.filtering;
-  if (!filtering) return null;
-  if (!filtering.enabled || filtering.strategy === "none") {
-    return h("p", { class: "notice" }, mark("quiet", "Filtering is off"), " Clients see every tool. With ", h("code", {}, "filtering.mode: shadow"), " riglm still shows everything, and counts here what it would have saved.");
+/** One sentence: what riglm saves, or what is missing to decide that. */
+function verdict(summary, config) {
+  const { filtering } = config ?? {};
+  const isOff = filtering && (!filtering.enabled || filtering.strategy === "none");
+  const isShadow = filtering?.mode === "shadow";
+  const text = isOff
+    ? [mark("quiet", "Filtering is off"), " Clients get every tool, so nothing is saved. ", h("code", {}, "riglm shadow"), " measures what filtering would save."]
+    : [result(summary, isShadow), isShadow && [" ", mark("quiet", "Shadow mode"), " Clients get every tool; all figures are estimates of what filtering would do."]];
+  return h("p", { class: "verdict", id: "verdict", "data-key": "verdict" }, text);
+}
+
+function result(summary, isShadow) {
+  const show = shower("summary", summary);
+  const { price, zero_hop: found, tokens: spent } = summary;
+  const hitRate = found.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/zero_hop/rate", format.percent)];
+  if (price.sessions < MIN_SESSIONS || summary.calls < MIN_CALLS || price.of_no_proxy === null) {
+    const missing = [show("/price/sessions"), ` of ${MIN_SESSIONS} sessions and `, show("/calls"), ` of ${MIN_CALLS} calls recorded`];
+    return [mark("quiet", "No verdict yet"), " ", missing, ". So far: ", price.of_no_proxy === null ? "no price" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy"], ", ", hitRate, "."];
   }
-  if (filtering.mode === "shadow") {
-    return h("p", { class: "notice" }, mark("quiet", "Shadow mode"), " Clients see every tool. Prices, lists, hits and tokens are what they would be with filtering.");
-  }
-  return null;
+  const saves = price.of_no_proxy < 1;
+  const share = show("/price/of_no_proxy", (value) => format.percent(Math.abs(1 - value)));
+  const verb = saves ? (isShadow ? "Would save" : "Saves") : isShadow ? "Would cost more" : "Costs more";
+  const net = spent.net < 0 ? "tokens net lost" : "tokens net saved";
+  return [mark(saves ? "good" : "bad", verb), " ", share, saves ? " of the price without a proxy, with " : " than no proxy, with ", hitRate, !isShadow && [" and ", signed(spent.net, show("/tokens/net", format.rough), ""), ` ${net}`], ", over ", show("/price/sessions"), " sessions."];
 }
 
 function liveSessions(data, refusals) {
@@ -124,7 +142,7 @@ function servers(health) {
     rows: health.upstreams.map((upstream, index) => ({ ...upstream, index })),
     key: (row) => row.name,
     columns: [
-      { head: "Server", label: true, cell: (row) => [name(row.name), h("span", { class: "soft" }, ` ${row.transport}`)] },
+      { head: "Server", label: true, cell: (row) => [name(row.name), h("span", { class: "soft" }, ` ${label(row.transport)}`)] },
       { head: "Link", cell: (row) => [mark(...LINKS[row.state]), " ", row.since ? ago(row.since) : "", row.last_error && h("div", { class: "error-text" }, row.last_error)] },
       { head: "Tools", number: true, cell: (row) => show(`/upstreams/${row.index}/tools`) },
     ],
@@ -152,7 +170,7 @@ function mostUsed(tools) {
   ];
 }
 
-const neverUsedNote = (summary) => summary && ["Listed, and called by nobody in this time: ", shower("summary", summary)("/tools/never_used"), "."];
+const neverUsedNote = (summary) => summary && ["Listed but not called in this time: ", shower("summary", summary)("/tools/never_used"), "."];
 
 function neverUsed(tools) {
   const names = tools.items.filter((tool) => tool.uses === 0).map((tool) => tool.tool);
@@ -168,14 +186,14 @@ function tokens(summary) {
   const show = shower("summary", summary);
   return sum([
     ["hidden", show("/tokens/hidden"), "definitions that lists left out"],
-    ["− own", show("/tokens/own"), "riglm's own tools in lists"],
+    ["− meta-tools", show("/tokens/own"), "meta-tools in lists"],
     ["− re-sent", show("/tokens/resent"), "lists that changed"],
-    ["= net", show("/tokens/net"), "what was saved", "result"],
+    ["= net", signed(summary.tokens.net, show("/tokens/net")), summary.tokens.net < 0 ? "more spent than saved" : "saved", "result"],
     ["shown", show("/tokens/shown"), "definitions in lists", "aside"],
   ]);
 }
 
-/** The law of records: whatever was accepted is somewhere. */
+/** Records: accepted = stored + queued + spooled + dropped. */
 function records(summary, health) {
   const { accepted, stored, queued, spooled, dropped, reasons } = summary.records;
   const show = shower("summary", summary);
@@ -185,7 +203,7 @@ function records(summary, health) {
     ["stored", show("/records/stored"), [`in ${health.store.kind}, which is `, store]],
     ["+ queued", show("/records/queued"), "in memory"],
     ["+ spooled", show("/records/spooled"), "on disk, until the store takes them"],
-    ["+ dropped", show("/records/dropped"), Object.keys(reasons).filter((why) => reasons[why] > 0).map((why, index) => [index ? ", " : "", why, " ", show(`/records/reasons/${step(why)}`)])],
+    ["+ dropped", show("/records/dropped"), Object.keys(reasons).filter((why) => reasons[why] > 0).map((why, index) => [index ? ", " : "", label(why), " ", show(`/records/reasons/${step(why)}`)])],
     ["= accepted", show("/records/accepted"), holds ? mark("good", "adds up") : mark("bad", "does not add up"), "result"],
   ]);
 }
@@ -205,10 +223,10 @@ function embedder({ embedder: signal }) {
   const show = shower("health", { embedder: signal });
   return [
     facts(
-      ["State", mark(EMBEDDER_STATES[embeddings.status] ?? "quiet", embeddings.status), embeddings.is_fallback_active && [" ", mark("warn", "fallback at work")]],
-      ["Model", name(embeddings.actual_model), embeddings.actual_model !== embeddings.model && [h("span", { class: "soft" }, " in the place of "), name(embeddings.model)]],
+      ["State", mark(EMBEDDER_STATES[embeddings.status] ?? "quiet", embeddings.status), embeddings.is_fallback_active && [" ", mark("warn", "fallback in use")]],
+      ["Model", name(embeddings.actual_model || embeddings.model), embeddings.actual_model && embeddings.actual_model !== embeddings.model && [h("span", { class: "soft" }, " instead of "), name(embeddings.model)]],
       ["Dimensions", show("/embedder/embeddings/dimensions")],
-      ["Meaning", embeddings.semantic_quality],
+      ["Semantic quality", embeddings.semantic_quality],
       ["Tools embedded", show("/embedder/tools/embedded"), h("span", { class: "soft" }, " of "), show("/embedder/tools/indexed")],
       ["Learned pairs", show("/embedder/learned_pairs")],
     ),

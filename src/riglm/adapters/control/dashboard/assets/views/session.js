@@ -1,5 +1,6 @@
 import { h, name } from "../core/dom.js";
 import * as format from "../core/formats.js";
+import { label } from "../core/labels.js";
 import { address } from "../core/routes.js";
 import { ago, shower } from "../parts/numbers.js";
 import { empty, facts, mark, missing, panel } from "../parts/panels.js";
@@ -37,9 +38,9 @@ function about(one) {
   return facts(
     ["Began", ago(one.started_at), " ago"],
     one.ended_at && ["Ended", ago(one.ended_at), " ago"],
-    ["Spoken", `${one.era}, ${one.transport}`],
-    ["Recognised by", one.method, one.confidence !== one.method && `, confidence ${one.confidence}`],
-    ["Principal", one.principal ? h("code", {}, one.principal) : "without a name"],
+    ["Protocol", `${label(one.era)}, ${label(one.transport)}`],
+    ["Recognized by", label(one.method), one.confidence !== one.method && `, confidence ${label(one.confidence)}`],
+    ["Principal", one.principal ? h("code", {}, one.principal) : "unauthenticated"],
     ["Calls", show("/invocations"), ", ", show("/failures"), " failed"],
     ["Lists", show("/lists"), ", ", show("/list_changes"), " changed, ", show("/searches"), " searches"],
     ["Tools available", show("/tools_available")],
@@ -59,14 +60,14 @@ function calls(one) {
       { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.tool) }, name(row.tool)) },
       { head: "At", cell: (row) => ago(row.at) },
       { head: "Took", number: true, cell: (row) => show(`/calls/${row.index}/duration_ms`, format.duration) },
-      { head: "End", cell: (row) => (row.success ? mark("good", "ok") : mark("bad", row.error_kind ?? "failed")) },
+      { head: "Outcome", cell: (row) => (row.success ? mark("good", "ok") : mark("bad", label(row.error_kind ?? "failed"))) },
       { head: "Found", cell: (row) => FOUND[row.found] ?? row.found },
     ],
   });
 }
 
 function lists(one) {
-  if (one.shown.length === 0) return empty("No list yet.", h("p", {}, "The client has not asked for its tools."));
+  if (one.shown.length === 0) return empty("No list yet.", h("p", {}, "The client has not requested its tools."));
   const show = shower("session", one);
   return table({
     caption: "Lists it was shown",
@@ -74,13 +75,13 @@ function lists(one) {
     key: (row) => `${row.at} ${row.index}`,
     columns: [
       { head: "At", label: true, cell: (row) => ago(row.at) },
-      { head: "Surface", cell: (row) => `${row.surface}${row.mode === "enforce" ? "" : `, ${row.mode}`}` },
+      { head: "Surface", cell: (row) => `${label(row.surface)}${row.mode === "enforce" ? "" : `, ${row.mode}`}` },
       { head: "Shown", cell: (row) => h("details", {}, h("summary", {}, `${format.count(row.shown.length)} tools`), h("ul", { class: "names" }, row.shown.map((one) => h("li", {}, name(one))))) },
       { head: "Hidden", number: true, cell: (row) => show(`/shown/${row.index}/hidden`) },
       { head: "Tokens shown", number: true, cell: (row) => show(`/shown/${row.index}/tokens_shown`) },
       { head: "Tokens hidden", number: true, cell: (row) => show(`/shown/${row.index}/tokens_hidden`) },
-      { head: "Tokens own", number: true, cell: (row) => show(`/shown/${row.index}/tokens_own`) },
-      { head: "Why", wide: true, cell: (row) => [row.predictor && h("span", { class: "soft" }, `${row.predictor}: `), row.reason] },
+      { head: "Tokens of meta-tools", number: true, cell: (row) => show(`/shown/${row.index}/tokens_own`) },
+      { head: "Why", wide: true, cell: (row) => [row.predictor && h("span", { class: "soft" }, `${label(row.predictor)}: `), row.reason] },
     ],
   });
 }

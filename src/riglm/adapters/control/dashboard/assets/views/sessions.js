@@ -1,4 +1,5 @@
 import { h, name } from "../core/dom.js";
+import { label } from "../core/labels.js";
 import { address } from "../core/routes.js";
 import { ago, shower } from "../parts/numbers.js";
 import { empty, mark, missing, panel } from "../parts/panels.js";
@@ -29,12 +30,12 @@ export const sessions = {
 
 function found(data, refusals) {
   if (!data.sessions) return missing(refusals.sessions);
-  if (data.sessions.items.length === 0) return empty(state.activeOnly ? "No session is live." : "No session was recorded.", h("p", {}, "A session appears as soon as a client has connected to riglm."));
+  if (data.sessions.items.length === 0) return empty(state.activeOnly ? "No session is live." : "No session was recorded.", h("p", {}, "A session appears as soon as a client has connected."));
   const more = data.sessions.next_cursor !== null && state.limit < MOST;
   return [sessionTable(data.sessions, "Sessions"), more && h("p", { class: "more" }, h("button", { type: "button", "data-action": "more" }, "Show more"))];
 }
 
-/** Sessions as a table; `answer` is one of `/sessions`. */
+/** Sessions as a table; `answer` is a response of `/sessions`. */
 export function sessionTable(answer, caption) {
   const show = shower("sessions", answer);
   const numbers = [["Calls", "invocations"], ["Failed", "failures"], ["Lists", "lists"], ["Changes", "list_changes"], ["Searches", "searches"], ["Tools", "tools_available"]];
@@ -46,12 +47,12 @@ export function sessionTable(answer, caption) {
       { head: "Client", label: true, cell: (row) => h("a", { href: address("session", row.id) }, client(row)) },
       { head: "State", cell: (row) => (row.active ? mark("good", "live") : mark("quiet", "ended")) },
       { head: "Began", cell: (row) => ago(row.started_at) },
-      { head: "Spoken", cell: (row) => h("span", { class: "soft" }, `${row.era}, ${row.transport}`) },
+      { head: "Protocol", cell: (row) => h("span", { class: "soft" }, `${label(row.era)}, ${label(row.transport)}`) },
       ...numbers.map(([head, field]) => ({ head, number: true, cell: (row) => show(`/items/${row.index}/${field}`) })),
       { head: "Session", cell: (row) => h("code", { title: row.id }, row.id.slice(-8)) },
     ],
   });
 }
 
-/** The client's name and version, as it gave them. */
+/** The client's name and version as it sent them. */
 export const client = (session) => [name(session.client.name || "unnamed client"), session.client.version && h("span", { class: "soft" }, " ", name(session.client.version))];

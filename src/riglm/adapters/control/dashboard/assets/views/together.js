@@ -13,7 +13,7 @@ export const together = {
   sources: () => ({ cooccurrence: `/stats/cooccurrence?limit=${TOOLS}` }),
   render(data, refusals) {
     const { cooccurrence: found } = data;
-    const note = "In how many sessions two tools were both used. The darker a field, the more.";
+    const note = "Number of sessions in which both tools were used. Darker fields are more.";
     return [
       h("h1", {}, "Tools used together"),
       h(
@@ -26,9 +26,9 @@ export const together = {
   },
 };
 
-/** A table of tools by tools, half of which is told: it is its own alternative for those who do not see shades. */
+/** A table of tools by tools, of which one half is filled. Each field has its number, so shades are not needed. */
 function map(answer) {
-  if (answer.pairs.length === 0) return empty("No two tools were used in one session so far.", h("p", {}, "What is used together is what riglm predicts by; it shows here after the first sessions with several tools."));
+  if (answer.pairs.length === 0) return empty("No two tools were used in one session so far.", h("p", {}, "riglm predicts from tools that are used together. They appear here after the first sessions with several tools."));
   const show = shower("cooccurrence", answer);
   const places = new Map(answer.pairs.flatMap(({ a, b }, index) => [[JSON.stringify([a, b]), index], [JSON.stringify([b, a]), index]]));
   const most = Math.max(...answer.pairs.map((pair) => pair.count));
@@ -64,8 +64,8 @@ function pairs(answer) {
     columns: [
       { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.a) }, name(row.a)) },
       { head: "and", cell: (row) => h("a", { href: address("tools", row.b) }, name(row.b)) },
-      { head: "Together", title: "in so many sessions", number: true, cell: (row) => show(`/pairs/${row.index}/count`) },
-      { head: "Apart", title: "so many calls apart, on average", number: true, cell: (row) => show(`/pairs/${row.index}/mean_distance`, format.mean) },
+      { head: "Together", title: "number of sessions", number: true, cell: (row) => show(`/pairs/${row.index}/count`) },
+      { head: "Apart", title: "average distance in calls", number: true, cell: (row) => show(`/pairs/${row.index}/mean_distance`, format.mean) },
     ],
   });
 }

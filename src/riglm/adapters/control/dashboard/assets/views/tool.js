@@ -1,6 +1,6 @@
 import { h, name } from "../core/dom.js";
 import * as format from "../core/formats.js";
-import { span } from "../core/ranges.js";
+import { ChartSpan } from "../core/ranges.js";
 import { address } from "../core/routes.js";
 import { ago, shower } from "../parts/numbers.js";
 import { draw, overTime } from "../parts/over_time.js";
@@ -9,11 +9,16 @@ import { bar, table } from "../parts/tables.js";
 import { inWords, overrideButton, overridesOf } from "./overrides.js";
 
 const CHARTS = ["calls", "found"];
+const chartSpan = new ChartSpan();
 
 export const tool = {
   title: (subject) => subject,
   hasRange: true,
-  sources: (subject) => ({ tool: `/tools/stats?name=${encodeURIComponent(subject)}&since=${span().since}`, overrides: "/override?limit=1000" }),
+  sources(subject, data = {}) {
+    const calls = data.tool?.series.buckets.map((bucket) => ({ ...bucket, lists: 0 }));
+    const { since } = chartSpan.get(subject, calls);
+    return { tool: `/tools/stats?name=${encodeURIComponent(subject)}&since=${since}`, overrides: "/override?limit=1000" };
+  },
   render(data, refusals, subject) {
     const above = h("p", { class: "above" }, h("a", { href: address("tools") }, "Tools"), " /");
     const title = h("h1", {}, name(subject));
@@ -22,6 +27,7 @@ export const tool = {
     return [
       above,
       title,
+      data.tool.description && h("p", { class: "description" }, data.tool.description),
       about(data.tool, show),
       h("div", { class: "made" }, inWords(overridesOf(data.overrides, subject)), overrideButton(subject)),
       h("div", { class: "charts" }, panel("calls", "Calls", {}, overTime("calls", data.tool.series.buckets, show, "/series/buckets")), panel("found", "How it was found", {}, overTime("found", data.tool.series.buckets, show, "/series/buckets"))),
@@ -37,13 +43,13 @@ function about(one, show) {
     ["Calls", show("/invocations"), ", ", show("/failures"), " failed"],
     ["Sessions", show("/sessions")],
     ["Found", show("/listed"), " in the list, ", show("/searched"), " by a search, ", show("/named"), " by name only"],
-    ["Took", show("/median_ms", format.duration), " in the middle, ", show("/p95_ms", format.duration), " at the 95th percentile"],
+    ["Took", show("/median_ms", format.duration), " median, ", show("/p95_ms", format.duration), " at the 95th percentile"],
     ["Last used", one.last_used ? [ago(one.last_used), " ago"] : "never in this time"],
   );
 }
 
 function companions(one, show) {
-  if (one.cooccurrences.length === 0) return empty("It was used alone so far.");
+  if (one.cooccurrences.length === 0) return empty("No other tool was used in its sessions so far.");
   const most = Math.max(...one.cooccurrences.map((other) => other.count));
   return table({
     caption: "Tools used in the same sessions",

@@ -43,11 +43,11 @@ export const tools = {
 };
 
 function found(answer) {
-  if (answer.items.length === 0) return empty("No tool is known yet.", h("p", {}, "Tools appear when a client has asked for a list."));
+  if (answer.items.length === 0) return empty("No tool is known yet.", h("p", {}, "Tools appear after a client has requested a list."));
   const wanted = state.wanted.toLowerCase();
   const all = answer.items.map((tool, index) => ({ ...tool, index }));
   const rows = all.filter((tool) => tool.tool.toLowerCase().includes(wanted) && !(state.neverUsed && tool.uses > 0));
-  if (rows.length === 0) return empty("No tool is like that.");
+  if (rows.length === 0) return empty("No tool matches.");
   const ordered = inOrder(rows, state.sorted, (row, by) => row[by]);
   const shown = state.isWhole ? ordered : ordered.slice(0, AT_FIRST);
   return [
@@ -73,6 +73,6 @@ function columns(answer) {
     number("Median", "median_ms", format.duration),
     number("95 %", "p95_ms", format.duration),
     { head: "Last used", by: "last_used", cell: (row) => (row.last_used ? ago(row.last_used) : mark("quiet", "never")) },
-    { head: "Override", cell: (row) => overrideButton(row.tool) },
+    { head: "Override", kind: "action", cell: (row) => overrideButton(row.tool) },
   ];
 }
