@@ -1,10 +1,12 @@
-"""How each client writes servers down: one table has the differences between clients."""
+"""Where clients keep their servers and how they write them, by the table in `riglm.domain.client_support`."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from riglm.domain import client_support
 
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -94,74 +96,28 @@ class VariableTranslator:
         return text
 
 
-Entry = dict[str, Any]
+_PATTERNS: Final = {"none": NEVER, "shell": SHELL, "editor": EDITOR, "dollar": DOLLAR, "braces": BRACES}
+
+FORMATS: Final = {known.key: known.format for known in client_support.CLIENTS if known.format is not None}
+"""The clients that `riglm init` sets up, by the names that `--client` takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """One client's way of writing.
-
-    `pattern` finds the variables that it replaces, `variable` writes one. With `passes_all` servers see all
-    variables that the client does; to others riglm's entry must name those that it needs. `entry` makes an entry of
-    riglm's command line and of variables for it. `waits` are its words for how long it waits for a server, each with
-    what holds where nothing is said.
-    """
-
-    pattern: re.Pattern[str]
-    entry: Callable[[Sequence[str], Mapping[str, str]], Entry]
-    variable: str = ""
-    passes_all: bool = True
-    waits: Mapping[str, float] = field(default_factory=dict)
-    kinds: frozenset[str] = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
+def variable_pattern(client: str) -> re.Pattern[str]:
+    """Return the pattern of the variables that a client replaces."""
+    return _PATTERNS[FORMATS[client].variables]
 
 
-def _plain(words: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {"command": words[0], "args": list(words[1:]), **({"env": dict(env)} if env else {})}
-
-
-def _typed(words: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {"type": "stdio", **_plain(words, env)}
-
-
-def _opencode(words: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {"type": "local", "command": list(words), "enabled": True, **({"environment": dict(env)} if env else {})}
-
-
-_BY_CLIENT: Final = {
-    "claude-code": Dialect(pattern=SHELL, entry=_typed, variable="${%s:-}"),
-    "claude-desktop": Dialect(pattern=NEVER, entry=_plain),
-    "cursor": Dialect(pattern=EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
-    "vscode": Dialect(pattern=EDITOR, entry=_typed, variable="${env:%s}"),
-    "codex": Dialect(
-        pattern=NEVER, entry=_plain, passes_all=False, waits={"startup_timeout_sec": 10, "tool_timeout_sec": 60}
-    ),
-    "gemini": Dialect(pattern=DOLLAR, entry=_plain, variable="$%s", passes_all=False, waits={"timeout": 600_000}),
-    "opencode": Dialect(
-        pattern=BRACES,
-        entry=_opencode,
-        variable="{env:%s}",
-        waits={"timeout": 5_000},
-        kinds=frozenset({"local", "remote"}),
-    ),
-    "zed": Dialect(pattern=NEVER, entry=_plain),
-    "windsurf": Dialect(pattern=EDITOR, entry=_plain, variable="${env:%s}", passes_all=False),
-    "cline": Dialect(pattern=EDITOR, entry=_plain, variable="${env:%s}", passes_all=False, waits={"timeout": 60}),
-}
-
-
-def dialect_of(client: str) -> Dialect:
-    """The way in which a client writes."""
-    return _BY_CLIENT[client]
-
-
-CLIENTS: Final = (
-    "claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini", "opencode", "zed", "windsurf", "cline",
-)  # fmt: skip
-"""The clients that riglm knows, by the names that `--client` takes."""
-
-_EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
-_OPENCODE: Final = {"opencode.json": "opencode", "opencode.jsonc": "opencode-jsonc", "config.json": "opencode-config"}
-_CLINE: Final = Path("globalStorage") / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
+def entry_of(client: str, words: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return a client's entry for a command line; `variables` are passed to the command where the client does not."""
+    form = FORMATS[client]
+    passed = {} if form.passes_all or not form.variable else {name: form.variable % name for name in variables}
+    env = {**passed, **env}
+    if form.entry == "opencode":
+        entry: dict[str, Any] = {"type": "local", "command": list(words), "enabled": True}
+        return entry | ({"environment": env} if env else {})
+    entry = {"type": "stdio"} if form.entry == "typed" else {}
+    entry |= {"command": words[0], "args": list(words[1:])} | ({"env": env} if env else {})
+    return entry | ({form.variable_names: sorted(variables)} if form.variable_names and variables else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,53 +130,35 @@ class CandidatePath:
     client: str
     base: Path
     pattern: str
-    path: tuple[str, ...] = ("mcpServers",)
+    path: tuple[str, ...]
     project: Path | None = None
     name: str = ""
 
 
 def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[CandidatePath]:
-    """Where the user's own files may be. `platform` is as in `sys.platform`."""
-    application_data = _application_data(platform, environment, home)
+    """Where the user's own files may be, Claude Code's first. `platform` is as in `sys.platform`."""
+    app = _application_data(platform, environment, home)
     # What follows the XDG rules does so on every platform, but for Zed on Windows.
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home)
-    yield CandidatePath("claude-code", claude, ".claude.json", name="claude-code")
-    yield CandidatePath(
-        "claude-desktop", application_data / "Claude", "claude_desktop_config.json", name="claude-desktop"
-    )
-    yield CandidatePath("cursor", home / ".cursor", "mcp.json", name="cursor")
-    for editor in _EDITORS[:3]:
-        user = application_data / editor / "User"
-        yield CandidatePath("vscode", user, "mcp.json", ("servers",), name="vscode" if editor == "Code" else "")
-        yield CandidatePath("vscode", user, "profiles/*/mcp.json", ("servers",))
-    codex = Path(environment.get("CODEX_HOME") or home / ".codex")
-    yield CandidatePath("codex", codex, "config.toml", ("mcp_servers",), name="codex")
-    yield CandidatePath("gemini", home / ".gemini", "settings.json", name="gemini")
-    for file in ("opencode.json", "opencode.jsonc", "config.json"):
-        yield CandidatePath("opencode", xdg / "opencode", file, ("mcp",), name=_OPENCODE[file])
-    zed = application_data / "Zed" if platform == "win32" else xdg / "zed"
-    yield CandidatePath("zed", zed, "settings.json", ("context_servers",), name="zed")
-    yield CandidatePath("windsurf", home / ".codeium" / "windsurf", "mcp_config.json", name="windsurf")
-    for editor in _EDITORS:
-        user = application_data / editor / "User"
-        yield CandidatePath("cline", user, _CLINE.as_posix(), name="cline" if editor == "Code" else "")
-    yield CandidatePath("cline", home / ".cline" / "data" / "settings", "cline_mcp_settings.json")
+    bases = {
+        "{home}": home,
+        "{app}": app,
+        "{xdg}": xdg,
+        "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
+        "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
+        "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
+    }
+    for client, form in FORMATS.items():
+        for file, name in form.files.items():
+            base, _, pattern = file.partition("/")
+            yield CandidatePath(client, bases[base], pattern, (form.key,), name=name)
 
 
 def project_candidates(project: Path) -> Iterator[CandidatePath]:
     """Where files may be that are for work in one directory alone."""
-    for client, name, path in (
-        ("claude-code", ".mcp.json", ("mcpServers",)),
-        ("cursor", ".cursor/mcp.json", ("mcpServers",)),
-        ("vscode", ".vscode/mcp.json", ("servers",)),
-        ("codex", ".codex/config.toml", ("mcp_servers",)),
-        ("gemini", ".gemini/settings.json", ("mcpServers",)),
-        ("opencode", "opencode.json", ("mcp",)),
-        ("opencode", "opencode.jsonc", ("mcp",)),
-        ("zed", ".zed/settings.json", ("context_servers",)),
-    ):
-        yield CandidatePath(client, project, name, path, project)
+    for client, form in FORMATS.items():
+        for file in form.project_files:
+            yield CandidatePath(client, project, file, (form.key,), project)
 
 
 def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:

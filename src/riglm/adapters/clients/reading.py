@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from riglm.adapters.clients.dialect import UntranslatableError, VariableTranslator, dialect_of
+from riglm.adapters.clients.dialect import FORMATS, UntranslatableError, VariableTranslator, variable_pattern
 from riglm.domain.client_setup import ClientServer, ConfigLocation
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
@@ -35,8 +35,8 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
-    dialect = dialect_of(place.client)
-    seen = VariableTranslator(dialect.pattern, home, place.project)
+    timeouts = FORMATS[place.client].timeouts
+    seen = VariableTranslator(variable_pattern(place.client), home, place.project)
     try:
         _require_readable(entry)
         _require_movable(place.client, entry)
@@ -45,13 +45,13 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
             _require_open(url, definition)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
-    taken = _TAKEN | dialect.waits.keys()
+    taken = _TAKEN | timeouts.keys()
     passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
     return ClientServer(
         name=name,
         definition=definition,
         variables=tuple(dict.fromkeys([*seen.variables, *passed])),
-        waits={key: entry[key] for key in dialect.waits if isinstance(entry.get(key), int | float)},
+        waits={key: entry[key] for key in timeouts if isinstance(entry.get(key), int | float)},
         unused=tuple(key for key, value in entry.items() if key not in taken and value not in (None, [], {}, "")),
         starts=starts,
         url=url,
@@ -102,7 +102,7 @@ def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
             "it has neither a command nor a URL: the client or an extension of it knows how to start it"
         )
     kind = entry.get("type", entry.get("transport"))
-    if isinstance(kind, str) and kind not in dialect_of(client).kinds:
+    if isinstance(kind, str) and kind not in FORMATS[client].kinds:
         raise _SkippedServerError(f"riglm does not support its kind, {kind!r}")
     for key in _LIMITS:
         if entry.get(key) and entry[key] != ["*"]:

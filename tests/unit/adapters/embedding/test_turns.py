@@ -2,7 +2,7 @@
 
 import threading
 
-from riglm.adapters.embedding.turns import Turns
+from riglm.adapters.embedding.frames import Turns
 
 
 def test_who_waits_comes_before_who_was_just_there() -> None:
