@@ -36,7 +36,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def known_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     """The clients that were named, once riglm knows them all."""
-    from riglm.adapters.clients.dialect import FORMATS
+    from riglm.adapters.clients.entries import FORMATS
 
     for name in names or ():
         if name not in FORMATS:

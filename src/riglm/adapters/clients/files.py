@@ -12,9 +12,15 @@ import yaml
 
 from riglm.adapters.clients import claude_code, json_members, toml_tables
 from riglm.adapters.clients.claude_code import ruled
-from riglm.adapters.clients.dialect import FORMATS, CandidatePath, entry_of, project_candidates, user_candidates
+from riglm.adapters.clients.entries import (
+    FORMATS,
+    CandidatePath,
+    entry_of,
+    project_candidates,
+    understood,
+    user_candidates,
+)
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.adapters.clients.reading import understood
 from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import riglm
-from riglm.adapters.clients.dialect import FORMATS, own_command, project_candidates, user_candidates
+from riglm.adapters.clients.entries import FORMATS, own_command, project_candidates, user_candidates
 from riglm.domain import client_support
 from tests.unit.adapters.clients.shapes import SHAPES
 
