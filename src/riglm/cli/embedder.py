@@ -58,8 +58,8 @@ def pull(
     No other command uses a network for models.
     """
     from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION
+    from riglm.adapters.embedding.download import pull as download
     from riglm.adapters.embedding.factory import models_directory
-    from riglm.adapters.embedding.pulling import pull as download
 
     if model == BUNDLED_MODEL:
         _show_pulled(

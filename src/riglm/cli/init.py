@@ -36,11 +36,11 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def known_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     """The clients that were named, once riglm knows them all."""
-    from riglm.adapters.clients.dialect import CLIENTS
+    from riglm.adapters.clients.entries import FORMATS
 
     for name in names or ():
-        if name not in CLIENTS:
-            raise UnusableInputError(f"riglm knows no client {name!r} — fix: one of {', '.join(CLIENTS)}")
+        if name not in FORMATS:
+            raise UnusableInputError(f"riglm knows no client {name!r} — fix: one of {', '.join(FORMATS)}")
     return tuple(names or ())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from riglm.adapters.clients.dialect import own_command
+from riglm.adapters.clients.entries import own_command
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
 from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
 from riglm.adapters.clients.secret_texts import Cover

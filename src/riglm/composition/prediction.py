@@ -59,7 +59,7 @@ def make_embedders(settings: Settings, url: str) -> "Embedders":
     """Create the embedder that the parts of a process share. It keeps vectors in the database at `url`."""
     from riglm.adapters.analytics.vectors import SqlVectors
     from riglm.adapters.embedding.factory import SharedEmbedder, build_embedders
-    from riglm.adapters.embedding.shared_server import socket_directory
+    from riglm.adapters.embedding.supervision import socket_directory
 
     vectors = SqlVectors(url, timeout=settings.storage.timeout)
     made = build_embedders(settings.embedder, vectors, socket_directory(os.environ))

@@ -1,12 +1,13 @@
-"""What is known of clients: how each takes a changed list of tools, and how many tools it takes.
+"""The table of MCP clients: where each keeps its servers and how it treats tool lists. One entry per client.
 
 Names are what clients call themselves in `clientInfo`; they are self-reported, which is good enough for advice.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, Literal
 
 DEFAULT_LIST_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a client waits for a list if nothing else is known."""
@@ -26,12 +27,47 @@ class ListChangedSupport(StrEnum):
     UNKNOWN = "is not known to ask for the list again"
 
 
+_KINDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFormat:
+    """Where a client keeps its servers, and how it writes them.
+
+    `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins with
+    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}` or `{codex}`. `*` stands
+    for a name of the user's choice. `project_files` are relative to the project.
+    """
+
+    files: Mapping[str, str]
+    project_files: tuple[str, ...] = ()
+    key: str = "mcpServers"
+    """Key of the servers in the file."""
+    entry: Literal["plain", "typed", "opencode"] = "plain"
+    """Members of an entry: command and args; with a type as well; or those of opencode."""
+    variables: Literal["none", "shell", "editor", "dollar", "braces"] = "none"
+    """Syntax of the variables that the client replaces."""
+    variable: str = ""
+    """Format of a variable in riglm's entry."""
+    variable_names: str = ""
+    """Key of a list with the names of variables that the server gets."""
+    passes_all: bool = True
+    """True if servers get all variables of the client."""
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    """Timeouts of an entry by key, each with the client's default in the client's unit."""
+    has_rules: bool = False
+    """True if files of this client hold rules for tools of its servers."""
+    kinds: frozenset[str] = _KINDS
+    """Values of `type` that riglm supports."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientBehavior:
     """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
     `key` is what `riglm init` calls it. `list_timeout` is the number of seconds that it is known to wait for a list.
-    `starts_without_list`: its first model request does not wait for slow servers.
+    `starts_without_list`: its first model request does not wait for slow servers. `format` is None for a client that
+    `riglm init` does not set up.
     """
 
     key: str
@@ -41,12 +77,15 @@ class ClientBehavior:
     most_tools: int | None = None
     list_timeout: float = DEFAULT_LIST_TIMEOUT_SECONDS
     starts_without_list: bool = False
+    format: ClientFormat | None = field(default=None, hash=False)
 
     @property
     def follows_changes(self) -> bool:
         """Whether a list that changes within a session is of use to it."""
         return self.list_changed_support in {ListChangedSupport.YES, ListChangedSupport.LATE}
 
+
+_CLINE: Final = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 
 CLIENTS: Final = (
     ClientBehavior(
@@ -55,12 +94,56 @@ CLIENTS: Final = (
         names=("claude-code*",),
         list_changed_support=ListChangedSupport.LATE,
         list_timeout=27.0,
+        format=ClientFormat(
+            files={"{claude}/.claude.json": "claude-code"},
+            project_files=(".mcp.json",),
+            entry="typed",
+            variables="shell",
+            variable="${%s:-}",
+        ),
     ),
     ClientBehavior(
         key="claude-desktop",
         title="Claude Desktop",
         names=("claude-ai*", "claude-desktop*"),
         list_changed_support=ListChangedSupport.DISCARDS,
+        format=ClientFormat(files={"{app}/Claude/claude_desktop_config.json": "claude-desktop"}),
+    ),
+    ClientBehavior(
+        key="vscode",
+        title="VS Code",
+        names=("visual studio code*", "visual-studio-code*"),
+        list_changed_support=ListChangedSupport.YES,
+        most_tools=128,
+        format=ClientFormat(
+            files={
+                "{app}/Code/User/mcp.json": "vscode",
+                "{app}/Code/User/profiles/*/mcp.json": "",
+                "{app}/Code - Insiders/User/mcp.json": "",
+                "{app}/Code - Insiders/User/profiles/*/mcp.json": "",
+                "{app}/VSCodium/User/mcp.json": "",
+                "{app}/VSCodium/User/profiles/*/mcp.json": "",
+            },
+            project_files=(".vscode/mcp.json",),
+            key="servers",
+            entry="typed",
+            variables="editor",
+            variable="${env:%s}",
+        ),
+    ),
+    ClientBehavior(
+        key="cursor",
+        title="Cursor",
+        names=("cursor*",),
+        list_changed_support=ListChangedSupport.REPORTED_NO,
+        most_tools=40,
+        format=ClientFormat(
+            files={"{home}/.cursor/mcp.json": "cursor"},
+            project_files=(".cursor/mcp.json",),
+            variables="editor",
+            variable="${env:%s}",
+            passes_all=False,
+        ),
     ),
     ClientBehavior(
         key="codex",
@@ -68,13 +151,14 @@ CLIENTS: Final = (
         names=("codex*",),
         list_changed_support=ListChangedSupport.NO,
         starts_without_list=True,
-    ),
-    ClientBehavior(
-        key="opencode",
-        title="opencode",
-        names=("opencode*",),
-        list_changed_support=ListChangedSupport.YES,
-        list_timeout=9.0,
+        format=ClientFormat(
+            files={"{codex}/config.toml": "codex"},
+            project_files=(".codex/config.toml",),
+            key="mcp_servers",
+            variable_names="env_vars",
+            passes_all=False,
+            timeouts={"startup_timeout_sec": 10, "tool_timeout_sec": 60},
+        ),
     ),
     ClientBehavior(
         key="gemini",
@@ -82,6 +166,82 @@ CLIENTS: Final = (
         names=("gemini-cli*",),
         list_changed_support=ListChangedSupport.YES,
         list_timeout=9.0,
+        format=ClientFormat(
+            files={"{home}/.gemini/settings.json": "gemini"},
+            has_rules=True,
+            project_files=(".gemini/settings.json",),
+            variables="dollar",
+            variable="$%s",
+            passes_all=False,
+            timeouts={"timeout": 600_000},
+        ),
+    ),
+    ClientBehavior(
+        key="opencode",
+        title="opencode",
+        names=("opencode*",),
+        list_changed_support=ListChangedSupport.YES,
+        list_timeout=9.0,
+        format=ClientFormat(
+            files={
+                "{xdg}/opencode/opencode.json": "opencode",
+                "{xdg}/opencode/opencode.jsonc": "opencode-jsonc",
+                "{xdg}/opencode/config.json": "opencode-config",
+            },
+            project_files=("opencode.json", "opencode.jsonc"),
+            key="mcp",
+            has_rules=True,
+            entry="opencode",
+            variables="braces",
+            variable="{env:%s}",
+            timeouts={"timeout": 5_000},
+            kinds=frozenset({"local", "remote"}),
+        ),
+    ),
+    ClientBehavior(
+        key="zed",
+        title="Zed",
+        names=("zed*",),
+        list_changed_support=ListChangedSupport.YES,
+        format=ClientFormat(
+            files={"{zed}/settings.json": "zed"},
+            has_rules=True,
+            project_files=(".zed/settings.json",),
+            key="context_servers",
+        ),
+    ),
+    ClientBehavior(
+        key="windsurf",
+        title="Windsurf",
+        names=("windsurf*",),
+        list_changed_support=ListChangedSupport.UNKNOWN,
+        format=ClientFormat(
+            files={"{home}/.codeium/windsurf/mcp_config.json": "windsurf"},
+            variables="editor",
+            variable="${env:%s}",
+            passes_all=False,
+        ),
+    ),
+    ClientBehavior(
+        key="cline",
+        title="Cline",
+        names=("cline*", "@cline/*"),
+        list_changed_support=ListChangedSupport.NO,
+        list_timeout=2.0,
+        format=ClientFormat(
+            files={
+                f"{{app}}/Code/{_CLINE}": "cline",
+                f"{{app}}/Code - Insiders/{_CLINE}": "",
+                f"{{app}}/VSCodium/{_CLINE}": "",
+                f"{{app}}/Cursor/{_CLINE}": "",
+                f"{{app}}/Windsurf/{_CLINE}": "",
+                "{home}/.cline/data/settings/cline_mcp_settings.json": "",
+            },
+            variables="editor",
+            variable="${env:%s}",
+            passes_all=False,
+            timeouts={"timeout": 60},
+        ),
     ),
     ClientBehavior(
         key="copilot",
@@ -91,21 +251,6 @@ CLIENTS: Final = (
         list_timeout=20.0,
     ),
     ClientBehavior(
-        key="vscode",
-        title="VS Code",
-        names=("visual studio code*", "visual-studio-code*"),
-        list_changed_support=ListChangedSupport.YES,
-        most_tools=128,
-    ),
-    ClientBehavior(key="zed", title="Zed", names=("zed*",), list_changed_support=ListChangedSupport.YES),
-    ClientBehavior(
-        key="cursor",
-        title="Cursor",
-        names=("cursor*",),
-        list_changed_support=ListChangedSupport.REPORTED_NO,
-        most_tools=40,
-    ),
-    ClientBehavior(
         key="qwen",
         title="Qwen Code",
         names=("qwen-cli-mcp-client*",),
@@ -113,21 +258,11 @@ CLIENTS: Final = (
         list_timeout=4.0,
     ),
     ClientBehavior(
-        key="cline",
-        title="Cline",
-        names=("cline*", "@cline/*"),
-        list_changed_support=ListChangedSupport.NO,
-        list_timeout=2.0,
-    ),
-    ClientBehavior(
         key="continue",
         title="Continue",
         names=("continue*",),
         list_changed_support=ListChangedSupport.NO,
         list_timeout=9.0,
-    ),
-    ClientBehavior(
-        key="windsurf", title="Windsurf", names=("windsurf*",), list_changed_support=ListChangedSupport.UNKNOWN
     ),
 )
 """Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.

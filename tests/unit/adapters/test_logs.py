@@ -1,3 +1,5 @@
+"""Logs."""
+
 import json
 import logging
 import os
@@ -194,3 +196,17 @@ def test_leaving_restores_logging(pipe: Pipe) -> None:
 def test_nothing_is_started_before_the_first_record(pipe: Pipe) -> None:
     with JsonLogs(descriptor=pipe.writer):
         assert "riglm-logs" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_another_level_and_other_secrets_count_from_the_next_record_on() -> None:
+    reader, writer = os.pipe()
+    logger = logging.getLogger("riglm.test")
+    with JsonLogs(level="warning", secrets=["canary-one"], descriptor=writer) as logs:
+        logger.info("not yet")
+        logs.follow("debug", ["canary-two"])
+        logger.debug("now canary-two")
+        logs.follow("error", [])
+        logger.warning("no more")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert [json.loads(line)["event"] for line in file] == ["now ***"]

@@ -213,10 +213,6 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-RULED: Final = frozenset({"gemini", "opencode", "zed"})
-"""The clients whose files with servers hold rules for them as well."""
-
-
 def ruled(place: ConfigLocation, names: Collection[str], documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Servers that have to stay for what these files of their client say, and what that is."""
     if place.client == "opencode":

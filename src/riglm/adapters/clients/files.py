@@ -11,10 +11,16 @@ from typing import Any, Final
 import yaml
 
 from riglm.adapters.clients import claude_code, json_members, toml_tables
-from riglm.adapters.clients.claude_code import RULED, ruled
-from riglm.adapters.clients.dialect import CandidatePath, dialect_of, project_candidates, user_candidates
+from riglm.adapters.clients.claude_code import ruled
+from riglm.adapters.clients.entries import (
+    FORMATS,
+    CandidatePath,
+    entry_of,
+    project_candidates,
+    understood,
+    user_candidates,
+)
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.adapters.clients.reading import understood
 from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 
@@ -76,7 +82,7 @@ class ClientFiles(ClientsPort):
         candidates = [*user_candidates(self._platform, self._environment, self._home)]
         candidates += project_candidates(place.project) if place.project is not None else []
         for other in (other for each in candidates if each.client == place.client for other in _present(each)):
-            if place.client in RULED and place.is_read_with(other):
+            if FORMATS[place.client].has_rules and place.is_read_with(other):
                 with contextlib.suppress(OSError, FileNotEditableError):
                     yield _values(other, _text(other, other.file.read_bytes()))
 
@@ -96,7 +102,7 @@ class ClientFiles(ClientsPort):
         values = _values(place, text)
         servers = _at(values, place.path)
         there = servers.get(entry)
-        wanted = _entry(place, starts, variables, env or {}) | _timeout_seconds(place, waits or {}, there)
+        wanted = entry_of(place.client, starts, variables, env or {}) | _timeout_seconds(place, waits or {}, there)
         if isinstance(there, Mapping):
             wanted = _merged(there, wanted)
         leaving = set(names) if there == wanted else {*names, entry}
@@ -133,21 +139,10 @@ def _present(candidate: CandidatePath) -> list[ConfigLocation]:
     ]
 
 
-def _entry(
-    place: ConfigLocation, starts: Sequence[str], variables: Sequence[str], env: Mapping[str, str]
-) -> dict[str, Any]:
-    dialect = dialect_of(place.client)
-    passed = {} if dialect.passes_all or not dialect.variable else {name: dialect.variable % name for name in variables}
-    entry = dialect.entry(starts, {**passed, **env})
-    if place.client == "codex" and variables:
-        entry["env_vars"] = sorted(variables)
-    return entry
-
-
 def _timeout_seconds(place: ConfigLocation, waits: Mapping[str, float], there: Any) -> dict[str, float]:
     """How long the client is to wait, where that is longer than it does anyway."""
     found = {}
-    for key, usual in dialect_of(place.client).waits.items():
+    for key, usual in FORMATS[place.client].timeouts.items():
         said = there.get(key) if isinstance(there, Mapping) else None
         longest = max(waits.get(key, 0), said if isinstance(said, int | float) else usual)
         if longest > (usual if said is None else said):

@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import numpy as np
 
+from riglm.adapters.embedding.frames import Turns
 from riglm.adapters.embedding.hashing import text_hash
-from riglm.adapters.embedding.turns import Turns
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, VectorCachePort

@@ -10,8 +10,7 @@ import numpy as np
 
 from riglm.adapters.embedding.frames import Embed, Loaded
 from riglm.adapters.embedding.hashing import readable
-from riglm.adapters.embedding.shared_server import SharedServer
-from riglm.adapters.embedding.supervision import Supervisor
+from riglm.adapters.embedding.supervision import SharedServer, Supervisor
 from riglm.domain.prediction import Vector
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 

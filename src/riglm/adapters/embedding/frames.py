@@ -1,8 +1,12 @@
-"""What riglm and its embedding process say to each other: messages in MessagePack, each after its length."""
+"""Messages between riglm and its embedding process in MessagePack, each preceded by its length, and a fair lock."""
 
+import os
 import socket
+import struct
 import time
-from typing import Final, TypeAlias
+from threading import Lock
+from types import TracebackType
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
@@ -115,3 +119,36 @@ def _left(deadline: float | None) -> float | None:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+class Turns:
+    """A lock that a thread cannot take twice in a row while another waits for it.
+
+    A plain lock would let a thread that loops over many batches keep the others out.
+    """
+
+    def __init__(self) -> None:
+        self._next = Lock()
+        self._busy = Lock()
+
+    def __enter__(self) -> Self:
+        with self._next:
+            self._busy.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._busy.release()
+
+
+_CREDENTIALS: Final = struct.Struct("3i")  # process, user and group of the peer
+
+
+def is_same_user(link: socket.socket) -> bool:
+    """True if the peer runs as this process's user; also where the system cannot report it."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, user, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return bool(user == os.geteuid())

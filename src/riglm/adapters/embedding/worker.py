@@ -14,9 +14,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.embedding.frames import Embed, Load, Loaded, Refused, Vectors, WorkerMessage, receive, send
-from riglm.adapters.embedding.shared_server import is_same_user
-from riglm.adapters.embedding.turns import Turns
+from riglm.adapters.embedding.frames import (
+    Embed,
+    Load,
+    Loaded,
+    Refused,
+    Turns,
+    Vectors,
+    WorkerMessage,
+    is_same_user,
+    receive,
+    send,
+)
 
 if TYPE_CHECKING:  # numpy comes with it, and a server detaches first
     from riglm.adapters.embedding.onnx_model import OnnxModel

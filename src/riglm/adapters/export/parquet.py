@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from riglm.adapters.export.rows import COLUMNS, RowWriter, Type, clean, json_text, moment
+from riglm.adapters.export.files import COLUMNS, RowWriter, Type, clean, json_text, moment
 from riglm.ports.maintenance import ExportRow, RecordKind
 
 _ROWS_IN_A_GROUP: Final = 20_000

@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction import embedding, weighing
-from riglm.adapters.prediction.features import Features, recency_signals
+from riglm.adapters.prediction.features import Features, Wording, recency_signals
 from riglm.adapters.prediction.novelty import EXPLANATIONS, FirstCallReranker, Novelty, Ranked, for_whole_context
 from riglm.adapters.prediction.usage_statistics import CooccurrenceCounts, Frequency, MarkovChains, ServerTransitions
 from riglm.adapters.prediction.weighing import Matrix, ProbabilityCalibrator, SignalWeighting, WeightedScores
-from riglm.adapters.prediction.wording import Wording
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort

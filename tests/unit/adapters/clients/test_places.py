@@ -1,8 +1,12 @@
+import ast
 from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.dialect import CLIENTS, own_command, project_candidates, user_candidates
+import riglm
+from riglm.adapters.clients.entries import FORMATS, own_command, project_candidates, user_candidates
+from riglm.domain import client_support
+from tests.unit.adapters.clients.shapes import SHAPES
 
 
 def where(platform: str, **environment: str) -> dict[str, list[str]]:
@@ -12,9 +16,20 @@ def where(platform: str, **environment: str) -> dict[str, list[str]]:
     return found
 
 
+def test_every_client_is_described_in_one_table() -> None:
+    assert {shape.client for shape in SHAPES} == set(FORMATS)
+    for file in Path(riglm.__file__).parent.rglob("*.py"):
+        if file != Path(client_support.__file__):
+            for node in ast.walk(ast.parse(file.read_bytes())):
+                if isinstance(node, ast.Dict | ast.Tuple | ast.List | ast.Set):
+                    parts = node.keys if isinstance(node, ast.Dict) else node.elts
+                    named = {part.value for part in parts if isinstance(part, ast.Constant)} & set(FORMATS)
+                    assert len(named) < 3, f"{file}:{node.lineno} is a second table of clients"
+
+
 def test_every_client_has_a_place_on_every_platform() -> None:
     for platform in ("linux", "darwin", "win32"):
-        assert set(where(platform)) == set(CLIENTS)
+        assert set(where(platform)) == set(FORMATS)
 
 
 @pytest.mark.parametrize(

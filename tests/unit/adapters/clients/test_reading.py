@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from riglm.adapters.clients.claude_code import settings_files
+from riglm.adapters.clients.entries import understood
 from riglm.adapters.clients.files import ClientFiles
-from riglm.adapters.clients.reading import understood
 from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind
 
 HOME = Path("/home/me")

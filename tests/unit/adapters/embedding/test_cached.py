@@ -1,9 +1,12 @@
-"""A text is embedded once."""
+"""Cached vectors, and the lock under which they are computed."""
+
+import threading
 
 import numpy as np
 
 from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.factory import FallbackEmbedder
+from riglm.adapters.embedding.frames import Turns
 from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder
@@ -101,3 +104,23 @@ def test_memory_stays_within_its_bound() -> None:
     assert embedder._recent._bytes <= 10_000
     embedder.embed(texts[:1])
     assert inner.asked[-1] == texts[:1]
+
+
+def test_who_waits_comes_before_who_was_just_there() -> None:
+    turns, order, waiting = Turns(), [], threading.Event()
+
+    def other() -> None:
+        waiting.set()
+        with turns:
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with turns:
+        thread.start()
+        assert waiting.wait(10)
+        while not turns._next.locked():
+            pass
+    with turns:
+        order.append("again")
+    thread.join(10)
+    assert order == ["other", "again"]

@@ -1,4 +1,4 @@
-"""What each strategy knows that the others do not."""
+"""Predictors, and their features."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import pytest
 
 from riglm.adapters.prediction import weighing
 from riglm.adapters.prediction.embedding import BlendPredictor, EmbeddingPredictor
+from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
 from riglm.adapters.prediction.usage_statistics import (
     CooccurrencePredictor,
@@ -327,3 +328,9 @@ def test_used_tools_among_the_first_anyway_stay_as_they_are():
     lifted = np.linspace(5.0, 3.0, 40)
     used = np.arange(40) < 6
     assert weighing.kept(lifted, lifted, used).tolist() == lifted.tolist()
+
+
+@pytest.mark.parametrize("others", [0, 1, 9], ids="{} others".format)
+def test_amounts_are_laid_out_over_the_candidates_however_many_others_there_are(others: int) -> None:
+    amounts = {"c": 3.0, "a": 1.0} | {f"gone{number}": 7.0 for number in range(others)}
+    assert Features(a_prediction_input(candidates=("a", "b", "c"))).spread(amounts).tolist() == [1.0, 0.0, 3.0]

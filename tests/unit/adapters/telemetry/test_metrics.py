@@ -13,8 +13,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from riglm.adapters.telemetry.metric_families import OPENMETRICS, PLAIN, written
-from riglm.adapters.telemetry.metrics import OTHER, REFUSED, PrometheusMetrics
+from riglm.adapters.telemetry.metrics import OPENMETRICS, OTHER, PLAIN, REFUSED, PrometheusMetrics, written
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
