@@ -100,7 +100,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
         ),
         "hanging": python("import sys; sys.stdin.read()"),
         "modern": scripted(directory / "log"),
-        "absent": {"command": "uvx-that-no_client-has"},
+        "absent": {"command": "uvx-that-nobody-has"},
         "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
         "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
     }
@@ -155,7 +155,7 @@ def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
 @pytest.mark.parametrize(
     ("server", "severity", "what", "fix"),
     [
-        ("noisy", "warning", "no message on its standard output (one line", "standard error"),
+        ("noisy", "warning", "no message on its standard output (1 line", "standard error"),
         ("leaving", "error", "exited with code 1; it said: The API_KEY is not set", "mcpServers.leaving.env"),
         ("hanging", "error", "within 15 s", "run it by hand"),
         ("absent", "error", "'uvx-that-nobody-has' was not found", "install uvx-that-nobody-has"),

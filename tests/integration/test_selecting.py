@@ -201,7 +201,7 @@ def test_a_selection_that_could_not_wait_for_the_model_says_so(make, monkeypatch
 
     monkeypatch.setattr(HashingEmbedder, "embed", hanging)
     selector = make(config=tmp_path / "riglm.yaml")
-    assert selector.session().select("read a file").reason.endswith("; not all that it goes by was at hand in time")
+    assert selector.session().select("read a file").reason.endswith("; not all inputs were available in time")
     may_go_on.set()
     sessions = (selector.session().select("read a file") for _ in range(600))
     assert any("at hand" not in each.reason for each in sessions)
@@ -456,7 +456,7 @@ def test_if_the_model_cannot_be_loaded_the_static_model_is_used_and_the_status_n
     selector = make(config=tmp_path / "riglm.yaml", embedder=None)
     session = selector.session()
     assert session.search("list a flight").found[0].name == "list_flight"
-    assert session.select("list a flight").reason.endswith(" stands in for riglm/all-MiniLM-L6-v2-int8")
+    assert session.select("list a flight").reason.endswith(" replaces riglm/all-MiniLM-L6-v2-int8")
     embeddings = selector.status()["embeddings"]
     assert (embeddings["provider"], embeddings["actual_provider"]) == ("fastembed", "static")
     assert embeddings["is_fallback_active"]

@@ -35,7 +35,7 @@ class ClientFormat:
     """Where a client keeps its servers, and how it writes them.
 
     `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins with
-    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}` or `{codex}`. `*` stands
+    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}` or `{codex}`. `*` is
     for a name of the user's choice. `project_files` are relative to the project.
     """
 
