@@ -271,6 +271,11 @@ def test_a_closed_selector_says_so_and_closing_it_twice_is_nothing(make):
             use()
 
 
+def test_the_default_minimum_is_at_most_the_maximum():
+    with ToolSelector(TOOLS, max_tools=2, embedder="static") as selector:
+        assert len(selector.session().select("read a file").tools) <= 2
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.downstream import ControlSettings
 
 
-app = typer.Typer(name="control", help="The control API.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(name="control", help="Manage the control API.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

@@ -34,7 +34,7 @@ def doctor(
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at the configuration, the servers and their tools, the store, the model, ports and clients.
+    """Check the configuration, servers, store, model and clients.
 
     Nothing is changed, and a running riglm is not disturbed. Sections: configuration, servers, tools, store, embedder,
     ports, clients, knowledge, machine. Exit codes: 0 healthy, 1 there is a warning or an error, 2 the configuration

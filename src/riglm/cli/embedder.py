@@ -13,7 +13,7 @@ from riglm.cli.output import ConfigOption, JsonOption, print_json
 if TYPE_CHECKING:
     from riglm.domain.schemas.section import EmbedderSettings
 
-app = typer.Typer(help="Manage the model that turns texts into vectors.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(help="Manage the embedding model.", rich_markup_mode=None, no_args_is_help=True)
 
 _SAMPLE = "Search the web and return the most relevant pages for a question."
 

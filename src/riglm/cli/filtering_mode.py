@@ -50,7 +50,7 @@ def enforce(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let filtering count: clients are shown what it chooses.
+    """Enable filtering: clients get only the selected tools.
 
     It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
     runs with a control API.
@@ -67,7 +67,9 @@ def shadow(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every tool again, and record what filtering would have hidden; what is denied stays denied.
+    """List all tools, and record what filtering would hide.
+
+    Denied tools stay denied.
 
     It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
     runs with a control API.

@@ -134,7 +134,9 @@ def init(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Move the servers of the clients on this machine behind riglm, in shadow mode: everything stays visible.
+    """Move the servers of your clients behind riglm.
+
+    riglm starts in shadow mode: all tools stay visible.
 
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """

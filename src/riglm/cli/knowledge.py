@@ -284,11 +284,7 @@ def _words(found: "dict[Table, list[UUID]]") -> str:
     return ", ".join(counts) or "nothing"
 
 
-app = typer.Typer(
-    help="Fill, search and maintain the store of thoughts and of the knowledge graph.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Fill, search and maintain the knowledge store.", rich_markup_mode=None, no_args_is_help=True)
 app.command(name="import")(import_)
 app.command()(embed)
 app.command()(knowledge_search.search)

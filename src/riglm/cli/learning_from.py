@@ -149,7 +149,9 @@ def learn_from(
     mcp_json: McpJsonOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn from the MCP tool calls in the transcripts of clients; it may be repeated at any time.
+    """Learn from the transcripts of your clients.
+
+    You can repeat it at any time.
 
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Nothing leaves the machine.
     """

@@ -1,9 +1,10 @@
 """The command `riglm`."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from riglm.cli import (
     config,
@@ -25,13 +26,32 @@ from riglm.cli import (
 )
 from riglm.domain.errors import RiglmError, UnusableInputError
 
+_GROUPS = {
+    "Set up": ("init", "undo", "learn-from", "doctor", "demo"),
+    "Run": ("run", "serve"),
+    "Observe": ("report", "stats", "sessions", "tools", "top", "evaluate"),
+    "Configure": ("enforce", "shadow", "config", "control"),
+    "Maintain": ("db", "embedder", "knowledge"),
+}
+"""Commands in `riglm --help`, by heading."""
+
+
+class _GroupedCommands(TyperGroup):
+    """Lists commands under the headings of `_GROUPS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in _GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(66)) for name in names])
+
+
 app = typer.Typer(
     name="riglm",
+    cls=_GroupedCommands,
     help="A drop-in MCP proxy that records which tools are used.",
     epilog="`riglm demo` shows an example. `riglm run -- COMMAND` replaces COMMAND in a client's configuration.",
     rich_markup_mode=None,  # rich costs 60 ms of start
     pretty_exceptions_enable=False,
-    add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

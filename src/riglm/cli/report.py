@@ -47,7 +47,7 @@ def report(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Report what filtering would have hidden, missed and saved, and whether it is worth switching on.
+    """Report what filtering would have saved and missed.
 
     Two sources are compared: what shadow mode recorded of the lists that it would have shown, and the
     recorded sessions walked again by each strategy, as `riglm evaluate history` does.

@@ -42,7 +42,10 @@ def top(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a running riglm at a glance: sessions, hit rate, tokens, servers, tools. Ctrl-C ends it."""
+    """Show a running riglm in the terminal.
+
+    Sessions, hit rate, tokens, servers and tools. Ctrl-C ends it.
+    """
     api = _api(url, token, config)
     seen = _look(api, hours)
     if as_json:

@@ -36,7 +36,9 @@ def undo(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what `riglm init` did: the clients' files become what they were, to the byte.
+    """Restore your clients' files, to the byte.
+
+    This reverts `riglm init`.
 
     A file that was changed since keeps its changes: riglm's entry goes, the servers return. What was recorded and
     learned stays. Exit code 3: shown, but not confirmed.

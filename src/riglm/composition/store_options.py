@@ -145,8 +145,14 @@ def _stored(store: StoreOption) -> _Values:
 
 def _suited(filtering: Mapping[str, Any]) -> _Values:
     """An agent is given as many tools as it asks for from the first moment: it can search for the others."""
-    most = filtering.get("max_tools") or Settings().filtering.max_tools
-    return [(_LIBRARY, ("filtering", "cold_start_limit"), most), (_LIBRARY, ("filtering", "coverage"), _COVERAGE)]
+    defaults = Settings().filtering
+    most = filtering.get("max_tools") or defaults.max_tools
+    least = min(most, defaults.min_tools)
+    return [
+        (_LIBRARY, ("filtering", "cold_start_limit"), most),
+        (_LIBRARY, ("filtering", "coverage"), _COVERAGE),
+        *([(_LIBRARY, ("filtering", "min_tools"), least)] if filtering.get("min_tools") is None else []),
+    ]
 
 
 def _argument(key: str) -> str:

@@ -210,3 +210,18 @@ def test_another_level_and_other_secrets_count_from_the_next_record_on() -> None
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
         assert [json.loads(line)["event"] for line in file] == ["now ***"]
+
+
+def test_on_a_terminal_a_record_is_one_readable_line_without_secrets_or_control_characters() -> None:
+    reader, terminal = os.openpty()
+    with JsonLogs(secrets=["canary-secret"], descriptor=terminal):
+        logger.warning("two\x1b[31m\nlines", extra={"token": "x", "upstream": "a", "url": "http://h/?k=canary-secret"})
+    line = os.read(reader, 65_536).decode("ascii")
+    os.close(terminal)
+    os.close(reader)
+    assert line.count("\n") == 1
+    assert '"a"' in line
+    assert "two" in line
+    assert "warning" in line
+    assert "canary-secret" not in line
+    assert "\x1b" not in line

@@ -4,8 +4,11 @@ import gc
 import sys
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from riglm.cli import entry, main
+from riglm.cli.main import _GROUPS, app
 
 
 def test_an_interrupt_while_modules_are_loaded_is_no_failure(monkeypatch: pytest.MonkeyPatch):
@@ -41,3 +44,14 @@ def test_a_plain_run_is_read_without_the_parser(words: list[str], options: dict[
 )
 def test_anything_else_is_left_to_the_parser(words: list[str]):
     assert entry._options_of_run(words) is None
+
+
+def test_the_help_groups_all_commands_with_descriptions_that_fit_80_columns() -> None:
+    result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0
+    listed = [line for names in _GROUPS.values() for line in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    commands = result.stdout.partition("Set up:")[2]
+    assert all(heading + ":" in result.stdout for heading in _GROUPS)
+    assert "..." not in commands
+    assert all(len(line) <= 80 for line in commands.splitlines())

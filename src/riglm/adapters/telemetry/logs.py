@@ -30,7 +30,7 @@ _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dic
 
 
 class JsonLogs(logging.Handler):
-    """Writes records as JSON lines to a file descriptor that stays the caller's.
+    """Writes records to a file descriptor that stays the caller's: as JSON lines, or as text on a terminal.
 
     `dropped` counts the records that found the queue full or stderr unread. As a context manager it attaches itself
     on the root logger, and on leaving writes what is left, within two seconds, and takes itself off.
@@ -40,7 +40,8 @@ class JsonLogs(logging.Handler):
         super().__init__()
         self.dropped = 0
         self._threshold = level.upper()
-        self.setFormatter(JsonFormatter(secrets))
+        self._formatter = TextFormatter if os.isatty(descriptor) else JsonFormatter
+        self.setFormatter(self._formatter(secrets))
         self._descriptor = descriptor
         self._records: queue.Queue[logging.LogRecord | None] = queue.Queue(CAPACITY)
         self._writer: threading.Thread | None = None
@@ -50,7 +51,7 @@ class JsonLogs(logging.Handler):
     def follow(self, level: str, secrets: Iterable[str]) -> None:
         """Take what riglm logs from another level on, and cover these secrets; on any thread."""
         self._threshold = level.upper()
-        self.setFormatter(JsonFormatter(secrets))
+        self.setFormatter(self._formatter(secrets))
         logging.getLogger("riglm").setLevel(self._threshold)
 
     def __enter__(self) -> Self:
@@ -136,7 +137,10 @@ class JsonFormatter(logging.Formatter):
         self._redactor = Redactor(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
+        return json.dumps(self._fields(record))
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, object]:
         fields: dict[str, object] = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -148,7 +152,7 @@ class JsonFormatter(logging.Formatter):
                 fields[name] = self._clean(value, name)
         if record.exc_text:
             fields["exception"] = self._clean(record.exc_text)
-        return json.dumps(fields)
+        return fields
 
     def _clean(self, value: object, name: str = "", depth: int = 0) -> object:
         if isinstance(value, bool | int | float) or value is None:
@@ -161,6 +165,18 @@ class JsonFormatter(logging.Formatter):
             return MASK
         # Cut once more at the end, far before the place where the first cut may have left half a secret.
         return self._redactor(str(value)[: 4 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH]
+
+
+class TextFormatter(JsonFormatter):
+    """Formats a record as one line for people: time, level, event and fields. Secrets are masked as in JSON lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, without its end; control characters are escaped."""
+        fields = self._fields(record)
+        event = json.dumps(fields.pop("event"))[1:-1]
+        time, level = str(fields.pop("timestamp"))[11:19], fields.pop("level")
+        fields.pop("logger")
+        return " ".join([time, f"{level:7}", event, *(f"{name}={json.dumps(value)}" for name, value in fields.items())])
 
 
 def _loss(count: int) -> logging.LogRecord:

@@ -83,7 +83,10 @@ class HttpDownstream:
 
         server = UvicornServer(self, drain_seconds=_DRAIN_SECONDS + 2 * _CUT_SECONDS)
         host, port, *_ = listener.getsockname()
-        _log.info("listening", extra={"host": host, "port": port, "paths": self._entrances()})
+        paths = self._entrances()
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        urls = [f"http://{address}{path}" for path in paths]
+        _log.info("listening", extra={"urls": urls, "host": host, "port": port, "paths": paths})
         loop = asyncio.get_running_loop()
         housekeeping = [loop.create_task(self._every(self._ping)), loop.create_task(self._every(self._sessions.reap))]
         serving = loop.create_task(server.serve(sockets=[listener]))
