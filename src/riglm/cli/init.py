@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.cli.output import JsonOption, print_json, printable
+from riglm.cli.output import JsonOption, print_json, print_table, printable
 from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", metavar="DIR", help="Only what is for work in this directory.", file_okay=False),
 ]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Show the changed lines of each file.")]
 SetupDryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show, and change nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -130,6 +131,7 @@ def init(
         list[str] | None,
         typer.Option("--include", metavar="SERVER", help="Move this server although you may have to sign in to it."),
     ] = None,
+    diff: DiffOption = False,
     dry_run: SetupDryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -151,7 +153,7 @@ def init(
     changing = [plan for plan in plans if plan.changes]
     done = _installed(parts, changing, directory) if yes and not dry_run else None  # before output can fail
     if not as_json:
-        _show(plans)
+        _show(plans, diff=diff)
         _tell_absent(clients, directory, plans)
         _hint(parts, client, project, plans)
     if done is None:
@@ -212,22 +214,38 @@ def _notify(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
         )
 
 
-def _show(plans: "Sequence[InstallPlan]") -> None:
+def _show(plans: "Sequence[InstallPlan]", *, diff: bool) -> None:
     from riglm.composition.client_setup import cover
 
-    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings])
+    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
+    rows = [
+        (plan.place.client, _short(plan.place.file), len(plan.moves), len(plan.stays))
+        for plan in plans
+        if not plan.fault
+    ]
+    if rows:
+        print_table("Changes", ["client", "file", "servers that move", "servers that stay"], rows)
     for plan in plans:
         whose = f" in {plan.place.project}" if plan.place.project else ""
         if plan.fault:
             print_fault(f"{plan.place.client}{whose}", plan.fault)
             continue
         typer.echo(f"{plan.place.client}{whose}: {plan.place.file}")
-        print_list("goes behind riglm", [_moved(move.name, move.behind) for move in plan.moves])
+        if plan.moves:
+            print_list("behind riglm", [", ".join(_moved(move.name, move.behind) for move in plan.moves)])
         print_list("stays", [f"{shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
         print_list("note", plan.notes)
         if not plan.changes:
             typer.echo("  nothing to change")
-        print_rewritings(plan.rewritings, covered)
+        if covered is not None:
+            print_rewritings(plan.rewritings, covered)
+    if covered is None and any(plan.changes for plan in plans):
+        typer.echo("`riglm init --diff --dry-run` shows the changed lines of each file.")
+
+
+def _short(file: Path) -> str:
+    """Return a path with `~` for the home directory."""
+    return f"~/{file.relative_to(Path.home())}" if file.is_relative_to(Path.home()) else str(file)
 
 
 def _moved(name: str, behind: str) -> str:

@@ -213,7 +213,9 @@ def test_nobody_is_asked_where_there_is_no_terminal_and_nothing_is_written(home:
     file = put(home, CURSOR)
     result = runner.invoke(app, ["init"])
     assert result.exit_code == 3
-    assert '-        "postgres": {' in result.output
+    assert "servers that move" in result.output
+    assert '"postgres": {' not in result.output
+    assert '-        "postgres": {' in runner.invoke(app, ["init", "--diff"]).output
     assert runner.invoke(app, ["init", "--dry-run"]).exit_code == 0
     assert told("init")["done"] is False
     assert file.read_bytes() == CURSOR.content
@@ -366,8 +368,7 @@ def test_odd_entries_get_a_word_each_and_the_rest_goes_on(home: Path) -> None:
     file.write_text(json.dumps({"mcpServers": said}), "utf-8")
     output = done("init").output
     for line in (
-        'goes behind riglm: "", as server',
-        "goes behind riglm: c",
+        'behind riglm: "", as server, c',
         "stays: a: its `args` is not a list of texts",
         "stays: b: it is not written as a server",
     ):

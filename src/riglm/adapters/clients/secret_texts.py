@@ -19,6 +19,8 @@ _HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "r
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
 _VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\}))")
+_PATH: Final = re.compile(r"(?:\$\{(?:env:)?(?:userHome|workspaceFolder|HOME|PWD)\}|\$HOME|~)(?:/[\w .@-]+)*/?")
+"""A path below a well-known directory."""
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _SPACE: Final = re.compile(r"\s")
@@ -94,8 +96,10 @@ def _secrets(value: Any, key: str) -> Iterator[str]:
 
 
 def _held(name: str, value: Any) -> Iterator[str]:
-    """A variable or a header: what is plainly a word or a small number is none, unless its name sounds like one."""
-    if isinstance(value, str) and value and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
+    """Yield the secrets of a variable or header. Words, small numbers and paths are none, unless the name is secret."""
+    if not isinstance(value, str) or not value:
+        return
+    if sounds_secret(name) or not (_PLAIN.fullmatch(value) or _PATH.fullmatch(value)):
         yield value
         yield from secrets_of_url(value) if "://" in value else ()
 

@@ -41,6 +41,12 @@ def test_no_secret_is_shown_however_it_is_written(server: dict[str, object]) -> 
         assert "***" in shown
 
 
+def test_a_path_below_a_well_known_directory_is_no_secret() -> None:
+    cover = Cover({"mcpServers": {"it": {"env": {"ROOT": "${userHome}/projects", "API_KEY": "${HOME}/sesame"}}}})
+    assert cover("cd /projects") == "cd /projects"
+    assert "/sesame" not in cover("KEY=/sesame")
+
+
 def test_what_is_no_secret_is_shown() -> None:
     env = {"TOKEN": "${TOKEN:-}", "B": "{env:B}"}
     server = {
