@@ -99,11 +99,14 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
             env={"MY_TOKEN": SECRET},
         ),
         "hanging": python("import sys; sys.stdin.read()"),
+        "downloading": {"command": str(directory / "npx"), "args": ["server"]},
         "modern": scripted(directory / "log"),
         "absent": {"command": "uvx-that-nobody-has"},
         "guarded": {"url": f"http://127.0.0.1:{refusing}/mcp"},
         "plain": {"url": f"https://127.0.0.1:{refusing}/mcp"},
     }
+    (directory / "npx").write_text("#!/bin/sh\nexec sleep 60\n", "utf-8")
+    (directory / "npx").chmod(0o755)
     settings = {
         "mcpServers": servers,
         "control": {"enabled": True, "port": taken},
@@ -145,6 +148,10 @@ def test_a_server_that_works_is_told_with_its_tools_and_eras(broken: tuple[int, 
 
 def test_a_server_of_the_modern_era_is_told_as_such(broken: tuple[int, Any]) -> None:
     assert only(at(broken[1], "servers", "modern"), "ok")["what"].endswith("era modern")
+
+
+def test_a_server_that_a_launcher_still_downloads_is_a_note(broken: tuple[int, Any]) -> None:
+    assert "is still starting after 15 s" in only(at(broken[1], "servers", "downloading"), "note")["what"]
 
 
 def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
@@ -213,7 +220,7 @@ def test_after_init_each_client_s_configuration_is_examined_and_a_server_of_both
     subprocess.run(init, cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=60)
     sections = ("configuration", "servers", "clients")
     _, told = examined(tmp_path, *(word for section in sections for word in ("--only", section)))
-    assert {each["place"] for each in at(told, "servers")} == {"claude-code: same", "cursor: same"}
+    assert {each["place"] for each in at(told, "servers")} == {"claude-code, cursor: same"}
     assert {each["severity"] for each in told["findings"]} == {"ok"}
     assert log.read_text("utf-8").count("tools/list") == 1
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}', "utf-8")

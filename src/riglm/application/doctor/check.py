@@ -50,7 +50,19 @@ async def run(
     told = await asyncio.gather(*(_guarded(check, seconds, on_done) for check in wanted))
     order = list(DoctorSection)
     found = [finding for findings in told for finding in findings if finding.section in only]
-    return sorted(found, key=lambda finding: order.index(finding.section))
+    return sorted(_merged(found), key=lambda finding: order.index(finding.section))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Merge findings about several configurations that differ only in their labels."""
+    merged: dict[tuple[object, ...], Finding] = {}
+    for each in findings:
+        label, colon, place = each.place.rpartition(": ")
+        key = (each.section, each.severity, place, each.what, each.fix)
+        first = merged.setdefault(key, each)
+        if first is not each and colon:
+            merged[key] = replace(first, place=f"{first.place.rpartition(': ')[0]}, {label}: {place}")
+    return list(merged.values())
 
 
 async def _guarded(check: Check, seconds: float, on_done: Callable[[], None]) -> Sequence[Finding]:

@@ -31,17 +31,23 @@ class ServerProbe:
 
     `failure` is the reason why there is no list, or empty. `revision` is the protocol version of the handshake, empty
     if the server does not support it; `is_modern` is True if the server supports the modern era, None if unknown.
-    `seconds` is the time from the first request to the complete list.
+    `seconds` is the time from the first request to the complete list. `is_starting` is True if a launcher such as `npx`
+    was still running at the timeout.
     """
 
     spec: UpstreamSpec
     failure: str = ""
+    is_starting: bool = False
     server: str = ""
     revision: str = ""
     is_modern: bool | None = None
     seconds: float = 0.0
     has_tools: bool = True
     catalog: ToolCatalog = field(default_factory=ToolCatalog)
+
+
+_LAUNCHERS: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "pipx", "docker", "podman"})
+"""Commands that download a server at its first start, which may take minutes."""
 
 
 async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
@@ -58,6 +64,8 @@ async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], No
         on_list()
         return replace(found, is_modern=await _speaks_modern(upstream))
     except TimeoutError:
+        if spec.command and PurePath(spec.command[0]).stem in _LAUNCHERS:
+            return ServerProbe(spec=spec, failure=f"is still starting after {seconds:g} s", is_starting=True)
         return ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
     finally:
         await upstream.close()

@@ -108,7 +108,10 @@ class ServersCheck(Check):
             return Finding(section=DoctorSection.SERVERS, severity=severity, place=found.spec.name, what=what, fix=fix)
 
         findings = []
-        if found.failure:
+        if found.is_starting:
+            what = f"{found.failure}; its first start may download packages"
+            findings.append(finding(Severity.NOTE, what, "run `riglm doctor` again later, or with --deadline 300"))
+        elif found.failure:
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
             known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, output)
             what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason

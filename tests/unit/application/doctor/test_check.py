@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from riglm.application.doctor.check import Check, SharedProbe, aside, run
+from riglm.application.doctor.check import Check, Labelled, SharedProbe, aside, run
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 
 GOOD = finding(DoctorSection.MACHINE, Severity.OK, "here", "all is well")
@@ -57,3 +57,9 @@ async def test_several_checks_go_by_one_look_even_if_it_fails():
     answers = await asyncio.gather(once.facts(), once.facts(), return_exceptions=True)
     assert [type(answer) for answer in answers] == [OSError, OSError]
     assert len(looks) == 1
+
+
+async def test_equal_findings_about_several_configurations_are_reported_once():
+    both = [Labelled(Good(), "cursor"), Labelled(Good(), "zed"), Labelled(Raising(), "zed")]
+    found = await run(both, seconds=5)
+    assert [each.place for each in found if each.severity is Severity.OK] == [f"cursor, zed: {GOOD.place}"]
