@@ -19,11 +19,10 @@ from riglm.cli.measuring import (
     parse_kinds,
     read_settings,
     settings_in_use,
-    show_progress,
     show_rows,
     warn_skipped,
 )
-from riglm.cli.output import ConfigOption, JsonOption
+from riglm.cli.output import ConfigOption, JsonOption, progress
 from riglm.cli.replaying import (
     BASELINE,
     DatabaseOption,
@@ -119,11 +118,11 @@ def sequences(
     with open_embedder(settings, cache) as embedder:
         for one in found:
             name = one.dataset.name
-            with show_progress(f"{name}: vectors", text_count(one.dataset)) as advance:
+            with progress(f"{name}: vectors", text_count(one.dataset)) as advance:
                 prepared = prepare(one.dataset, embedder, advance)
             walked = len(one.sessions) * (FOLDS if protocol is ProtocolOption.KFOLD else 1)
             for kind, make in makers.items():
-                with show_progress(f"{name}: {kind}", walked) as advance:
+                with progress(f"{name}: {kind}", walked) as advance:
                     figures = evaluate_sequences(
                         one, prepared, make, protocol=protocol.value, cuts=cuts, goal=coverage, on_session=advance
                     )
@@ -231,7 +230,7 @@ def _set_costs(
         if len(found.sessions) <= learn:
             warn_skipped(found.name, f"{len(found.sessions)} sessions are too few to price any after --learn {learn}")
             continue
-        with show_progress(found.name, min(learn + judge, len(found.sessions))) as advance:
+        with progress(found.name, min(learn + judge, len(found.sessions))) as advance:
             figures = asyncio.run(
                 evaluate_cost(
                     found, settings.filtering, settings.prices.prices(), learn=learn, judge=judge, on_session=advance

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli.measuring import (
-    Advance,
     CacheOption,
     CutsOption,
     NamesArgument,
@@ -18,11 +17,10 @@ from riglm.cli.measuring import (
     parse_cuts,
     parse_kinds,
     read_settings,
-    show_progress,
     show_rows,
     warn_skipped,
 )
-from riglm.cli.output import ConfigOption, JsonOption
+from riglm.cli.output import Advance, ConfigOption, JsonOption, progress
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.dataset import Dataset
@@ -161,10 +159,10 @@ def _measured(
     rows: list[dict[str, Any]] = []
     with open_embedder(settings, cache) as embedder:
         for dataset in datasets:
-            with show_progress(f"{dataset.name}: vectors", text_count(dataset)) as advance:
+            with progress(f"{dataset.name}: vectors", text_count(dataset)) as advance:
                 prepared = prepare(dataset, embedder, advance)
             for kind in kinds:
-                with show_progress(f"{dataset.name}: {kind}", len(dataset.queries)) as advance:
+                with progress(f"{dataset.name}: {kind}", len(dataset.queries)) as advance:
                     found = measure(prepared, kind, advance)
                 told = {"dataset": dataset.name, "side": dataset.side, "predictor": kind, "model": prepared.model}
                 rows.append({**told, **found})

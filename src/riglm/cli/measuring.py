@@ -1,9 +1,9 @@
 """What the commands of `riglm evaluate` share: their options, what they measure with, and how they show it."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.predictor import PredictorPort
 
-
-Advance: TypeAlias = Callable[[int], None]
 
 SideOption = Annotated[
     str, typer.Option("--side", metavar="SIDE", help="Which side of each set is measured; sides are never mixed.")
@@ -100,18 +98,6 @@ def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["Embedde
             yield embedder
     finally:
         vectors.close()
-
-
-@contextlib.contextmanager
-def show_progress(text: str, total: int) -> Iterator[Advance]:
-    """A progress bar on stderr while it is a terminal; what is given counts steps that are done."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(text, total=total)
-        yield lambda count: progress.advance(task, count)
 
 
 def warn_skipped(name: str, reason: str) -> None:

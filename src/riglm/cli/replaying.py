@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from riglm.cli.measuring import make_predictor, parse_kinds, show_progress
-from riglm.cli.output import MAX_ROWS
+from riglm.cli.measuring import make_predictor, parse_kinds
+from riglm.cli.output import MAX_ROWS, progress
 from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def replayed(
 
     rules, walks = settings.filtering, {}
     for kind in kinds:
-        with show_progress(kind, len(history)) as advance:
+        with progress(kind, len(history)) as advance:
             walks[kind] = walk_history(
                 history,
                 _configured(kind, settings),

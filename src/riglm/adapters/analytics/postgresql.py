@@ -332,10 +332,10 @@ def _type_of_vectors(connection: Connection) -> tuple[int, int] | None:
 def _wire_form(connection: Connection, number: int, array_number: int) -> "Callable[[Vector], bytes]":
     """What makes of a vector what pgvector reads in binary form: ten times as fast as text."""
 
-    class Embedding(bytes):
+    class VectorParameter(bytes):
         """Numbers in single precision, big-endian."""
 
-    class EmbeddingDumper(Dumper):
+    class VectorDumper(Dumper):
         """Puts their number in front."""
 
         format = Format.BINARY
@@ -346,8 +346,8 @@ def _wire_form(connection: Connection, number: int, array_number: int) -> "Calla
 
     raw: Any = connection.connection.driver_connection
     TypeInfo("vector", number, array_number).register(raw)
-    raw.adapters.register_dumper(Embedding, EmbeddingDumper)
-    return lambda vector: Embedding(vector.astype(">f4").tobytes())
+    raw.adapters.register_dumper(VectorParameter, VectorDumper)
+    return lambda vector: VectorParameter(vector.astype(">f4").tobytes())
 
 
 def _can_be_kept(connection: Connection) -> bool:

@@ -1,10 +1,11 @@
 """Why a session is shown what it is shown: the list as it would be made now, taken apart."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from riglm.application.filtering.active_rules import ActiveRules
+from riglm.application.tool_lists.list_writer import OwnerOf
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.policy import Override, OverrideKind, ToolVisibility
@@ -99,9 +100,6 @@ _ROUNDED: Final = 1e-9
 
 Parts = Mapping[str, Scores]
 """What each signal adds to the scores, in the order of the candidates."""
-
-OwnerOf = Callable[[str], tuple[str, str]]
-"""Returns a tool's server and its name there, given the name that clients use."""
 
 
 class Explanation:
