@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -13,8 +15,9 @@ def test_the_reference_of_the_configuration_is_current() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_reference_of_the_commands_is_current() -> None:
-    script = DOCS / "reference" / "generate_commands.py"
+@pytest.mark.parametrize("page", ["commands", "selector"])
+def test_the_reference_of_commands_and_library_is_current(page: str) -> None:
+    script = DOCS / "reference" / f"generate_{page}.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
 
