@@ -227,7 +227,7 @@ async def test_a_search_waits_for_the_model_and_for_vectors_that_are_not_stored(
 
 
 async def test_no_search_claims_that_nothing_fits_while_meanings_are_expected():
-    stage = Stage(timeout_seconds=0.2)
+    stage = Stage(timeout_seconds=2.0)
     meaning(stage)
     tools = catalog(**{f"tool{number}": f"It reads subject{number}." for number in range(60)})
     stage.embedder.kept = {passage(said) for said in profiles(tools)[:30]}
