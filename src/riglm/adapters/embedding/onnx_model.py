@@ -1,6 +1,6 @@
 """A model in memory. Used in the embedding process only, since the libraries that run models are large.
 
-The bundled model needs onnxruntime and its tokenizer alone: fastembed takes another second and 80 MB to load.
+The bundled model needs onnxruntime alone. Models from a hub need fastembed, which the extra `fastembed` installs.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from riglm.adapters.embedding.bundled import (
     nothing_reported,
 )
 from riglm.adapters.embedding.frames import PassedOver
+from riglm.adapters.embedding.word_pieces import WordPieces
 from riglm.domain.prediction import Vector
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _PROVIDERS: Final = ("CPUExecutionProvider",)
 
 
 class UnknownModelError(ValueError):
-    """There is no model of this name; the message names some that exist."""
+    """There is no model of this name, or fastembed is not installed; the message says what exists or what to do."""
 
 
 class OnnxModel:
@@ -96,18 +97,15 @@ def _load_bundled() -> OnnxModel:
     file = checked_file()
     with nothing_reported():
         import onnxruntime
-    from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
-    tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.no_padding()
+    tokenizer = WordPieces(TOKENIZER, MAX_TOKENS)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = _THREADS
     options.enable_cpu_mem_arena = False  # it would keep what loading needs, 70 MB
     session = onnxruntime.InferenceSession(str(file), options, providers=list(_PROVIDERS))
 
     def run(text: str) -> Any:
-        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+        ids = np.array([tokenizer.ids(text)], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         [rows] = session.run(None, given)
         mean = rows.sum(axis=1, dtype=np.float64)[0] / ids.shape[1]
@@ -138,7 +136,12 @@ def _load_from_hub(name: str, directory: Path, *, download: bool) -> OnnxModel:
 
 def _fastembed() -> "type[TextEmbedding]":
     with nothing_reported():
-        from fastembed import TextEmbedding
+        try:
+            from fastembed import TextEmbedding
+        except ModuleNotFoundError as error:
+            raise UnknownModelError(
+                f"only {BUNDLED_MODEL} is installed; others need fastembed — fix: pip install 'riglm[fastembed]'"
+            ) from error
 
     return TextEmbedding
 
