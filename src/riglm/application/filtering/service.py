@@ -222,12 +222,13 @@ class FilteringService:
         """Return the turn that a call's raw `_meta` names, or an empty string."""
         return session_state.turn_key(meta, self.rules.turn_keys)
 
-    def know(self, session: Session, catalog: ToolCatalog) -> None:
-        """Note the tools of a session, whether it gets a list of them now or not."""
-        self._states.of(session).view = self._now.views.of(session, catalog)
+    def know(self, session: Session, catalog: ToolCatalog) -> PermittedTools:
+        """Note the tools of a session, whether it gets a list of them now or not; return those it may use."""
+        view = self._states.of(session).view = self._now.views.of(session, catalog)
         self._last_catalog = catalog
         with self._guarded:
             self.predicting.know(catalog)
+        return view
 
     def hides(self, session: Session) -> bool:
         """Return True if the session's next list hides tools, or marks some."""
@@ -255,15 +256,15 @@ class FilteringService:
 
     def compose(self, session: Session, catalog: ToolCatalog) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
-        self.know(session, catalog)
-        state, view = self._states.of(session), self._now.views.of(session, catalog)
+        state, view = self._states.of(session), self.know(session, catalog)
         selection = None
         with self._guarded:
             selection = self._now.planner.compose(session, state, view)
         if selection is None:
             selection = self._now.planner.everything(session, view, "filtering failed")
         state.listed(selection.shown)
-        state.has = self._client_list(session, view.candidates if self._now.is_shadow else selection.shown)
+        names = view.candidates if self._now.is_shadow else selection.shown
+        state.has = self._client_list(session, names, selection.meta_tools)
         return selection
 
     def start_call(
@@ -404,13 +405,12 @@ class FilteringService:
         """The list that a session would be given now; nothing changes by asking."""
         if not self.is_on:
             return ClientToolList(view.catalog.names)
-        if self._now.is_shadow:
-            return self._client_list(session, view.candidates)
-        return self._client_list(session, self._now.planner.names(session, state, view))
+        names = view.candidates if self._now.is_shadow else self._now.planner.names(session, state, view)
+        return self._client_list(session, names, self.offered(session))
 
-    def _client_list(self, session: Session, names: tuple[str, ...]) -> ClientToolList:
+    def _client_list(self, session: Session, names: tuple[str, ...], meta_tools: tuple[str, ...]) -> ClientToolList:
         is_marked = self.surface(session) is Surface.HINTS and not self._now.is_shadow
-        return ClientToolList(names, self.offered(session), self.rules.profile if is_marked else "")
+        return ClientToolList(names, meta_tools, self.rules.profile if is_marked else "")
 
     def _announced(self, session: Session, state: SessionState, view: PermittedTools, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""

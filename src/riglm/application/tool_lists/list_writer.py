@@ -1,7 +1,7 @@
 """The entries of a list as raw JSON: the upstream's own bytes, with riglm's tools and marks where they belong."""
 
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -64,62 +64,31 @@ def definitions(names: Collection[str], index: str = "") -> dict[str, bytes]:
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
 """Where a definition marks its schema as worth loading at once."""
 
-_MAX_KEPT: Final = 16
+
+def some_entries(
+    catalog: ToolCatalog, names: frozenset[str], meta_tools: Mapping[str, bytes], *, search_first: bool = False
+) -> bytes:
+    """Return the entries of some tools in the catalog's order, and the definitions of the meta-tools.
+
+    With `search_first` the search comes before the tools, otherwise all meta-tools come after them.
+    """
+    first = [meta_tools[SEARCH]] if search_first and SEARCH in meta_tools else []
+    last = [raw for raw in meta_tools.values() if raw not in first]
+    return b"[%b]" % b",".join([*first, *(tool.raw for tool in catalog.tools if tool.name in names), *last])
 
 
-class ListWriter:
-    """Writes lists; one that many clients are shown is written once for all of them."""
+def marked_entries(catalog: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:
+    """The entries of some tools and those without a name; of each warm name the first one has a mark."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], tuple[ToolCatalog, bytes]] = OrderedDict()
+    def entries() -> Iterable[bytes]:
+        for raw, tool in catalog.entries():
+            if tool is None:
+                yield bytes(raw)
+            elif tool.name in names:
+                marks = tool.name in warm and tool is catalog.by_name[tool.name]
+                yield jsonrpc.with_member(raw, ALWAYS_LOAD, b"true") if marks else bytes(raw)
 
-    def whole(self, catalog: ToolCatalog) -> bytes:
-        """All entries."""
-        return self._written(catalog, ("whole",), lambda: (bytes(tool.raw) for tool in catalog.tools))
-
-    def some(
-        self,
-        catalog: ToolCatalog,
-        names: frozenset[str],
-        meta_tools: Mapping[str, bytes],
-        *,
-        search_first: bool = False,
-    ) -> bytes:
-        """Return the entries of some tools in the catalog's order, and the definitions of the meta-tools.
-
-        With `search_first` the search comes before the tools, otherwise all meta-tools come after them.
-        """
-        first = meta_tools.get(SEARCH) if search_first else None
-
-        def entries() -> Iterable[bytes]:
-            if first is not None:
-                yield first
-            yield from (bytes(tool.raw) for tool in catalog.tools if tool.name in names)
-            yield from (raw for raw in meta_tools.values() if raw is not first)
-
-        return self._written(catalog, ("some", names, *meta_tools.values(), search_first), entries)
-
-    def marked(self, catalog: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:
-        """The entries of some tools and those without a name; of each warm name the first one has a mark."""
-
-        def entries() -> Iterable[bytes]:
-            for raw, tool in catalog.entries():
-                if tool is None:
-                    yield bytes(raw)
-                elif tool.name in names:
-                    marks = tool.name in warm and tool is catalog.by_name[tool.name]
-                    yield jsonrpc.with_member(raw, ALWAYS_LOAD, b"true") if marks else bytes(raw)
-
-        return self._written(catalog, ("marked", names, warm), entries)
-
-    def _written(self, catalog: ToolCatalog, what: tuple[object, ...], entries: Callable[[], Iterable[bytes]]) -> bytes:
-        key = (id(catalog), *what)
-        kept = self._kept.get(key)
-        if kept is None or kept[0] is not catalog:
-            kept = self._kept[key] = (catalog, b"[%b]" % b",".join(entries()))
-            if len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
-        return kept[1]
+    return b"[%b]" % b",".join(entries())
 
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")

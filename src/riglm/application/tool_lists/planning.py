@@ -11,10 +11,11 @@ from riglm.application.tool_lists.list_writer import (
     NAMES,
     SEARCH,
     SET_CONTEXT,
-    ListWriter,
     OwnerOf,
     definitions,
     hidden_index,
+    marked_entries,
+    some_entries,
 )
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
@@ -42,10 +43,11 @@ from riglm.domain.usage import Usage
 
 _MAX_CLIENTS: Final = 1_000
 _MAX_PLANS: Final = 64
-_MAX_DEFINITIONS: Final = 64
+_MAX_SELECTIONS: Final = 32
 _PRIOR: Final = 0.3
 """The probability that a session needs a tool that is surely an everyday utility, while nothing was learned."""
 
+_WITH_META_TOOLS: Final = (Surface.DYNAMIC, Surface.STABLE)
 _LEARNED: Final = "recorded use"
 _COLD: Final = "nothing was learned yet"
 _log: Final = logging.getLogger("riglm.filtering")
@@ -71,13 +73,14 @@ class ListPlanner:
         self._usage = usage
         self._owner = owner
         self._predictor = predictor
-        self._writer = ListWriter()
         by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
         self._by_client = lru_cache(_MAX_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
         self._base: OrderedDict[tuple[int, int, Surface], tuple[PermittedTools, Usage | None, ListPlan]] = OrderedDict()
-        self._definitions: OrderedDict[tuple[str, ...], Mapping[str, bytes]] = OrderedDict()
+        self._selections: OrderedDict[
+            tuple[int, int, Surface, ProtocolEra], tuple[PermittedTools, ListPlan, ListSelection]
+        ] = OrderedDict()
         self._reported: set[str] = set()
 
     def surface(self, session: Session) -> Surface:
@@ -208,55 +211,70 @@ class ListPlanner:
 
     def answered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session can call where no upstream tool has the name."""
-        if self._rules.mode == "shadow" or self.surface(session) not in (Surface.DYNAMIC, Surface.STABLE):
+        if self._rules.mode == "shadow" or self.surface(session) not in _WITH_META_TOOLS:
             return ()
         return self._meta_tools
 
     def names(self, session: Session, state: SessionState, view: PermittedTools) -> tuple[str, ...]:
         """Return the names that a list would have now, without changing the session."""
         plan = self.plan(session, replace(state), view)
-        return self._shown(session, view, plan, self._offered(plan, view))
+        return self._shown(self.surface(session), view, plan, self._offered(plan, view))
 
     def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
-        """Return the list of a session."""
-        surface = self.surface(session)
-        plan = self.plan(session, state, view)
-        own = self.offered(session, state, view)
-        shown = self._shown(session, view, plan, own)
-        if surface is Surface.HINTS and self._rules.mode != "shadow":
-            marked = plan.listed if plan.tools is not None else frozenset()
-            raw = self._writer.marked(view.catalog, view.candidate_set, marked)
-            return self._selection(session, view, plan, shown, raw=raw)
-        if self._rules.mode == "shadow" and surface in (Surface.DYNAMIC, Surface.STABLE):
-            own = self._offered(plan, view)
-        own = tuple(name for name in own if plan.lists_context or name != SET_CONTEXT)
-        listed = frozenset(shown)
-        entries = self._entries(own, tuple(name for name in view.candidates if name not in listed))
-        tokens_own = estimated_tokens(sum(map(len, entries.values())))
-        if self._rules.mode == "shadow" or (plan.tools is None and not own):
-            return self._unchanged(session, view, plan, shown, tokens_own)
-        raw = self._writer.some(view.catalog, listed, entries, search_first=plan.search_first)
-        return self._selection(session, view, plan, shown, raw=raw, tokens_own=tokens_own)
+        """Return the list of a session, the same object for the same plan, surface and era."""
+        surface, plan = self.surface(session), self.plan(session, state, view)
+        key = (id(view), id(plan), surface, session.era)
+        kept = self._selections.get(key)
+        if kept is None or kept[0] is not view or kept[1] is not plan:
+            kept = self._selections[key] = (view, plan, self._selection(view, plan, surface, session.era))
+            if len(self._selections) > _MAX_SELECTIONS:
+                self._selections.popitem(last=False)
+        return kept[2]
 
     def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
         """Return a list of all permitted tools."""
-        return self._unchanged(session, view, ListPlan(candidates=view.candidates, reason=reason), view.candidates)
+        plan = ListPlan(candidates=view.candidates, reason=reason)
+        return self._selection(view, plan, self.surface(session), session.era, own=())
 
-    def _unchanged(
-        self, session: Session, view: PermittedTools, plan: ListPlan, shown: tuple[str, ...], tokens_own: int = 0
+    def _selection(
+        self,
+        view: PermittedTools,
+        plan: ListPlan,
+        surface: Surface,
+        era: ProtocolEra,
+        own: tuple[str, ...] | None = None,
     ) -> ListSelection:
-        if view.is_whole:
-            raw = self._writer.whole(view.catalog)
+        is_shadow = self._rules.mode == "shadow"
+        if own is None:
+            own = self._offered(plan, view) if surface in _WITH_META_TOOLS else ()
+        shown = self._shown(surface, view, plan, () if is_shadow else own)
+        listed = frozenset(shown)
+        entries = self._definitions(own, plan, tuple(name for name in view.candidates if name not in listed))
+        is_whole = is_shadow or (plan.tools is None and not entries)
+        is_passthrough = False
+        if surface is Surface.HINTS and not is_shadow:
+            raw = marked_entries(view.catalog, view.candidate_set, plan.tools or frozenset())
+        elif is_whole:
+            raw = some_entries(view.catalog, view.candidate_set, {})
+            # where the list may change, the upstream's ttlMs and cacheScope would be wrong
+            may_change = era is ProtocolEra.MODERN and surface is Surface.STABLE and not is_shadow
+            is_passthrough = view.is_whole and not may_change
         else:
-            raw = self._writer.some(view.catalog, view.candidate_set, {})
-        may_change = (
-            session.era is ProtocolEra.MODERN
-            and self.surface(session) is Surface.STABLE
-            and self._rules.mode != "shadow"
-        )
-        is_passthrough = view.is_whole and not may_change  # else the upstream's ttlMs and cacheScope would be wrong
-        return self._selection(
-            session, view, plan, shown, raw=raw, is_passthrough=is_passthrough, tokens_own=tokens_own
+            raw = some_entries(view.catalog, listed, entries, search_first=plan.search_first)
+        tokens, tokens_own = view.tokens_of(listed), estimated_tokens(sum(map(len, entries.values())))
+        return ListSelection(
+            raw=raw,
+            is_passthrough=is_passthrough,
+            shown=shown,
+            hidden=tuple(name for name in view.catalog.names if name not in listed and view.allows(name)),
+            meta_tools=() if is_shadow else own,
+            predictor=plan.predictor,
+            reason=plan.reason,
+            mode=self._rules.mode,
+            surface=surface,
+            tokens_shown=tokens + tokens_own,
+            tokens_hidden=max(0, view.tokens - tokens),
+            tokens_own=tokens_own,
         )
 
     def _listed(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
@@ -374,8 +392,8 @@ class ListPlanner:
         missing = (SEARCH,) if view.catalog.missing and SEARCH in self._meta_tools else ()
         return tuple(name for name in NAMES if name in self._pinned or name in missing)
 
-    def _shown(self, session: Session, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
-        if plan.tools is None or self.surface(session) is Surface.HINTS:
+    def _shown(self, surface: Surface, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
+        if plan.tools is None or surface is Surface.HINTS:
             names = view.candidate_set
         else:
             names = (plan.tools | view.kept) & view.candidate_set
@@ -392,40 +410,8 @@ class ListPlanner:
             _log.warning("an upstream tool has the name of a meta-tool; call_tool reaches it", extra={"tool": name})
         return names - reserved
 
-    def _entries(self, own: tuple[str, ...], hidden: tuple[str, ...]) -> Mapping[str, bytes]:
+    def _definitions(self, own: tuple[str, ...], plan: ListPlan, hidden: tuple[str, ...]) -> Mapping[str, bytes]:
         """Return the definitions of the meta-tools of a list, the search with the index of what is hidden."""
-        key = (*own, "", *hidden)
-        kept = self._definitions.get(key)
-        if kept is None:
-            index = hidden_index(hidden, self._owner, self._rules.index_tokens) if hidden else ""
-            kept = self._definitions[key] = definitions(own, index)
-            if len(self._definitions) > _MAX_DEFINITIONS:
-                self._definitions.popitem(last=False)
-        return kept
-
-    def _selection(
-        self,
-        session: Session,
-        view: PermittedTools,
-        plan: ListPlan,
-        shown: tuple[str, ...],
-        *,
-        raw: bytes,
-        is_passthrough: bool = False,
-        tokens_own: int = 0,
-    ) -> ListSelection:
-        listed = frozenset(shown)
-        tokens = view.tokens_of(listed)
-        return ListSelection(
-            raw=raw,
-            is_passthrough=is_passthrough,
-            shown=shown,
-            hidden=tuple(name for name in view.catalog.names if name not in listed and view.allows(name)),
-            predictor=plan.predictor,
-            reason=plan.reason,
-            mode=self._rules.mode,
-            surface=self.surface(session),
-            tokens_shown=tokens + tokens_own,
-            tokens_hidden=max(0, view.tokens - tokens),
-            tokens_own=tokens_own,
-        )
+        listed = [name for name in own if plan.lists_context or name != SET_CONTEXT]
+        index = hidden_index(hidden, self._owner, self._rules.index_tokens) if listed and hidden else ""
+        return definitions(listed, index)

@@ -14,14 +14,16 @@ class ListSelection:
     """The tools that a client gets and those that are hidden from it, in the catalog's order.
 
     `raw` is a JSON array of the entries of a list; with `is_passthrough` they are those of the upstream's response,
-    unchanged. In shadow mode `shown` and `hidden` are hypothetical. Denied tools are in neither. Tokens are estimates,
-    as in an exposure. Selections that differ in bytes or tokens only are equal.
+    unchanged. In shadow mode `shown` and `hidden` are hypothetical. Denied tools are in neither. `meta_tools` are those
+    that the session can call. Tokens are estimates, as in an exposure. Selections that differ in bytes, tokens or
+    meta-tools only are equal.
     """
 
     shown: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     raw: bytes = field(default=b"", compare=False)
     is_passthrough: bool = field(default=False, compare=False)
+    meta_tools: tuple[str, ...] = field(default=(), compare=False)
     predictor: str = ""
     reason: str = ""
     mode: Mode = "off"
