@@ -29,23 +29,23 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import ServerLog
 from tests.interaction.route import Route
+from tests.preloaded import MARK, Forked, can_start, process_name, start
 from tests.started import die_with_the_starter, free_port
 
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
 SDK_SERVER = Path(__file__).parent / "servers" / "sdk_server.py"
-MARK = "RIGLM_TEST_STAGE"
-"""Every process that a stage starts carries this variable, so that none is lost from sight."""
 
 
 def marked(mark: str) -> list[int]:
     """The living processes that carry this mark, zombies left out."""
     found = []
-    wanted = f"{MARK}={mark}".encode()
+    wanted, name = f"{MARK}={mark}".encode(), process_name({MARK: mark}).encode()
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
+            environ = (process / "environ").read_bytes()
+            if wanted in environ.split(b"\0") or (environ and (process / "comm").read_bytes().strip() == name):
                 found.append(int(process.name))
     return found
 
@@ -56,15 +56,19 @@ class Process:
     def __init__(self, command: Sequence[str], env: Mapping[str, str], stderr: Path) -> None:
         self.command = command
         self.stderr = stderr
-        with stderr.open("ab") as file:
-            self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                env=dict(env),
-                start_new_session=True,
-                preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
+        with stderr.open("ab") as file, Path(os.devnull).open("rb") as nothing:
+            self._child: Forked | subprocess.Popen[bytes] = (
+                start(command, env, stdin=nothing.fileno(), stderr=file.fileno())
+                if can_start(command, env)
+                else subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    env=dict(env),
+                    start_new_session=True,
+                    preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
+                )
             )
         self.pid = self._child.pid
 

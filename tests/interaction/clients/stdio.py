@@ -5,8 +5,40 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.interaction.clients.link import Receiver
+from tests.preloaded import Forked, can_start, start
+
+
+class ForkedPipes:
+    """A forked riglm and the streams to it, like a process of asyncio's."""
+
+    def __init__(self, forked: Forked, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
+        self._forked = forked
+        self.pid = forked.pid
+        self.stdin = stdin
+        self.stdout = stdout
+
+    @classmethod
+    async def open(cls, command: Sequence[str], env: Mapping[str, str], stderr: int, cwd: Path | None) -> Self:
+        """Start riglm and open its streams."""
+        loop = asyncio.get_running_loop()
+        reading, writing = os.pipe()
+        forked = start(command, env, stdin=reading, stderr=stderr, cwd=cwd)
+        os.close(reading)
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(writing, "wb", buffering=0)
+        )
+        stdout = asyncio.StreamReader()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), forked.stdout)
+        return cls(forked, asyncio.StreamWriter(transport, protocol, None, loop), stdout)
+
+    async def wait(self) -> int:
+        """Its exit code, once it ended."""
+        while (code := self._forked.poll()) is None:
+            await asyncio.sleep(0.002)
+        return code
 
 
 class StdioLink:
@@ -18,20 +50,24 @@ class StdioLink:
         self._cwd = cwd
         self.stderr = stderr
         self.exit_code: int | None = None
+        self.process: ForkedPipes | asyncio.subprocess.Process
 
     async def open(self, receiver: Receiver) -> None:
         """Start the command."""
         self._receiver = receiver
         with self.stderr.open("ab") as stderr:
-            self.process = await asyncio.create_subprocess_exec(
-                *self.command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env=dict(self._env),
-                cwd=self._cwd,
-                start_new_session=True,
-            )
+            if can_start(self.command, self._env):
+                self.process = await ForkedPipes.open(self.command, self._env, stderr.fileno(), self._cwd)
+            else:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self.command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                    env=dict(self._env),
+                    cwd=self._cwd,
+                    start_new_session=True,
+                )
         self._reading = asyncio.create_task(self._read())
 
     async def send(self, raw: bytes) -> object:

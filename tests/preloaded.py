@@ -1,0 +1,177 @@
+"""Starts riglm by a fork of a process that has imported it: a third of the processor time of a new interpreter.
+
+The process that forks is started by the first call of `start`, and ends with the process that called it.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tests.started import die_with_the_starter
+
+PROGRAM = (sys.executable, "-m", "riglm")
+"""How a command of riglm begins."""
+
+_MODULES = (
+    "sqlalchemy.dialects.sqlite",
+    "uvloop",
+    "riglm.adapters.analytics.sql",
+    "riglm.adapters.keyfile",
+    "riglm.adapters.mcp.downstream.http",
+    "riglm.adapters.mcp.downstream.stdio",
+    "riglm.adapters.mcp.upstream.factory",
+    "riglm.adapters.spool.sqlite",
+    "riglm.application.prediction.service",
+    "riglm.application.prediction.warm_sets",
+    "riglm.cli.main",
+    "riglm.cli.starting",
+    "riglm.composition.running",
+)
+MARK = "RIGLM_TEST_STAGE"
+"""Every process that a test's stage starts carries this variable, so that none is lost from sight."""
+
+_PR_SET_NAME = 15
+_LONGEST = 1 << 17
+
+
+def process_name(env: Mapping[str, str]) -> str:
+    """The name of a forked process in this environment: `/proc` shows the environment of the process that forked it."""
+    return env.get(MARK, "riglm")[:15]
+
+
+def can_start(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """True for riglm in an environment that does not concern the interpreter itself."""
+    return tuple(command[: len(PROGRAM)]) == PROGRAM and all(
+        env.get(name) == os.environ.get(name)
+        for name in {*env, *os.environ}
+        if name.startswith(("PYTHON", "LD_", "LC_", "LANG", "TZ"))
+    )
+
+
+class Forked:
+    """A riglm that was started by a fork; `stdout` is its output."""
+
+    def __init__(self, connection: socket.socket, stdout: BinaryIO) -> None:
+        self._connection = connection
+        self.stdout = stdout
+        self.pid = int(connection.recv(32))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it ended: negative for the number of a signal."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                self.returncode = int(self._connection.recv(32))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("riglm", timeout or 0.0) from None
+            self._connection.close()
+        return self.returncode
+
+
+def start(
+    command: Sequence[str], env: Mapping[str, str], *, stdin: int, stderr: int, cwd: Path | None = None
+) -> Forked:
+    """Start a command that `can_start` in a process group of its own."""
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    asked = {"arguments": command[len(PROGRAM) :], "env": dict(env), "cwd": str(cwd or Path.cwd())}
+    with theirs:
+        descriptors = [theirs.fileno(), stdin, writing, stderr]
+        socket.send_fds(_forking(os.getpid()), [json.dumps(asked).encode()], descriptors)
+    os.close(writing)
+    return Forked(ours, os.fdopen(reading, "rb", buffering=0))
+
+
+@functools.cache
+def _forking(_: int) -> socket.socket:
+    """The connection to the process that forks; it is one for each process that asks."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.preloaded", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            cwd=Path(__file__).parents[1],
+            preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
+        )
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        process.wait(10)
+
+    return ours
+
+
+def _fork_forever(orders: socket.socket) -> list[str]:
+    """Fork a process for each order until there are no more; returns the arguments of riglm in each of those."""
+    waiting = selectors.PollSelector()
+    waiting.register(orders, selectors.EVENT_READ)
+    while True:
+        for key, _ in waiting.select():
+            if key.data is not None:
+                _report_end(key.fd, *key.data)
+                waiting.unregister(key.fd)
+                continue
+            order, descriptors, _, _ = socket.recv_fds(orders, _LONGEST, 4)
+            if not order:
+                sys.exit(0)
+            pid = os.fork()
+            if pid == 0:
+                orders.detach()  # the descriptor is closed with all others, and must not be closed again
+                return _become(json.loads(order), descriptors[1:])
+            for each in descriptors[1:]:
+                os.close(each)
+            os.write(descriptors[0], b"%d" % pid)
+            waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, descriptors[0]))
+
+
+def _report_end(pidfd: int, pid: int, connection: int) -> None:
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(OSError):
+        os.write(connection, b"%d" % code)
+    os.close(connection)
+    os.close(pidfd)
+
+
+def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
+    os.setsid()
+    die_with_the_starter()
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, process_name(asked["env"]).encode())
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+    os.closerange(3, 1024)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    return list(asked["arguments"])
+
+
+if __name__ == "__main__":
+    for module in _MODULES:
+        importlib.import_module(module)
+    from riglm.cli.entry import main
+
+    gc.freeze()
+    sys.argv[1:] = _fork_forever(socket.socket(fileno=int(sys.argv[1])))
+    main()
