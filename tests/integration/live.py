@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Options, load
-from riglm.composition.container import build
+from riglm.composition.container import Container
 from riglm.composition.lifespan import lifespan
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
@@ -157,7 +157,7 @@ class Stage:
     def __init__(self, proxy, container, file, upstream):
         self.proxy = proxy
         self.container = container
-        self.live = container.live()
+        self.live = container.live
         self.file = file
         self.upstream = upstream
         self.clients = []
@@ -179,7 +179,7 @@ async def visibility(folder: Path, text: str = FILE, environment=None, values=()
         file.write_text(text.format(url=served.url), "utf-8")
         options = Options(config=file, values=values)
         configuration = load(options, environment=environment or {}, directory=folder)
-        container = build(configuration.settings, configuration)
+        container = Container(configuration.settings, configuration)
         async with lifespan(container) as proxy:
             stage = Stage(proxy, container, file, upstream)
             try:

@@ -19,7 +19,7 @@ STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
 async def looked_at(folder, text=FILE):
     """A riglm with its control service."""
     async with visibility(folder, text) as stage:
-        service = stage.container.control(stage.proxy._upstreams)
+        service = stage.container.create_control(stage.proxy._upstreams)
         try:
             yield stage, service
         finally:
@@ -38,14 +38,14 @@ async def at_work(stage):
     """A client that used some tools again and again, and its list."""
     client = await stage.client()
     await client.listed()
-    stage.container.prediction()._loading.begin()
+    stage.container.prediction._loading.begin()
     async with asyncio.timeout(PATIENCE):
-        while stage.container.prediction().knowledge is None:
+        while stage.container.prediction.knowledge is None:
             await asyncio.sleep(0.01)
     for name in SOME * 10:
         assert await client.call(name) == name
     async with asyncio.timeout(PATIENCE):
-        while len(stage.container.prediction()._training_queue):
+        while len(stage.container.prediction._training_queue):
             await asyncio.sleep(0.01)
     return client
 
@@ -159,8 +159,8 @@ async def test_the_answers_are_the_same_from_another_thread(tmp_path):
 async def test_a_session_s_state_is_what_it_was_before_anybody_looked(tmp_path):
     async with looked_at(tmp_path) as (stage, service):
         await at_work(stage)
-        [session] = stage.container.sessions().live()
-        state = stage.container.filtering().state(session)
+        [session] = stage.container.sessions.live()
+        state = stage.container.filtering.state(session)
         before = replace(state), state.calls.copy(), state.used_in_turn.copy()
         await service.prediction(session.id)
         after = replace(state), state.calls, state.used_in_turn

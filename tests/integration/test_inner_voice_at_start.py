@@ -18,12 +18,12 @@ from tests.integration.live import FILE, PATIENCE, visibility
 _START = """
 import asyncio, json, sys
 from riglm.adapters.configuration.loading import Options, load
-from riglm.composition.container import build
+from riglm.composition.container import Container
 from riglm.composition.lifespan import lifespan
 
 async def main():
     configuration = load(Options(command=[sys.executable, "-c", ""]))
-    async with lifespan(build(configuration.settings, configuration)):
+    async with lifespan(Container(configuration.settings, configuration)):
         pass
 
 asyncio.run(main())

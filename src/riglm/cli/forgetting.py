@@ -42,7 +42,7 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.domain.retention import RemovedCounts
 
     settings = settings_of(config)
@@ -73,7 +73,7 @@ def forget(
             for _ in paced(store.compact()):
                 pass
         if pieces:
-            with build(settings).knowledge() as knowledge:
+            with Container(settings).create_knowledge() as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
         dropped = _drop_shared(settings, store.forgotten_sessions())
     waiting = _spooled(settings)
@@ -107,7 +107,7 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
 def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "ErasureRequest":
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.domain.retention import ErasureRequest, ErasureScope
 
     def forgotten(whose: "ErasureScope", key: str) -> ErasureRequest:
@@ -117,7 +117,7 @@ def _whom(
         return forgotten(ErasureScope.SESSION, _session_id(store, session))
     if not client and not principal:
         return forgotten(ErasureScope.PRINCIPAL, "")
-    hasher = build(settings).hasher()
+    hasher = Container(settings).hasher
     whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
     named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
     if is_hash(given) and not store.known_of(named).total:
@@ -147,12 +147,12 @@ def _told(whom: "ErasureRequest", name: str | None) -> str:
 
 def _pieces(settings: "Settings", whom: "ErasureRequest") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.domain.retention import ErasureScope
 
     if whom.whose is not ErasureScope.PRINCIPAL:
         return 0
-    with build(settings).knowledge() as knowledge:
+    with Container(settings).create_knowledge() as knowledge:
         counts = knowledge.counts(whom.key, "")
     return counts.thoughts + counts.entities + counts.observations
 
@@ -178,15 +178,15 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> 
     import asyncio
 
     from riglm.application.session_sharing.signing import drop_sessions
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.domain.session import parsed_uuid
 
-    container = build(settings)
-    secret = container.hasher().derived_key("shared state")
+    container = Container(settings)
+    secret = container.hasher.derived_key("shared state")
     ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
 
     async def drop() -> int:
-        async with container.state() as state:
+        async with container.state as state:
             return await drop_sessions(state, secret, ids)
 
     try:

@@ -49,12 +49,12 @@ def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[K
         RiglmError: there is none yet.
         AnalyticsUnavailableError: it cannot be used.
     """
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
 
-    container = build(settings)
+    container = Container(settings)
     if not make:
         require_store(settings)
-    with container.knowledge() as store:
+    with container.create_knowledge() as store:
         yield store
 
 
@@ -67,12 +67,12 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     if not principal or is_hash(principal):
         return principal or ""
     from riglm.adapters.keyfile import load_or_create_key
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.composition.storage import store_path
 
     if settings.privacy.key is None:
         load_or_create_key(store_path(settings).parent / "riglm.key")
-    return build(settings).hasher().principal(principal)
+    return Container(settings).hasher.principal(principal)
 
 
 def format_owner(principal: str | None) -> str:

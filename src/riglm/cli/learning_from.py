@@ -226,7 +226,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     """
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.composition.storage import store_path
     from riglm.composition.transcript_import import passing_hasher, steady_hasher
 
@@ -235,7 +235,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
             yield empty, passing_hasher()
         return
     hasher = steady_hasher(settings)
-    with build(settings).analytics() as store:
+    with Container(settings).create_store() as store:
         yield store, hasher
 
 

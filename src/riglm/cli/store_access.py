@@ -73,10 +73,10 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
         RiglmError: there is none yet.
         AnalyticsUnavailableError: it cannot be used.
     """
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
 
     require_store(settings)
-    with build(settings).analytics() as store:
+    with Container(settings).create_store() as store:
         yield store
 
 

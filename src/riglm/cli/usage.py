@@ -291,13 +291,13 @@ def recorded(settings: "Settings") -> "AnalyticsPort | None":
         AnalyticsUnavailableError: nothing could be recorded where the store would be.
     """
     from riglm.cli.store_access import is_there
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.composition.storage import store_path
 
     kind = settings.storage.kind
     if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):
         return None
-    return build(settings).analytics()
+    return Container(settings).create_store()
 
 
 def _store(config: Path | None) -> "AnalyticsPort | None":

@@ -1,55 +1,47 @@
-"""The dependency-injection container, which knows which adapter implements which port."""
+"""Everything that one riglm process is made of."""
 
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
 import importlib.util
-from typing import TYPE_CHECKING
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
+from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.forwarding.services import RequestServices
+from riglm.application.identity import server_info
+from riglm.application.owners import ToolOwners
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.maintenance import Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
-from riglm.composition.control import make_control, make_live
-from riglm.composition.prediction import (
-    make_converging,
-    make_embedders,
-    make_filtering,
-    make_overrides,
-    make_owners,
-    make_prediction,
-    make_showing,
-    make_warm_sets,
-    make_worker,
-)
-from riglm.composition.services import (
-    evidence,
-    make_metrics,
-    make_overhead,
-    make_sharing,
-    make_state,
-    make_tracer,
-    make_voice,
-)
+from riglm.composition.prediction import DEFAULT_COVERAGE, SWITCH_SECONDS, build_predictor
 from riglm.composition.storage import (
-    create_store,
-    database_url,
+    intercepts_lists,
     is_shared,
-    kept_open,
-    knowledge_store,
-    make_hasher,
-    make_maintenance,
-    make_recorder,
-    sqlite_choices,
+    is_silent,
+    session_evidence,
+    spool_path,
+    store_path,
+    store_url,
+    wants_traces,
 )
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.hashing import KeyedHasher
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
-from riglm.injection import containers, providers
 from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.upstream import UpstreamPort
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # adapters and services are imported when they are chosen
     from riglm.adapters.analytics.prediction_store import SqliteChoices
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
@@ -59,134 +51,379 @@ if TYPE_CHECKING:
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
+    from riglm.application.prediction.prediction_state import PredictionStateLoader
     from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.shared_learning import SharedLearning
     from riglm.application.prediction.warm_sets import WarmSets
     from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
     from riglm.ports.knowledge import KnowledgePort
     from riglm.ports.session_state import SessionStatePort
+    from riglm.ports.spool import SpoolPort
+
+_FLUSH_SECONDS: Final = 1.0  # spooled records are learned at the next start
+_log: Final = logging.getLogger("riglm")
 
 
-class Container(containers.DeclarativeContainer):
-    """Everything that one riglm process is made of."""
+class Container:
+    """Makes each part of a riglm process when it is first needed, and opens nothing but what `close` closes."""
 
-    settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
-    configuration: providers.Dependency[Configuration | None] = providers.Dependency(default=None)
-    logs: providers.Dependency[JsonLogs | None] = providers.Dependency(default=None)
-    is_guest: providers.Dependency[bool] = providers.Dependency(default=False)
-    hasher: providers.Provider[KeyedHasher] = providers.Singleton(make_hasher, settings)
-    url: providers.Provider[str] = providers.Resource(database_url, settings)
-    analytics: providers.Provider[AnalyticsPort] = providers.Factory(create_store, settings, url, hasher.provider)
-    kept: providers.Provider[AnalyticsPort] = providers.Factory(
-        create_store, settings, url, hasher.provider, is_quarantining=True
-    )
-    knowledge: "providers.Provider[KnowledgePort]" = providers.Factory(knowledge_store, settings, url)
-    recorder: providers.Provider[Recorder] = providers.Singleton(make_recorder, settings, kept.provider)
-    tracer: "providers.Provider[OpenTelemetryTracer | None]" = providers.Singleton(make_tracer, settings)
-    metrics: "providers.Provider[PrometheusMetrics | None]" = providers.Singleton(make_metrics, settings)
-    tracking: providers.Provider[CallRecordingService] = providers.Singleton(
-        CallRecordingService, recorder, hasher, settings, meter=metrics
-    )
-    sessions: providers.Provider[SessionRegistry] = providers.Singleton(
-        SessionRegistry,
-        tracking,
-        hasher,
-        providers.Callable(evidence, settings),
-        shared=providers.Callable(is_shared, settings),
-    )
-    services: providers.Provider[RequestServices] = providers.Singleton(
-        RequestServices,
-        tracking=tracking,
-        sessions=sessions,
-        catalogs=providers.Singleton(CatalogCache),
-        known_catalogs=providers.Singleton(KnownCatalogs, hasher, recorder.provided.put),
-        owners=providers.Singleton(make_owners, settings),
-        grace=settings.provided.timeouts.grace,
-        longest_list=settings.provided.timeouts.list,
-        overhead=providers.Callable(make_overhead, metrics),
-        tracer=tracer,
-    )
-    choices: "providers.Provider[AnalyticsPort | SqliteChoices]" = providers.Selector(
-        settings.provided.storage.kind,
-        memory=providers.Resource(kept_open, settings, url, hasher.provider),
-        sqlite=providers.Factory(sqlite_choices, settings),
-        postgresql=providers.Resource(kept_open, settings, url, hasher.provider),
-    )
-    worker: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-prediction")
-    asking: "providers.Provider[Worker]" = providers.Singleton(make_worker, "riglm-asking")
-    overrides: "providers.Provider[Overrides]" = providers.Singleton(make_overrides, asking, choices.provider)
-    warm_sets: "providers.Provider[WarmSets]" = providers.Singleton(make_warm_sets, settings, asking, choices.provider)
-    embedders: "providers.Provider[Embedders]" = providers.Singleton(make_embedders, settings, url)
-    prediction: "providers.Provider[PredictionService]" = providers.Singleton(
-        make_prediction,
-        settings,
-        worker,
-        services,
-        recorder,
-        hasher,
-        analytics.provider,
-        metrics,
-        embedders.provider,
-        is_guest=is_guest,
-    )
-    voice: "providers.Provider[InnerVoice | None]" = providers.Singleton(
-        make_voice, settings, worker, embedders.provider, knowledge.provider
-    )
-    filtering: "providers.Provider[FilteringService]" = providers.Singleton(
-        make_filtering, settings, services, prediction, warm_sets, overrides
-    )
-    showing: "providers.Provider[FilterMiddleware]" = providers.Singleton(
-        make_showing, settings, services, filtering, voice
-    )
-    state: "providers.Provider[SessionStatePort]" = providers.Singleton(make_state, settings)
-    sharing: "providers.Provider[SessionSharingService]" = providers.Singleton(
-        make_sharing, settings, state, hasher, sessions, tracking, filtering.provider
-    )
-    converging: "providers.Provider[SharedLearning]" = providers.Singleton(
-        make_converging, prediction, sharing, worker, analytics.provider
-    )
-    maintenance: providers.Provider[Maintenance] = providers.Singleton(
-        make_maintenance, settings, recorder, kept.provider, prediction.provider
-    )
-    live: "providers.Provider[LiveConfiguration]" = providers.Singleton(
-        make_live,
-        settings,
-        configuration,
-        logs,
-        filtering,
-        showing,
-        prediction,
-        warm_sets,
-        tracking,
-        sessions,
-        maintenance,
-        voice,
-    )
-    control: "providers.Provider[ControlService]" = providers.Factory(
-        make_control, settings, services, filtering, prediction, overrides, recorder, live, analytics.provider
-    )
+    def __init__(
+        self,
+        settings: Settings,
+        configuration: Configuration | None = None,
+        logs: JsonLogs | None = None,
+        *,
+        is_guest: bool = False,
+    ) -> None:
+        """`configuration` says where the settings come from, `logs` takes what is logged.
 
+        A library `is_guest` in the process of its host: it leaves process-wide settings unchanged, and may wait for
+        the model.
 
-def build(
-    settings: Settings,
-    configuration: Configuration | None = None,
-    logs: JsonLogs | None = None,
-    *,
-    is_guest: bool = False,
-) -> Container:
-    """A container for these settings; `configuration` says where they come from, `logs` takes what is logged.
+        Raises:
+            ConfigurationError: the settings name a store whose driver is not installed.
+        """
+        if settings.storage.kind == "postgresql" and importlib.util.find_spec("psycopg") is None:
+            raise ConfigurationError(
+                "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
+            )
+        self.settings: Final = settings
+        self._configuration = configuration or Configuration(settings, {})
+        self._logs = logs
+        self._is_guest = is_guest
+        self._resources = contextlib.ExitStack()
+        self.url: Final = store_url(settings) if settings.storage.kind != "memory" else self._memory_database()
+        """Where the database is, with its password."""
 
-    A library shares the process of its host.
+    def close(self) -> None:
+        """Close the stores that stay open; a database in memory is lost."""
+        self._resources.close()
 
-    Raises:
-        ConfigurationError: they name a store whose driver is not installed.
-    """
-    if settings.storage.kind == "postgresql" and importlib.util.find_spec("psycopg") is None:
-        raise ConfigurationError(
-            "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
+    def _memory_database(self) -> str:
+        from riglm.adapters.analytics.sqlite import memory_database
+
+        return self._resources.enter_context(memory_database())
+
+    @cached_property
+    def hasher(self) -> KeyedHasher:
+        """The key of all hashes, made at the first start."""
+        from riglm.adapters.keyfile import load_or_create_key
+
+        if self.settings.privacy.key is not None:
+            return KeyedHasher(hashlib.sha256(self.settings.privacy.key.get_secret_value().encode()).digest())
+        if self.settings.storage.kind == "memory":
+            return KeyedHasher(os.urandom(KEY_BYTES))
+        try:
+            return KeyedHasher(load_or_create_key(store_path(self.settings).parent / "riglm.key"))
+        except ConfigurationError as error:
+            _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
+            return KeyedHasher(os.urandom(KEY_BYTES))
+
+    def create_store(self, *, is_quarantining: bool = False) -> AnalyticsPort:
+        """Create the store; it is not open yet."""
+        from riglm.adapters.analytics.sql import SqlAnalytics
+
+        storage = self.settings.storage
+        return SqlAnalytics(
+            self.url,
+            timeout=storage.timeout,
+            durable=storage.durability == "full",
+            is_quarantining=is_quarantining,
+            names=lambda name: self.hasher.client_name(name),  # noqa: PLW0108  # read-only commands need no key
         )
-    container = Container(settings=settings, configuration=configuration, logs=logs, is_guest=is_guest)
-    container.url()  # a resource must be initialized before several threads request it
-    return container
+
+    def create_knowledge(self) -> "KnowledgePort":
+        """Create the store of knowledge; it is not open yet."""
+        from riglm.adapters.analytics.knowledge import SqlKnowledge
+
+        return SqlKnowledge(self.url, timeout=self.settings.storage.timeout)
+
+    @cached_property
+    def choices(self) -> "AnalyticsPort | SqliteChoices":
+        """Overrides and warm sets, read again and again: from SQLite without the weight of the whole store."""
+        if self.settings.storage.kind != "sqlite":
+            return self._resources.enter_context(self.create_store())
+        from riglm.adapters.analytics.prediction_store import SqliteChoices
+
+        return SqliteChoices(store_path(self.settings))
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Stores records, with a spool where there is a disk for it."""
+        storage = self.settings.storage
+
+        def open_spool() -> "SpoolPort":
+            from riglm.adapters.spool.sqlite import SqliteSpool
+
+            durable = storage.durability == "full"
+            return SqliteSpool(spool_path(self.settings), max_bytes=storage.spool.max_bytes, durable=durable)
+
+        return Recorder(
+            lambda: self.create_store(is_quarantining=True), open_spool=None if storage.kind == "memory" else open_spool
+        )
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Store maintenance, which also retrains after records were erased."""
+        loop = asyncio.get_running_loop()
+
+        def relearn() -> None:
+            self.prediction.relearn()
+
+        def on_forgotten() -> None:
+            with contextlib.suppress(RuntimeError):  # it ends just now
+                loop.call_soon_threadsafe(relearn)
+
+        return Maintenance(
+            lambda: self.create_store(is_quarantining=True),
+            lambda: self.recorder.counts().stored,
+            expiry=self.settings.retention.expiry,
+            on_forgotten=on_forgotten if intercepts_lists(self.settings) else None,
+            idle_gap=self.settings.sessions.idle_gap,
+        )
+
+    @cached_property
+    def tracer(self) -> "OpenTelemetryTracer | None":
+        """Makes spans, if any are wanted.
+
+        Raises:
+            ConfigurationError: they are configured, and OpenTelemetry is not installed.
+        """
+        if not wants_traces(self.settings, os.environ):
+            return None
+        try:
+            from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+        except ModuleNotFoundError as error:
+            words = "OpenTelemetry is not installed — fix: pip install 'riglm[otel]'"
+            if self.settings.tracing.enabled:
+                raise ConfigurationError(f"tracing.enabled: {words}") from error
+            _log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set, but %s, or set tracing.enabled: false", words)
+            return None
+        return OpenTelemetryTracer(lambda: server_info()["version"])
+
+    @cached_property
+    def metrics(self) -> "PrometheusMetrics | None":
+        """The metrics of the control API, if that is on."""
+        if not self.settings.control.enabled:
+            return None
+        from riglm.adapters.telemetry.metrics import PrometheusMetrics
+
+        names = [spec.name for spec in self.settings.upstream_specs()]
+        return PrometheusMetrics(names, lambda: server_info()["version"])
+
+    @cached_property
+    def tracking(self) -> CallRecordingService:
+        """Turns what happens into records."""
+        return CallRecordingService(self.recorder, self.hasher, self.settings, meter=self.metrics)
+
+    @cached_property
+    def sessions(self) -> SessionRegistry:
+        """The sessions of this process."""
+        evidence, shared = session_evidence(self.settings), is_shared(self.settings)
+        return SessionRegistry(self.tracking, self.hasher, evidence, shared=shared)
+
+    @cached_property
+    def services(self) -> RequestServices:
+        """The services that every connection works with."""
+        specs, timeouts = self.settings.upstream_specs(), self.settings.timeouts
+        return RequestServices(
+            tracking=self.tracking,
+            sessions=self.sessions,
+            catalogs=CatalogCache(),
+            known_catalogs=KnownCatalogs(self.hasher, self.recorder.put),
+            owners=ToolOwners(specs[0].name if len(specs) == 1 else ""),
+            grace=timeouts.grace,
+            longest_list=timeouts.list,
+            overhead=None if self.metrics is None else OverheadMeter(self.metrics),
+            tracer=self.tracer,
+        )
+
+    @cached_property
+    def worker(self) -> "Worker":
+        """The thread of prediction."""
+        from riglm.application.worker import Worker
+
+        return Worker("riglm-prediction")
+
+    @cached_property
+    def asking(self) -> "Worker":
+        """The thread that reads the store."""
+        from riglm.application.worker import Worker
+
+        return Worker("riglm-asking")
+
+    @cached_property
+    def overrides(self) -> "Overrides":
+        """What people decided by hand."""
+        from riglm.application.filtering.active_rules import Overrides
+
+        return Overrides(self.asking, lambda: self.choices)
+
+    @cached_property
+    def warm_sets(self) -> "WarmSets":
+        """The recorded use that lists are made from."""
+        from riglm.application.prediction.warm_sets import WarmSets
+
+        by_principal = self.settings.learning.scope == "principal"
+        return WarmSets(
+            self.asking, lambda: self.choices, period=self.settings.filtering.period, by_principal=by_principal
+        )
+
+    @cached_property
+    def embedders(self) -> "Embedders":
+        """The embedder that the parts of a process share. It keeps vectors in the database."""
+        from riglm.adapters.analytics.vectors import SqlVectors
+        from riglm.adapters.embedding.factory import SharedEmbedder, build_embedders
+        from riglm.adapters.embedding.supervision import socket_directory
+
+        vectors = SqlVectors(self.url, timeout=self.settings.storage.timeout)
+        made = build_embedders(self.settings.embedder, vectors, socket_directory(os.environ))
+        return dataclasses.replace(made, always=SharedEmbedder(made.always))
+
+    @cached_property
+    def prediction(self) -> "PredictionService":
+        """Learns and predicts; models and the past are loaded on the worker."""
+        from riglm.application.prediction.service import TIMEOUT, PredictionService
+        from riglm.ports.embedder import EmbedderStatus
+
+        asked, scope = self.settings.embedder, self.settings.learning.scope
+        return PredictionService(
+            self.worker,
+            self._make_loader,
+            self.services.owners,
+            EmbedderStatus.before_loading(asked.provider, asked.model),
+            scope=scope,
+            timeout_seconds=asked.deadline if self._is_guest else TIMEOUT,
+            meter=self.metrics,
+        )
+
+    def _make_loader(self) -> "PredictionStateLoader":
+        from riglm.application.prediction.prediction_state import PredictionStateLoader
+        from riglm.domain.coverage import CoverageCalibrator
+
+        if not self._is_guest:
+            from threadpoolctl import threadpool_limits
+
+            sys.setswitchinterval(SWITCH_SECONDS)
+            threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
+        settings, filtering = self.settings, self.settings.filtering
+        return PredictionStateLoader(
+            open_store=self.create_store,
+            make_predictor=lambda: build_predictor(settings),
+            make_embedder=lambda: self.embedders.always,
+            make_coverage=lambda: CoverageCalibrator(
+                filtering.coverage or DEFAULT_COVERAGE, filtering.min_tools, filtering.max_tools
+            ),
+            put=self.recorder.put,
+            flush=lambda: self.recorder.flush(_FLUSH_SECONDS),
+            most_pairs=settings.learning.max_pairs,
+            key=self.hasher.derived_key("learned pairs"),
+            names=self.hasher.client_name,
+            by_principal=settings.learning.scope == "principal",
+        )
+
+    @cached_property
+    def voice(self) -> "InnerVoice | None":
+        """The tool that asks the knowledge store, if it is switched on."""
+        if not self.settings.knowledge.enabled:
+            return None
+        from riglm.application.knowledge.inner_voice import build_inner_voice
+
+        return build_inner_voice(
+            self.settings.knowledge, self.worker, lambda: self.embedders, self.create_knowledge, is_silent=is_silent()
+        )
+
+    @cached_property
+    def filtering(self) -> "FilteringService":
+        """Decides which tools are shown."""
+        from riglm.application.filtering.service import FilteringService
+
+        return FilteringService(
+            self.settings.filtering,
+            self.prediction,
+            usage=self.warm_sets,
+            prices=self.settings.prices.prices(),
+            predictor=self.settings.predictor.kind,
+            overrides=self.overrides.in_force,
+            owner=self.services.owners.of,
+            is_steered=self.settings.control.enabled,
+        )
+
+    @cached_property
+    def showing(self) -> "FilterMiddleware":
+        """The filter middleware with the meta-tools."""
+        from riglm.application.filter_middleware.middleware import AlwaysListed, FilterMiddleware
+        from riglm.application.filtering.meta_tools import MetaTools
+        from riglm.application.knowledge.definition import NAME, definition
+
+        alias = self.settings.knowledge.alias
+        names = (NAME,) if alias in (None, NAME) else (alias, NAME)
+        always = None
+        if self.voice is not None:
+            always = AlwaysListed(names[0], definition(names[0]), self.voice.get_ready)
+        return FilterMiddleware(self.services, self.filtering, MetaTools(self.filtering, self.voice, names), always)
+
+    @cached_property
+    def state(self) -> "SessionStatePort":
+        """What processes share of their sessions.
+
+        Raises:
+            ConfigurationError: the client of Redis is not installed.
+        """
+        try:
+            from riglm.adapters.state.redis import RedisSessionState
+        except ModuleNotFoundError as error:
+            words = "state.kind: the client of Redis is not installed — fix: pip install 'riglm[redis]'"
+            raise ConfigurationError(words) from error
+        chosen = self.settings.state
+        url = chosen.url.get_secret_value() if chosen.url else ""
+        return RedisSessionState(url, prefix=chosen.prefix, deadline=chosen.deadline)
+
+    @cached_property
+    def sharing(self) -> "SessionSharingService":
+        """Shares sessions with other processes."""
+        from riglm.application.session_sharing.service import build_sharing
+
+        idle = self.settings.downstream.session_idle
+        return build_sharing(
+            self.state,
+            self.hasher.derived_key("shared state"),
+            self.sessions,
+            self.tracking,
+            self.filtering if intercepts_lists(self.settings) else None,
+            link_seconds=idle,
+            session_seconds=max(self.settings.sessions.idle_gap, idle),
+        )
+
+    @cached_property
+    def live(self) -> "LiveConfiguration":
+        """The configuration that can be changed, with all that follows it."""
+        from riglm.adapters.configuration.persisting import ConfigurationDocuments
+        from riglm.application.control.configuration import LiveConfiguration
+        from riglm.composition.control import reload_handlers
+
+        documents = ConfigurationDocuments(self._configuration)
+        return LiveConfiguration(self.settings, documents, reload_handlers(self, self._configuration, self._logs))
+
+    def create_control(self, upstreams: Sequence[UpstreamPort]) -> "ControlService":
+        """What the control API asks."""
+        from riglm.application.control.health import ProcessInfo
+        from riglm.application.control.service import Proxy, build_control
+
+        identity = ProcessInfo(
+            version=server_info()["version"],
+            started_at=time.time(),
+            store_kind=self.settings.storage.kind,
+            specs=self.settings.upstream_specs(),
+        )
+        proxy = Proxy(
+            services=self.services,
+            filtering=self.filtering,
+            prediction=self.prediction,
+            overrides=self.overrides,
+            recorder=self.recorder,
+            configuration=self.live,
+            upstreams=lambda: [upstream.health() for upstream in upstreams],
+        )
+        return build_control(proxy, identity, self.create_store)

@@ -1,124 +1,68 @@
-"""What is seen and steered while riglm runs, and the door to it."""
+"""What follows a changed configuration, and the endpoint of the control API."""
 
 import logging
 import os
 import socket
-import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.forwarding.services import RequestServices
-from riglm.application.identity import server_info
-from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.maintenance import Maintenance
-from riglm.application.recording.recorder import Recorder
-from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.prediction import build_predictor, plan_of
-from riglm.composition.services import evidence, going_by
+from riglm.composition.storage import session_evidence
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:
     from riglm.adapters.control.tokens import Tokens
-    from riglm.application.control.configuration import LiveConfiguration
-    from riglm.application.control.service import ControlService
-    from riglm.application.filter_middleware.middleware import FilterMiddleware
-    from riglm.application.filtering.active_rules import Overrides
-    from riglm.application.filtering.service import FilteringService
-    from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.warm_sets import WarmSets
+    from riglm.application.control.configuration import ReloadHandler
+    from riglm.composition.container import Container
 
 _log: Final = logging.getLogger("riglm")
 
 
-def make_live(
-    settings: Settings,
-    configuration: Configuration | None,
-    logs: JsonLogs | None,
-    filtering: "FilteringService",
-    showing: "FilterMiddleware",
-    prediction: "PredictionService",
-    warm_sets: "WarmSets",
-    tracking: CallRecordingService,
-    sessions: SessionRegistry,
-    maintenance: Maintenance,
-    voice: "InnerVoice | None",
-) -> "LiveConfiguration":
-    """The configuration that can be changed, with all that follows it."""
-    from riglm.adapters.configuration.persisting import ConfigurationDocuments
+def reload_handlers(container: "Container", read: Configuration, logs: JsonLogs | None) -> "list[ReloadHandler]":
+    """Return what applies changed settings to the parts of a process."""
     from riglm.application.control.configuration import (
         FilteringReloadHandler,
-        LiveConfiguration,
         PredictionReloadHandler,
-        ReloadHandler,
         ValueReloadHandler,
     )
+    from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
+
+    filtering, showing, maintenance = container.filtering, container.showing, container.maintenance
 
     def learned_anew() -> None:
         filtering.rechoose()
         showing.reconfigured()
 
-    prediction.on_reload(learned_anew)
-    followers: list[ReloadHandler] = [
+    container.prediction.on_reload(learned_anew)
+    handlers: list[ReloadHandler] = [
         FilteringReloadHandler(filtering, showing.reconfigured),
-        PredictionReloadHandler(prediction, plan_of, build_predictor),
+        PredictionReloadHandler(container.prediction, plan_of, build_predictor),
         ValueReloadHandler(
             lambda new: (new.filtering.period, new.learning.scope == "principal"),
-            lambda given: warm_sets.follow(period=given[0], by_principal=given[1]),
+            lambda given: container.warm_sets.follow(period=given[0], by_principal=given[1]),
         ),
-        ValueReloadHandler(lambda new: new.arguments, tracking.take_arguments),
-        ValueReloadHandler(evidence, sessions.look_for),
+        ValueReloadHandler(lambda new: new.arguments, container.tracking.take_arguments),
+        ValueReloadHandler(session_evidence, container.sessions.look_for),
         ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
         ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
+    voice = container.voice
     if voice is not None:
-        followers.append(ValueReloadHandler(lambda new: new.knowledge, going_by(voice)))
-    read = configuration or Configuration(settings, {})
+        handlers.append(
+            ValueReloadHandler(
+                lambda new: new.knowledge, lambda knowledge: voice.go_by(defaults_of(knowledge), bounds_of(knowledge))
+            )
+        )
     if logs is not None:
         known = read.settings.secrets()
-        of_logs = ValueReloadHandler(
-            lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
+        handlers.append(
+            ValueReloadHandler(
+                lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
+            )
         )
-        followers.append(of_logs)
-    return LiveConfiguration(settings, ConfigurationDocuments(read), followers)
-
-
-def make_control(
-    settings: Settings,
-    services: RequestServices,
-    filtering: "FilteringService",
-    prediction: "PredictionService",
-    overrides: "Overrides",
-    recorder: Recorder,
-    live: "LiveConfiguration",
-    open_store: Callable[[], AnalyticsPort],
-    upstreams: Sequence[UpstreamPort],
-) -> "ControlService":
-    """What the control API asks."""
-    from riglm.application.control.health import ProcessInfo
-    from riglm.application.control.service import Proxy, build_control
-
-    identity = ProcessInfo(
-        version=server_info()["version"],
-        started_at=time.time(),
-        store_kind=settings.storage.kind,
-        specs=settings.upstream_specs(),
-    )
-    proxy = Proxy(
-        services=services,
-        filtering=filtering,
-        prediction=prediction,
-        overrides=overrides,
-        recorder=recorder,
-        configuration=live,
-        upstreams=lambda: [upstream.health() for upstream in upstreams],
-    )
-    return build_control(proxy, identity, open_store)
+    return handlers
 
 
 class ControlEndpoint(NamedTuple):

@@ -29,7 +29,7 @@ from riglm.application.doctor.tools import ToolsFindings
 from riglm.application.identity import server_info
 from riglm.composition.client_setup import installations, riglm_entries
 from riglm.composition.prediction import build_predictor
-from riglm.composition.storage import spool_path, stands_in_the_way, store_path, store_url
+from riglm.composition.storage import intercepts_lists, spool_path, store_path, store_url
 from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
 from riglm.domain.errors import ConfigurationError
@@ -250,7 +250,7 @@ def _common_checks(
     load_embedder: "Callable[[EmbedderSettings], EmbedderCheckResult]",
 ) -> list[Check]:
     """The checks of what all configurations have in common."""
-    embedder = EmbedderCheck(lambda: load_embedder(settings.embedder), is_used=stands_in_the_way(settings))
+    embedder = EmbedderCheck(lambda: load_embedder(settings.embedder), is_used=intercepts_lists(settings))
     checks: list[Check] = [embedder, PortsCheck(PortInspector(_serving()), _places(settings))]
     if settings.storage.kind == "memory":
         what = "the store is in memory: nothing that is recorded outlives its process"

@@ -13,7 +13,7 @@ from riglm.application.sessions.registry import SessionReset
 from riglm.composition.container import Container
 from riglm.composition.control import ControlEndpoint
 from riglm.composition.prediction import SWITCH_SECONDS
-from riglm.composition.storage import is_shared, stands_in_the_way
+from riglm.composition.storage import intercepts_lists, is_shared
 from riglm.domain.retention import ErasureRequest
 from riglm.domain.tool import StoredToolCatalog
 from riglm.ports.telemetry import MetricSources
@@ -35,44 +35,46 @@ async def lifespan(container: Container, control: "ControlEndpoint | None" = Non
     """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
     from riglm.adapters.mcp.upstream.factory import Upstreams
 
-    settings, services, recorder = container.settings(), container.services(), container.recorder()
-    container.tracking().on_listed(recorder.begin)
+    settings, services, recorder = container.settings, container.services, container.recorder
+    container.tracking.on_listed(recorder.begin)
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
-    tracer = container.tracer()
+    tracer = container.tracer
     with contextlib.ExitStack() as stack:
-        stack.callback(container.shutdown_resources)
+        stack.callback(container.close)
         if tracer is not None:
             stack.enter_context(tracer)
         stack.enter_context(recorder)
-        filtered = stands_in_the_way(settings)
-        stack.enter_context(container.maintenance())
+        filtered = intercepts_lists(settings)
+        stack.enter_context(container.maintenance)
         if settings.filtering.denies and not settings.filtering.is_on:
             _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
         stack.enter_context(_working(container, filtered=filtered))
         async with contextlib.AsyncExitStack() as opened:
             if is_shared(settings):
-                await opened.enter_async_context(container.state())
+                await opened.enter_async_context(container.state)
             ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             read_for_metrics(container, ports)
             await _recall_catalogs(container)
-            showing = container.showing() if filtered else None
+            showing = container.showing if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing)
-            sharing = container.sharing() if is_shared(settings) else None
+            sharing = container.sharing if is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
                 sharing.share_changes(proxy)
                 if filtered:
-                    container.converging()
+                    from riglm.application.prediction.shared_learning import SharedLearning
+
+                    SharedLearning(container.prediction, sharing.news, container.worker, container.create_store)
             if filtered or sharing is not None:
-                container.maintenance().when_forgotten(_letting_go(container, sharing, filtered=filtered))
+                container.maintenance.when_forgotten(_letting_go(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
                 async with controlled(container, ports, control):
                     if showing is not None:
-                        container.warm_sets().on_change(showing.reconfigured)
-                        container.overrides().when_changed(showing.overridden)
-                        tasks.append(asyncio.create_task(container.overrides().follow()))
-                        await container.overrides().ready(_OVERRIDES_SECONDS)
+                        container.warm_sets.on_change(showing.reconfigured)
+                        container.overrides.when_changed(showing.overridden)
+                        tasks.append(asyncio.create_task(container.overrides.follow()))
+                        await container.overrides.ready(_OVERRIDES_SECONDS)
                     await proxy.check_names()
                     yield proxy
             finally:
@@ -87,33 +89,33 @@ async def lifespan(container: Container, control: "ControlEndpoint | None" = Non
 def _working(container: Container, *, filtered: bool) -> Iterator[None]:
     """Run the threads that read the store, and those of prediction where lists are filtered."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(container.asking())
+        stack.enter_context(container.asking)
         if filtered:
-            stack.enter_context(container.worker())
+            stack.enter_context(container.worker)
         yield
 
 
 async def _recall_catalogs(container: Container) -> None:
     """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
-    known, specs = container.services().known_catalogs, container.settings().upstream_specs()
+    known, specs = container.services.known_catalogs, container.settings.upstream_specs()
     if len(specs) < 2:  # the list of a single one is forwarded
         return
 
     def read(fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
-        return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be unavailable
+        return container.choices.list_tool_catalogs(fingerprints)  # opens the store, which may be unavailable
 
-    job = container.asking().submit(lambda: known.load(specs, read))
+    job = container.asking.submit(lambda: known.load(specs, read))
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
 
 
 async def _closed_behind(container: Container) -> None:
     """Close what works for a proxy that is closed already."""
-    voice = container.voice()
+    voice = container.voice
     if voice is not None:
         await voice.close()
-    await container.warm_sets().close()
-    await container.prediction().close()
+    await container.warm_sets.close()
+    await container.prediction.close()
 
 
 @contextlib.asynccontextmanager
@@ -121,13 +123,13 @@ async def controlled(
     container: Container, upstreams: Sequence[UpstreamPort], door: "ControlEndpoint | None"
 ) -> AsyncIterator[None]:
     """The control API is served meanwhile, if it has a door."""
-    metrics = container.metrics()
+    metrics = container.metrics
     if door is None or metrics is None:
         yield
         return
     from riglm.adapters.control.server import ControlServer
 
-    service, control = container.control(upstreams=upstreams), container.settings().control
+    service, control = container.create_control(upstreams), container.settings.control
 
     def build_app() -> "ASGIApp":
         from riglm.adapters.control.app import control_app
@@ -146,12 +148,12 @@ async def controlled(
 
 def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
     """Register sources for metrics that are read at a scrape."""
-    metrics = container.metrics()
+    metrics = container.metrics
     if metrics is None:
         return
-    sessions, filtering, prediction = container.sessions(), container.filtering(), container.prediction()
+    sessions, filtering, prediction = container.sessions, container.filtering, container.prediction
     readings = MetricSources(
-        records=container.recorder().counts,
+        records=container.recorder.counts,
         upstreams=lambda: [upstream.health() for upstream in upstreams],
         sessions=lambda: len(sessions),
         embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
@@ -165,10 +167,8 @@ def _letting_go(
 ) -> Callable[[Sequence[ErasureRequest]], None]:
     """Discard the session state of this process; called on a different thread."""
     loop = asyncio.get_running_loop()
-    remembering = [container.filtering().forget] if filtered else []
-    forgetting = SessionReset(
-        container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten]
-    )
+    remembering = [container.filtering.forget] if filtered else []
+    forgetting = SessionReset(container.sessions, remembering if sharing is None else [*remembering, sharing.forgotten])
 
     def detach(forgotten: Sequence[ErasureRequest]) -> None:
         with contextlib.suppress(RuntimeError):  # it ends just now

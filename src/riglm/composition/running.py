@@ -13,7 +13,7 @@ from typing import Final
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.proxy import ProxyService
-from riglm.composition.container import Container, build
+from riglm.composition.container import Container
 from riglm.composition.control import door_of
 from riglm.composition.lifespan import lifespan
 from riglm.composition.storage import is_shared, is_silent
@@ -49,7 +49,7 @@ def run_http(configuration: Configuration) -> int:
     downstream = settings.downstream
 
     async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
-        sharing = container.sharing() if is_shared(settings) else None
+        sharing = container.sharing if is_shared(settings) else None
         await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
 
     with _alone(settings):
@@ -84,8 +84,8 @@ def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        container = build(settings, configuration, logs)
-        recorder = container.recorder()
+        container = Container(settings, configuration, logs)
+        recorder = container.recorder
         if serves_many:
             recorder.open_at_once()
         async with lifespan(container, control) as proxy:

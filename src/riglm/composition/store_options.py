@@ -15,7 +15,7 @@ from riglm.adapters.embedding.factory import available as embedders_there
 from riglm.adapters.embedding.factory import select_embedder
 from riglm.adapters.prediction.selection import available as predictors_there
 from riglm.application.selector.service import SelectingService
-from riglm.composition.container import build
+from riglm.composition.container import Container
 from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import store_path
 from riglm.domain.errors import ConfigurationError
@@ -79,28 +79,26 @@ def settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[str
 @contextlib.asynccontextmanager
 async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
     """What selects by these settings, open; it is closed in reverse order."""
-    container = build(settings, is_guest=True)
-    recorder, prediction = container.recorder(), container.prediction()
-    container.tracking().on_listed(recorder.begin)
+    container = Container(settings, is_guest=True)
+    recorder, prediction = container.recorder, container.prediction
+    container.tracking.on_listed(recorder.begin)
     with contextlib.ExitStack() as stack:
-        stack.callback(container.shutdown_resources)
+        stack.callback(container.close)
         stack.enter_context(recorder)
-        stack.enter_context(container.maintenance())
-        stack.enter_context(container.worker())
-        stack.enter_context(container.asking())
-        overrides = container.overrides()
+        stack.enter_context(container.maintenance)
+        stack.enter_context(container.worker)
+        stack.enter_context(container.asking)
+        overrides = container.overrides
         following = asyncio.create_task(overrides.follow())
         try:
             await overrides.ready(_OVERRIDES_SECONDS)
             asked = settings.embedder
             timeout_seconds = asked.start_deadline + asked.deadline
-            yield SelectingService(
-                container.filtering(), prediction, container.services(), timeout_seconds=timeout_seconds
-            )
+            yield SelectingService(container.filtering, prediction, container.services, timeout_seconds=timeout_seconds)
         finally:
             following.cancel()
-            container.sessions().close()
-            await container.warm_sets().close()
+            container.sessions.close()
+            await container.warm_sets.close()
             await prediction.close()
 
 

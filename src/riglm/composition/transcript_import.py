@@ -97,11 +97,12 @@ def steady_hasher(settings: Settings) -> KeyedHasher:
         ConfigurationError: the key cannot be kept.
     """
     from riglm.adapters.keyfile import load_or_create_key
-    from riglm.composition.storage import make_hasher, store_path
+    from riglm.composition.container import Container
+    from riglm.composition.storage import store_path
 
     if settings.privacy.key is None:
         load_or_create_key(store_path(settings).parent / "riglm.key")
-    return make_hasher(settings)
+    return Container(settings).hasher
 
 
 def passing_hasher() -> KeyedHasher:
@@ -149,11 +150,11 @@ def context_lessons(
         AnalyticsUnavailableError: the store cannot be read.
     """
     from riglm.application.transcript_import.transcript_sessions import PairTraining
-    from riglm.composition.container import build
+    from riglm.composition.container import Container
     from riglm.domain.retrieval.pairs import LearnedPairs
 
     most = settings.learning.max_pairs
-    with build(settings).embedders().always as embedder:
+    with Container(settings).embedders.always as embedder:
         pairs = LearnedPairs(hasher.derived_key("learned pairs"))
         pairs.restore(store.list_learned_pairs(embedder.model, most))
         scope = principal if settings.learning.scope == "principal" else ""

@@ -31,7 +31,7 @@ _PROVIDERS: Final = ("CPUExecutionProvider",)
 
 
 class UnknownModelError(ValueError):
-    """There is no model of this name, or fastembed is not installed; the message says what exists or what to do."""
+    """There is no model of this name, or fastembed is not installed; the message contains the fix."""
 
 
 class OnnxModel:
