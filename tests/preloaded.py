@@ -37,6 +37,7 @@ _MODULES = (
     "riglm.application.prediction.warm_sets",
     "riglm.cli.main",
     "riglm.cli.starting",
+    "riglm.composition.lifespan",
     "riglm.composition.running",
 )
 MARK = "RIGLM_TEST_STAGE"

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.composition.container import Container
 from riglm.composition.lifespan import lifespan
 from riglm.domain import jsonrpc
@@ -180,7 +181,9 @@ async def visibility(folder: Path, text: str = FILE, environment=None, values=()
         options = Options(config=file, values=values)
         configuration = load(options, environment=environment or {}, directory=folder)
         container = Container(configuration.settings, configuration)
-        async with lifespan(container) as proxy:
+        settings = configuration.settings
+        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+        async with lifespan(container, upstreams) as proxy:
             stage = Stage(proxy, container, file, upstream)
             try:
                 yield stage

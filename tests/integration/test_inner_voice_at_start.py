@@ -18,12 +18,15 @@ from tests.integration.live import FILE, PATIENCE, visibility
 _START = """
 import asyncio, json, sys
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.composition.container import Container
 from riglm.composition.lifespan import lifespan
 
 async def main():
     configuration = load(Options(command=[sys.executable, "-c", ""]))
-    async with lifespan(Container(configuration.settings, configuration)):
+    settings = configuration.settings
+    upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+    async with lifespan(Container(settings, configuration), upstreams):
         pass
 
 asyncio.run(main())

@@ -76,6 +76,17 @@ async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, 
 
 
 @behaviour("life.end")
+async def test_the_server_starts_before_its_client_says_anything_and_ends_with_it(stage: Stage):
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), QUICK)
+    client = RawClient(link, HANDSHAKE)
+    await link.open(client)
+    await stage.log().wait_for_event("started")
+    await client.close()
+    assert link.exit_code == 0
+    assert stage.leaks(GRACE) == {}
+
+
+@behaviour("life.end")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 @routes([route for route in MAIN if route.front == "http"], through=RIGLM)
 async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, route: Route, how: signal.Signals):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.application.identity import server_info
 from riglm.application.proxy import ProxyService
 from riglm.application.sessions.registry import SessionReset
@@ -31,13 +32,12 @@ _log: Final = logging.getLogger("riglm")
 
 
 @contextlib.asynccontextmanager
-async def lifespan(container: Container, control: "ControlEndpoint | None" = None) -> AsyncIterator[ProxyService]:
+async def lifespan(
+    container: Container, upstreams: Upstreams, control: "ControlEndpoint | None" = None
+) -> AsyncIterator[ProxyService]:
     """A proxy whose parts are open, with the control API behind its door; they are closed in reverse order."""
-    from riglm.adapters.mcp.upstream.factory import Upstreams
-
     settings, services, recorder = container.settings, container.services, container.recorder
     container.tracking.on_listed(recorder.begin)
-    upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
     tracer = container.tracer
     with contextlib.ExitStack() as stack:
         stack.callback(container.close)

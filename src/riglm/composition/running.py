@@ -1,4 +1,7 @@
-"""One riglm process from its start to its end."""
+"""One riglm process from its start to its end.
+
+The server of a stdio client is started before most of riglm is imported: both get ready at the same time.
+"""
 
 import asyncio
 import contextlib
@@ -8,17 +11,17 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
+from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.proxy import ProxyService
-from riglm.composition.container import Container
-from riglm.composition.control import door_of
-from riglm.composition.lifespan import lifespan
-from riglm.composition.storage import is_shared, is_silent
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import StateSettings
+
+if TYPE_CHECKING:
+    from riglm.application.proxy import ProxyService
+    from riglm.composition.container import Container
 
 _log: Final = logging.getLogger("riglm")
 _DEFAULT_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
@@ -30,11 +33,11 @@ _STORE_SECONDS: Final = (
 
 def run_stdio(configuration: Configuration) -> int:
     """Serve one client on stdin and stdout until it leaves; the exit code."""
-    from riglm.adapters.mcp.downstream.stdio import serve_stdio
-
     settings = configuration.settings
 
-    async def serve(proxy: ProxyService, _: Container, stop: asyncio.Event) -> None:
+    async def serve(proxy: "ProxyService", _: "Container", stop: asyncio.Event) -> None:
+        from riglm.adapters.mcp.downstream.stdio import serve_stdio
+
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
     alone = settings.model_copy(update={"state": StateSettings()})  # a stdio client has only this process
@@ -48,7 +51,9 @@ def run_http(configuration: Configuration) -> int:
     settings = configuration.settings
     downstream = settings.downstream
 
-    async def serve(proxy: ProxyService, container: Container, stop: asyncio.Event) -> None:
+    async def serve(proxy: "ProxyService", container: "Container", stop: asyncio.Event) -> None:
+        from riglm.composition.storage import is_shared
+
         sharing = container.sharing if is_shared(settings) else None
         await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
 
@@ -70,37 +75,52 @@ def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
 def _run(
     settings: Settings,
     configuration: Configuration,
-    serve: Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]],
+    serve: "Callable[[ProxyService, Container, asyncio.Event], Awaitable[None]]",
     *,
     serves_many: bool = False,
 ) -> int:
     """Serve until the end; who `serves_many` has the store open before that, if it can be soon, and the control API."""
 
     async def main() -> None:
-        if not is_silent():
-            for warning in configuration.warnings:
-                _log.warning("%s", warning)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
+        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+        with contextlib.closing(upstreams):
+            if not serves_many:
+                await upstreams.start_early()
+            await serve_with(upstreams, stop)
+
+    async def serve_with(upstreams: Upstreams, stop: asyncio.Event) -> None:
+        from riglm.composition.container import Container
+        from riglm.composition.lifespan import lifespan
+        from riglm.composition.storage import is_silent
+
+        if not is_silent():
+            for warning in configuration.warnings:
+                _log.warning("%s", warning)
         container = Container(settings, configuration, logs)
         recorder = container.recorder
         if serves_many:
             recorder.open_at_once()
-        async with lifespan(container, control) as proxy:
+        async with lifespan(container, upstreams, control) as proxy:
             recorder.opened(_STORE_SECONDS)
             if serves_many:
                 _settle()
             else:
-                loop.call_later(_SETTLE_SECONDS, _settle)  # the client waits for its first list
+                asyncio.get_running_loop().call_later(_SETTLE_SECONDS, _settle)  # the client waits for its first list
             await serve(proxy, container, stop)
 
+    control = None
     with (
         JsonLogs(level=settings.logging.level, secrets=settings.secrets()) as logs,
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
-        control = door_of(settings, is_needed=serves_many)
+        if settings.control.enabled:
+            from riglm.composition.control import door_of
+
+            control = door_of(settings, is_needed=serves_many)
         runner.run(main())
     return 0
 

@@ -84,7 +84,7 @@ class FilteringSettings(SettingsModel):
     answer_tools: int = Field(
         default=10, ge=1, le=100, description="Maximum number of definitions in the result of a search or a context."
     )
-    meta_tools: MetaToolSwitches = MetaToolSwitches()
+    meta_tools: MetaToolSwitches = MetaToolSwitches.model_construct()
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -43,7 +43,7 @@ class StorageSettings(SettingsModel):
         default="normal",
         description="What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`.",
     )
-    spool: SpoolSettings = SpoolSettings()
+    spool: SpoolSettings = SpoolSettings.model_construct()
 
     @field_validator("url")
     @classmethod

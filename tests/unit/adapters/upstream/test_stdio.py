@@ -63,6 +63,31 @@ async def refused_modern(one: StdioUpstream) -> int:
     return next(child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline())
 
 
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_a_process_that_was_started_early_is_that_of_the_first_client(upstream, is_modern):
+    one = upstream()
+    await one.start_early()
+    [early] = [child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline()]
+    assert await pid(one.stateless(Ears()) if is_modern else one.connect(Ears())) == early
+    assert await pid(one.connect(Ears()), 2) != early
+
+
+async def test_a_process_that_was_started_early_and_ended_is_replaced(upstream):
+    one = upstream()
+    await one.start_early()
+    [early] = [child for child in psutil.Process().children() if SCRIPT in child.cmdline()]
+    early.kill()
+    await eventually(lambda: one._early[0].is_missing)
+    assert await pid(one.connect(Ears())) != early.pid
+
+
+async def test_a_command_that_cannot_be_run_fails_at_the_first_request(upstream):
+    one = upstream(command=("/no/such/program",))
+    await one.start_early()
+    with pytest.raises(AssertionError, match="cannot run"):
+        await pid(one.connect(Ears()))
+
+
 async def test_nothing_runs_before_the_first_request(upstream):
     before = psutil.Process().children()
     one = upstream()

@@ -39,6 +39,8 @@ class Upstreams:
         """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
         self._specs = specs
         self._limit = limit
+        self._reaper = ProcessReaper()
+        self._early: StdioUpstream | None = None
         self._timeout_seconds = UpstreamTimeouts(
             connect=timeouts.connect,
             initialize=timeouts.initialize,
@@ -48,17 +50,27 @@ class Upstreams:
             shutdown=timeouts.shutdown,
         )
 
+    async def start_early(self) -> None:
+        """Start the process of the only server, so that it gets ready while riglm does."""
+        if [spec.kind for spec in self._specs] == ["stdio"]:
+            self._early = self._local(self._specs[0])
+            await self._early.start_early()
+
+    def close(self) -> None:
+        """End the processes that nothing else has ended."""
+        self._reaper.close()
+
     @contextlib.asynccontextmanager
     async def opened(self, input_schema: Callable[[str, str], Raw | None]) -> AsyncIterator[tuple[UpstreamPort, ...]]:
         """Create the upstreams, in the order configured; everything they hold is released at the end."""
-        reaper, client = ProcessReaper(), None
+        client = None
         if any(spec.kind != "stdio" for spec in self._specs):  # a start without URLs does not wait for the import
             from riglm.adapters.mcp.wire.http_client import HttpClient  # noqa: PLC0415
 
             client = HttpClient(connect_timeout=self._timeout_seconds.connect)
         try:
             yield tuple(
-                StdioUpstream(spec, reaper=reaper, timeout_seconds=self._timeout_seconds, limit=self._limit)
+                self._early or self._local(spec)
                 if client is None or spec.kind == "stdio"
                 else self._remote(spec, client, input_schema)
                 for spec in self._specs
@@ -66,7 +78,10 @@ class Upstreams:
         finally:
             if client is not None:
                 await client.close()
-            reaper.close()
+            self.close()
+
+    def _local(self, spec: UpstreamSpec) -> StdioUpstream:
+        return StdioUpstream(spec, reaper=self._reaper, timeout_seconds=self._timeout_seconds, limit=self._limit)
 
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]

@@ -89,6 +89,22 @@ class ProbedChannel(MessageChannel):
             self._receiver.ended(str(error))
 
 
+class _EarlyReceiver(Receiver):
+    """Keeps what a process says before a client comes."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def heard(self, line: bytes) -> None:
+        self.lines.append(line)
+
+    def missed(self, words: str, key: bytes | None = None) -> None:
+        """No request can be waiting for it."""
+
+    def ended(self, words: str) -> None:
+        """The first request starts another process."""
+
+
 class _FirstMessageReceiver(Receiver):
     """Receives the first sign of life, or the end."""
 
@@ -135,6 +151,13 @@ class StdioUpstream(ChannelUpstream):
         self._running: set[Child] = set()
         self._children: WeakSet[Child] = WeakSet()
         self._crowded = False
+        self._early: tuple[Child, _EarlyReceiver] | None = None
+
+    async def start_early(self) -> None:
+        """Start the process of the first client before it comes, if the command can be run."""
+        receiver = _EarlyReceiver()
+        with contextlib.suppress(UpstreamUnavailableError):
+            self._early = await self._start(receiver), receiver
 
     def has_room(self) -> bool:
         if self.spec.sharing != "auto":
@@ -154,6 +177,9 @@ class StdioUpstream(ChannelUpstream):
             child.hold(on=on)
 
     async def open(self, receiver: Receiver) -> MessageChannel:
+        early = await self._take_early(receiver)
+        if early is not None:
+            return early
         if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
             raise UpstreamUnavailableError(
                 f"has {len(self._running)} processes running, as many as `max_processes` allows: "
@@ -166,9 +192,17 @@ class StdioUpstream(ChannelUpstream):
         return ProbedChannel(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
 
     async def open_stateless(self, receiver: Receiver) -> MessageChannel:
-        child = self._child(receiver)
-        await child.start()
+        child = await self._take_early(receiver)
+        if child is None:
+            child = self._child(receiver)
+            await child.start()
+        self._running.discard(child)
         return child
+
+    async def close(self) -> None:
+        if self._early is not None:
+            await self._early[0].close()
+        await super().close()
 
     def _child(self, receiver: Receiver) -> Child:
         child = Child(
@@ -182,7 +216,20 @@ class StdioUpstream(ChannelUpstream):
         self._children.add(child)
         return child
 
-    async def _start(self, receiver: Receiver) -> MessageChannel:
+    async def _take_early(self, receiver: Receiver) -> Child | None:
+        """Return the process that was started early, for a first client; None if there is none, or it ended."""
+        if self._early is None:
+            return None
+        (child, earlier), self._early = self._early, None
+        if child.is_missing:
+            await child.close()
+            return None
+        child.hand_over(receiver)
+        for line in earlier.lines:
+            receiver.heard(line)
+        return child
+
+    async def _start(self, receiver: Receiver) -> Child:
         child = self._child(receiver)
         self._running.add(child)
         await child.start()
