@@ -34,7 +34,7 @@ Row = dict[str, float | str]
 Ask = Callable[[], Awaitable[None]]
 
 
-def ignore(_: object) -> None:
+def ignore(*_: object) -> None:
     """Where lines and events go."""
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.adapters.mcp.wire.framing import SMALL, ChunkBuffer, LineSplitter, well_formed
+from riglm.domain.rawjson import EDGE
 
 
 class Heard:
@@ -12,7 +13,12 @@ class Heard:
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self.said: list[bytes | int] = []
-        self.splitter = LineSplitter(self.said.append, self.said.append, limit)
+        self.edges: list[tuple[bytes, bytes]] = []
+        self.splitter = LineSplitter(self.said.append, self._overflowed, limit)
+
+    def _overflowed(self, size: int, head: bytes, tail: bytes) -> None:
+        self.said.append(size)
+        self.edges.append((head, tail))
 
     def after(self, *chunks: bytes) -> list[bytes | int]:
         for chunk in chunks:
@@ -45,6 +51,16 @@ def test_lines_are_the_same_however_the_stream_is_cut(stream: bytes, lines: list
     assert Heard().after(*(stream[i : i + 1] for i in range(len(stream)))) == lines
     for at in range(len(stream)):
         assert Heard().after(stream[:at], stream[at:]) == lines
+
+
+@pytest.mark.parametrize("size", [1, 7, 500, 3000, 100_000])
+def test_the_ends_of_a_line_over_the_limit_are_kept_however_it_is_cut(size: int) -> None:
+    first, second, last = (bytes([begin]) + b"x" * length + b"z" for begin, length in ((1, 3000), (2, 4000), (3, 2999)))
+    stream = b"short\n" + first + b"\nshort again\n" + second + b"\n" + last
+    heard = Heard(limit=1000)
+    heard.after(*(stream[start : start + size] for start in range(0, len(stream), size)))
+    assert heard.said == [b"short", len(first), b"short again", len(second), len(last)]
+    assert heard.edges == [(line[:EDGE], line[-EDGE:]) for line in (first, second, last)]
 
 
 @pytest.mark.parametrize(

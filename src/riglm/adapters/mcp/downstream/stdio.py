@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from riglm.adapters.mcp.wire.framing import LineEnds, LineSplitter, well_formed
+from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc, rawjson
 from riglm.domain.errors import RiglmError
 from riglm.domain.jsonrpc import Message
@@ -281,9 +281,7 @@ class StdioClient:
         self._full = False
         self._taken = 0
         self._splitter = LineSplitter(self._line, self._too_long, limit)
-        self._edges = LineEnds()
-        self._chunk = b""
-        self._input = StdinReader(self._fed, self._end)
+        self._input = StdinReader(self._splitter.feed, self._end)
         self._output = StdoutWriter(self._lost, self._hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
         self._lines = Lines(self._output.write, self._answered)
         self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
@@ -307,19 +305,12 @@ class StdioClient:
         await self._connection.close()
         await self._output.close(_FLUSH_SECONDS)
 
-    def _fed(self, data: bytes) -> None:
-        self._chunk = data
-        self._splitter.feed(data)
-        self._chunk = b""
-        self._edges.feed(data)
-
     def _line(self, line: bytes) -> None:
         self._connection.received(well_formed(line))
 
-    def _too_long(self, size: int) -> None:
+    def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"
-        for head, tail in self._edges.of(size, self._chunk) or [(b"", b"")]:
-            self._lines.replied(jsonrpc.error(rawjson.asked_id(head, tail), jsonrpc.INVALID_REQUEST, words))
+        self._lines.replied(jsonrpc.error(rawjson.asked_id(head, tail), jsonrpc.INVALID_REQUEST, words))
 
     def _end(self) -> None:
         if self._ended:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer
-from riglm.adapters.mcp.wire.framing import LineEnds, LineSplitter, well_formed
+from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamSpec
@@ -128,9 +128,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._receiver = receiver
         self._on_gone = on_gone
         self._stdout = LineSplitter(self._spoke, self._too_long, limit)
-        self._stderr = LineSplitter(self._complained, lambda _: None, _STDERR_LINE)
-        self._edges = LineEnds()
-        self._chunk = b""
+        self._stderr = LineSplitter(self._complained, lambda *_: None, _STDERR_LINE)
         self._process: asyncio.SubprocessTransport | None = None
         self._stdin: Any = None
         self._group = 0
@@ -213,10 +211,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split what the child says into lines."""
         if fd == 1:
-            self._chunk = data
             self._stdout.feed(data)
-            self._chunk = b""
-            self._edges.feed(data)
         else:
             self._stderr.feed(data)
 
@@ -341,7 +336,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("stderr", extra={"upstream": self._spec.name, "line": line.decode("utf-8", "replace")})
 
-    def _too_long(self, size: int) -> None:
+    def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         """A line over the limit was skipped: report whose response it was.
 
         Its ends were seen, and nearly every server writes the id at one of them. If it is found at neither, it is
@@ -349,12 +344,11 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         """
         words = f"sent {size} bytes in one message, and `limits.message_bytes` allows {self._limit}"
         _log.warning("skipped a line over the limit", extra={"upstream": self._spec.name, "bytes": size})
-        for head, tail in self._edges.of(size, self._chunk) or [(b"", b"")]:
-            key = answered_id(head, tail)
-            if key is not None:
-                self._receiver.missed(words, key)
-            elif not not_an_answer(head):
-                self._receiver.missed(f"{words}; which request it answered is not known")
+        key = answered_id(head, tail)
+        if key is not None:
+            self._receiver.missed(words, key)
+        elif not not_an_answer(head):
+            self._receiver.missed(f"{words}; which request it answered is not known")
 
 
 def _inherited() -> dict[str, str]:

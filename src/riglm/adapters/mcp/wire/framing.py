@@ -52,18 +52,22 @@ class LineSplitter:
 
     Args:
         on_line: gets each line without its ending. It must not raise: the rest of its chunk would be lost.
-        on_overflow: gets the size in bytes of each line that was over the limit, once, when that line ends.
+        on_overflow: gets the size in bytes of each line that was over the limit, once, when that line ends, with its
+            first and its last `EDGE` bytes.
         limit: the most bytes of one line.
     """
 
-    __slots__ = ("_held", "_limit", "_on_line", "_on_overflow", "_skipped")
+    __slots__ = ("_head", "_held", "_limit", "_on_line", "_on_overflow", "_skipped", "_tail")
 
-    def __init__(self, on_line: Callable[[bytes], None], on_overflow: Callable[[int], None], limit: int) -> None:
+    def __init__(
+        self, on_line: Callable[[bytes], None], on_overflow: Callable[[int, bytes, bytes], None], limit: int
+    ) -> None:
         self._on_line = on_line
         self._on_overflow = on_overflow
         self._limit = limit
         self._held = ChunkBuffer()
         self._skipped = 0
+        self._head = self._tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; calls back for each line that they complete."""
@@ -87,7 +91,7 @@ class LineSplitter:
 
     def _deliver(self, line: bytes) -> None:
         if len(line) > self._limit:
-            self._on_overflow(len(line))
+            self._on_overflow(len(line), line[:EDGE], line[-EDGE:])
             return
         if line.endswith(b"\r"):
             line = line[:-1]
@@ -95,21 +99,27 @@ class LineSplitter:
             self._on_line(line)
 
     def _complete(self, last: bytes) -> None:
-        size = self._skipped + self._held.size + len(last)
-        if size <= self._limit:
+        if self._skipped + self._held.size + len(last) <= self._limit:
             self._deliver(self._held.take(last))
             return
-        self._held.drop()
-        self._skipped = 0
-        self._on_overflow(size)
+        self._skip(last)
+        size, self._skipped = self._skipped, 0
+        self._on_overflow(size, self._head, self._tail)
 
     def _hold(self, part: bytes) -> None:
-        if self._skipped + self._held.size + len(part) <= self._limit:
-            if part:
-                self._held.add(part)
-            return
-        self._skipped += self._held.size + len(part)
-        self._held.drop()
+        if self._skipped + self._held.size + len(part) > self._limit:
+            self._skip(part)
+        elif part:
+            self._held.add(part)
+
+    def _skip(self, part: bytes) -> None:
+        """Keep only the first and the last bytes of a line over the limit."""
+        if not self._skipped:
+            part = self._held.take(part)
+            self._head = self._tail = b""
+        self._skipped += len(part)
+        self._head += part[: EDGE - len(self._head)]
+        self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
 
 def well_formed(line: bytes) -> bytes:
@@ -125,35 +135,3 @@ def well_formed(line: bytes) -> bytes:
     except UnicodeDecodeError:
         return line.decode(errors="replace").encode()
     return line
-
-
-class LineEnds:
-    """Keeps the first and last bytes of the line that is being received: what is left of one over the limit."""
-
-    __slots__ = ("_head", "_size", "_tail")
-
-    def __init__(self) -> None:
-        self._head = self._tail = b""
-        self._size = 0
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes; those after the last newline begin a line."""
-        newline = data.rfind(b"\n")
-        if newline >= 0:
-            self._start(data[newline + 1 :])
-            return
-        if len(self._head) < EDGE:
-            self._head += data[: EDGE - len(self._head)]
-        self._tail = (self._tail + data[-EDGE:])[-EDGE:]
-        self._size += len(data)
-
-    def of(self, size: int, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The edges of every line of `size` bytes that ends in `data`, which was not fed yet."""
-        first, *others = data.split(b"\n")
-        found = [(line[:EDGE], line[-EDGE:]) for line in others[:-1] if len(line) == size]
-        if self._size + len(first) == size:
-            found.insert(0, ((self._head + first)[:EDGE], (self._tail + first[-EDGE:])[-EDGE:]))
-        return found
-
-    def _start(self, line: bytes) -> None:
-        self._head, self._tail, self._size = line[:EDGE], line[-EDGE:], len(line)
