@@ -14,6 +14,7 @@ from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
 SEVERAL = [Route(front, "many", RIGLM, era) for era in (HANDSHAKE, MODERN) for front in ("stdio", "http")]
+LOGGED = "notifications/message"
 SLOW_START = {"RIGLM_TIMEOUTS__INITIALIZE": "30", "RIGLM_TIMEOUTS__LIST": "2"}
 QUICK = 5.0
 """Within how many seconds healthy servers must answer while others hang; their own deadline is 30 s."""
@@ -142,6 +143,9 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
         assert [name for name in tools if name.startswith(("alpha__", "beta__"))] == [
             f"{server}__{name}" for server in ("alpha", "beta") for name in catalog.NAMES
         ]
+        if route.era == HANDSHAKE:
+            told = [note.decoded("params")["data"] for note in client.notifications if note.method == LOGGED]
+            assert sorted(words.split("'")[1] for words in told) == ["dead", "gone", "hung", "sleepy"]
         for server in ("alpha", "beta"):
             assert (await client.call(f"{server}__nonce", {"nonce": server}, within=QUICK)).words == server
         for server in ("dead", "gone"):

@@ -56,6 +56,7 @@ class MultiServerConnection(FilteringConnection):
         self._workers = Workers()
         self._open: dict[bytes, ProxiedRequest] = {}
         self._links: dict[ProxiedRequest, UpstreamLink] = {}
+        self._may_log = False
 
     def name_patterns(self, tool: str) -> tuple[str, ...]:
         return self._directory.name_patterns(tool)
@@ -178,11 +179,9 @@ class MultiServerConnection(FilteringConnection):
         version = asked if asked in protocol.HANDSHAKE_VERSIONS else protocol.HANDSHAKE_VERSIONS[-1]
         self.session.protocol_version = version
         self._services.tracking.session_changed(self.session)
-        answer = {
-            "protocolVersion": version,
-            "capabilities": self._upstreams.capabilities(),
-            "serverInfo": server_info(),
-        }
+        capabilities = self._upstreams.capabilities()
+        self._may_log = "logging" in capabilities
+        answer = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server_info()}
         instructions = self._upstreams.instructions()
         if instructions:
             answer["instructions"] = instructions
@@ -202,6 +201,9 @@ class MultiServerConnection(FilteringConnection):
             return
         fields = {protocol.LIST_MEMBER[method]: Raw(joined.raw)}
         if method == "tools/list":
+            for words in self._upstreams.new_absences() if self._may_log else ():
+                data = {"level": "warning", "logger": "riglm", "data": words}
+                exchange.related(jsonrpc.notification("notifications/message", jsonrpc.encode(data)))
             fields |= self._shown.show(exchange.session or self.session, joined, self._upstreams.missing())
         exchange.replied(jsonrpc.result(exchange.message.id or b"null", jsonrpc.join_object(fields)))
 

@@ -53,6 +53,7 @@ class UpstreamGroup:
             for up in upstreams
         }
         self._log_level = b""
+        self._absences: dict[str, str] = {}
         self._lingering: set[asyncio.Task[Message]] = set()
 
     async def open(self, handshake: bytes) -> None:
@@ -74,7 +75,7 @@ class UpstreamGroup:
         for name in dict.fromkeys(CAPABILITY.values()):
             if name in joined or not all_known:
                 joined[name] = merged(joined.get(name, {}), {"listChanged": True})
-        return joined
+        return joined if all_known else {"logging": {}, **joined}  # to report the servers that are absent
 
     def instructions(self) -> str:
         """The instructions of all known servers, each under its name."""
@@ -106,6 +107,24 @@ class UpstreamGroup:
             for name, member in self.members.items()
             if member.is_fetching("tools/list") and not self._directory.knows("tools/list", name)
         )
+
+    def new_absences(self) -> list[str]:
+        """Return what a client that takes warnings has not been told about servers whose tools it does not get."""
+        level = jsonrpc.text(jsonrpc.members(self._log_level).get("level")) if self._log_level else None
+        if level not in (None, "debug", "info", "notice", "warning"):
+            return []
+        missing, found = self.missing(), []
+        for name, member in self.members.items():
+            if name in missing:
+                words = f"MCP server {name!r} has not answered yet. Its tools are listed when it does."
+            elif member.is_open or self._directory.knows("tools/list", name):
+                continue
+            else:
+                words = f"MCP server {name!r} is not available: {member.reason}"
+            if self._absences.get(name) != words:
+                self._absences[name] = words
+                found.append(words)
+        return found
 
     async def refresh(self, methods: Iterable[str]) -> None:
         """Refresh the lists that are needed, within the grace."""
