@@ -116,10 +116,10 @@ async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
 async def test_pending_requests_are_found_by_key_and_by_reply():
     pending = PendingRequests("server", HASTY, ignore)
     one, two = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
-    pending.add(b"1", one)
+    pending.sent(b"1", one)
     assert pending.only is not None
     assert pending.only.reply is one
-    pending.add(b"2", two)
+    pending.sent(b"2", two)
     assert (pending.only, len(pending), b"1" in pending, b"3" in pending) == (None, 2, True, False)
     assert pending.withdraw(two) == b"2"
     assert pending.withdraw(two) is None
@@ -135,7 +135,7 @@ async def test_a_pending_request_that_expires_is_reported_with_its_key():
     told: list[bytes] = []
     pending = PendingRequests("server", HASTY, lambda key, _: told.append(key))
     answer = Answer(request(1, "tools/call"))
-    pending.add(b"7", answer)
+    pending.sent(b"7", answer)
     await answer.words()
     assert (told, len(pending)) == ([b"7"], 0)
 
@@ -143,8 +143,8 @@ async def test_a_pending_request_that_expires_is_reported_with_its_key():
 async def test_requests_made_while_all_fail_are_not_touched():
     pending = PendingRequests("server", HASTY, ignore)
     one, again = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
-    one.on_end = lambda: pending.add(b"2", again)
-    pending.add(b"1", one)
+    one.on_end = lambda: pending.sent(b"2", again)
+    pending.sent(b"1", one)
     pending.fail_all(ErrorKind.UNAVAILABLE, "died")
     assert (one.over.is_set(), again.over.is_set()) == (True, False)
     pending.close()

@@ -115,57 +115,46 @@ def _subject(message: Message) -> str:
     return jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
 
 
-class PendingRequests:
+class PendingRequests(Deadlines):
     """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
 
     def __init__(
         self, name: str, timeout_seconds: UpstreamTimeouts, on_expiry: Callable[[bytes, OutboundRequest], None]
     ) -> None:
         """`on_expiry` gets the key of a request that timed out, before it fails."""
-        self._name = name
+        super().__init__(name, timeout_seconds)
         self._on_expiry = on_expiry
-        self._deadlines = Deadlines(name, timeout_seconds)
-        self._by_key: dict[bytes, RequestDeadline] = {}
-        self._key_of: dict[int, bytes] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_key)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._by_key
+        return key in self._waiting
 
     def __iter__(self) -> Iterator[RequestDeadline]:
-        return iter(self._by_key.values())
+        return iter(self._waiting.values())
 
     @property
     def only(self) -> RequestDeadline | None:
         """The one request that waits, None when there are none or several."""
         return next(iter(self)) if len(self) == 1 else None
 
-    def add(self, key: bytes, reply: OutboundRequest) -> None:
+    def sent(self, key: bytes, reply: OutboundRequest) -> None:
         """A request was sent."""
-        waiting = self._by_key[key] = self._deadlines.add(reply, self._expired)
-        waiting.key = key
-        self._key_of[id(reply)] = key
+        self.add(reply, self._expired, key)
 
     def get(self, key: bytes) -> RequestDeadline | None:
         """The request with this key, which goes on waiting."""
-        return self._by_key.get(key)
+        return self._waiting.get(key)
 
     def pop(self, key: bytes) -> RequestDeadline | None:
         """The request with this key, which waits no longer."""
-        waiting = self._by_key.pop(key, None)
-        if waiting is not None:
-            self._key_of.pop(id(waiting.reply), None)
-            self._deadlines.remove(waiting)
-        return waiting
+        return self._waiting.pop(key, None)
 
     def withdraw(self, reply: OutboundRequest) -> bytes | None:
         """Forget a request that was given up; the key that it had, None when it waits no longer."""
-        key = self._key_of.get(id(reply))
-        if key is not None:
-            self.pop(key)
-        return key
+        for waiting in self:
+            if waiting.reply is reply:
+                self.remove(waiting)
+                return waiting.key
+        return None
 
     def fail(self, key: bytes, kind: ErrorKind, words: str) -> bool:
         """End one request without an answer; False when it waits no longer."""
@@ -176,8 +165,8 @@ class PendingRequests:
 
     def fail_all(self, kind: ErrorKind, words: str) -> None:
         """End every request without an answer; those that are added meanwhile are not touched."""
-        for key in list(self._by_key):
-            self.fail(key, kind, words)
+        for waiting in list(self):
+            self.fail(waiting.key, kind, words)
 
     def missed(self, words: str, key: bytes | None) -> None:
         """A response was lost: that to one request, or to an unknown one."""
@@ -189,10 +178,9 @@ class PendingRequests:
     def close(self) -> None:
         """End every request, and stop the timeouts."""
         self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
-        self._deadlines.close()
+        super().close()
 
     def _expired(self, waiting: RequestDeadline) -> None:
-        self.pop(waiting.key)
         self._on_expiry(waiting.key, waiting.reply)
 
 

@@ -67,7 +67,7 @@ class ChannelLink(UpstreamLink):
         except UpstreamUnavailableError as error:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
             return
-        self._pending.add(key, reply)
+        self._pending.sent(key, reply)
 
     def send(self, message: Message) -> None:
         self._line.notify(message.line)

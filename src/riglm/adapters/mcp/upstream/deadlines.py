@@ -77,9 +77,10 @@ class RequestDeadline:
         most: float,
         clock: Callable[[], float],
         on_expiry: Callable[["RequestDeadline"], None],
+        key: bytes,
     ) -> None:
         self.clock = clock
-        self.key = b""
+        self.key = key
         """The id that the server knows it by, where that is its owner's to know."""
         self.reply = reply
         self.timeout_seconds = timeout_seconds
@@ -99,24 +100,29 @@ class Deadlines:
         """Deadlines for requests to the upstream called `name`, over any number of links."""
         self._name = name
         self._timeout_seconds = timeout_seconds
-        self._waiting: dict[int, RequestDeadline] = {}
+        self._waiting: dict[bytes | int, RequestDeadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reply: OutboundRequest, on_expiry: Callable[[RequestDeadline], None]) -> RequestDeadline:
-        """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too."""
+    def add(
+        self, reply: OutboundRequest, on_expiry: Callable[[RequestDeadline], None], key: bytes = b""
+    ) -> RequestDeadline:
+        """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too.
+
+        `key` is the id that the server knows it by, where that is its owner's to know; no other request has it.
+        """
         timeout_seconds, most = self._timeout_seconds.of(reply.message.method)
-        waiting = RequestDeadline(reply, timeout_seconds, most, self._timeout_seconds.clock, on_expiry)
-        self._waiting[id(waiting)] = waiting
+        waiting = RequestDeadline(reply, timeout_seconds, most, self._timeout_seconds.clock, on_expiry, key)
+        self._waiting[key or id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
         return waiting
 
     def remove(self, waiting: RequestDeadline) -> None:
         """The request is answered or given up."""
-        self._waiting.pop(id(waiting), None)
+        self._waiting.pop(waiting.key or id(waiting), None)
 
     def close(self) -> None:
         """Stop looking."""
@@ -134,8 +140,9 @@ class Deadlines:
         self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._waiting else None
 
     def _expire(self, waiting: RequestDeadline, was_quiet: bool) -> None:
-        if self._waiting.pop(id(waiting), None) is None:
+        if self._waiting.get(waiting.key or id(waiting)) is not waiting:
             return  # it was answered in the last moment
+        self.remove(waiting)
         waiting.on_expiry(waiting)
         seconds = waiting.timeout_seconds if was_quiet else self._timeout_seconds.call_max
         waiting.reply.failed(

@@ -84,7 +84,7 @@ class SharedChannel(ABC):
         except UpstreamUnavailableError as error:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
             return
-        self.pending.add(own, reply)
+        self.pending.sent(own, reply)
 
     def give_up(self, reply: OutboundRequest, notice: Message | None) -> None:
         """Notify the server that a response is not wanted any more, under the number that it knows."""
