@@ -43,6 +43,7 @@ _MODULES = (
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
 
+_environment = dict(os.environ)  # tests may change it before the process that forks is started
 _PR_SET_NAME = 15
 _LONGEST = 1 << 17
 
@@ -55,8 +56,8 @@ def process_name(env: Mapping[str, str]) -> str:
 def can_start(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """True for riglm in an environment that does not concern the interpreter itself."""
     return tuple(command[: len(PROGRAM)]) == PROGRAM and all(
-        env.get(name) == os.environ.get(name)
-        for name in {*env, *os.environ}
+        env.get(name) == _environment.get(name)
+        for name in {*env, *_environment}
         if name.startswith(("PYTHON", "LD_", "LC_", "LANG", "TZ"))
     )
 
@@ -113,6 +114,7 @@ def _forking(_: int) -> socket.socket:
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             cwd=Path(__file__).parents[1],
+            env=_environment,
             preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
         )
 
