@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable
 from functools import cache
-from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
@@ -26,9 +25,7 @@ class _OpenFromCreation:
         """Return the store, which is open."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Keep the store open."""
 
 

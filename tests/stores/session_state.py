@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from riglm.ports.session_state import SessionStatePort
@@ -65,9 +64,7 @@ class InMemorySessionState(SessionStatePort):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Do nothing."""
 
     def _value(self, key: str) -> bytes | None:

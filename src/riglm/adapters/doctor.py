@@ -12,7 +12,6 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from jsonschema import Draft202012Validator
@@ -115,9 +114,7 @@ class LogCapture(logging.Handler, LogCapturePort):
         logger.addHandler(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         logger = logging.getLogger(_LOGGER)
         logger.removeHandler(self)
         logger.setLevel(self._before[0])

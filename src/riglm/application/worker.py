@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 _Result = TypeVar("_Result")
@@ -66,9 +65,7 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

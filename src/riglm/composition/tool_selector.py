@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from riglm.application.selector.background import BackgroundLoop
@@ -130,9 +129,7 @@ class ToolSelector(Generic[T]):
         self._expect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -140,9 +137,7 @@ class ToolSelector(Generic[T]):
         self._expect()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _expect(self) -> None:

@@ -33,7 +33,7 @@ class Shop(InMemoryAnalytics):
         self.opened += 1
         return super().__enter__()
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, *_: object) -> None:
         self.closed += 1
 
     def record_many(self, records):

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
@@ -81,9 +80,7 @@ class SqlKnowledge(SqlStore, KnowledgePort):
         self._database.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
         self._indexes.clear()
 

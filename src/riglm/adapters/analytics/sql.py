@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -51,9 +50,7 @@ class SqlAnalytics(
         self._database.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
 
     def maintenance_lease(self) -> AbstractContextManager[bool]:

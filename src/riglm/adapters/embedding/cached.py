@@ -4,16 +4,16 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from riglm.adapters.embedding.frames import Turns
 from riglm.adapters.embedding.hashing import text_hash
+from riglm.adapters.embedding.wrapper import EmbedderWrapper
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.prediction import Vector
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus, VectorCachePort
+from riglm.ports.embedder import EmbedderPort, VectorCachePort
 
 _OVERHEAD_BYTES: Final = 400
 
@@ -59,7 +59,7 @@ _ATTEMPTS: Final = 3
 _BATCH: Final = 16
 
 
-class CachedEmbedder(EmbedderPort):
+class CachedEmbedder(EmbedderWrapper):
     """Asks another embedder only for what it does not remember, by model and hash of the text.
 
     The store has public texts only: the hash or the vector of a user's words could confirm a guess.
@@ -71,24 +71,11 @@ class CachedEmbedder(EmbedderPort):
         self, embedder: EmbedderPort, store: VectorCachePort | None = None, *, most_bytes: int = _MAX_BYTES
     ) -> None:
         """Remember what `embedder` answers, up to `most_bytes` in memory, and in the store if there is one."""
-        self._embedder = embedder
+        super().__init__(embedder)
         self._store = store
         self._recent = RecentVectors(most_bytes)
         self._store_failed = False
         self._turns = Turns()
-
-    def __enter__(self) -> Self:
-        self._embedder.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._embedder.__exit__(kind, error, trace)
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
 
     def embed(self, texts: Sequence[str]) -> Vector:
         return self._embedded(texts, None)
@@ -102,9 +89,6 @@ class CachedEmbedder(EmbedderPort):
         hashes = [text_hash(text) for text in texts]
         known = self._known(self.model, dict.fromkeys(hashes, ""), self._store)
         return [known.get(each) for each in hashes]
-
-    def status(self) -> EmbedderStatus:
-        return self._embedder.status()
 
     def _embedded(self, texts: Sequence[str], store: VectorCachePort | None) -> Vector:
         by_hash = {text_hash(text): text for text in texts}

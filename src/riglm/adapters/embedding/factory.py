@@ -5,7 +5,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.embedding.wrapper import EmbedderWrapper
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Vector
 from riglm.domain.schemas.section import OWN_PROVIDERS, EmbedderSettings
@@ -66,11 +66,9 @@ class PluggedEmbedder(EmbedderPort):
             _log.warning("an embedder could not be opened", exc_info=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
-            self._embedder.__exit__(kind, error, trace)
+            self._embedder.__exit__(None, None, None)
         except Exception:  # noqa: BLE001  # it is released in any case
             _log.warning("an embedder could not be closed", exc_info=True)
 
@@ -125,14 +123,12 @@ class FallbackEmbedder(EmbedderPort):
         self.embed([""])
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing = True
         try:
-            self._first.__exit__(kind, error, trace)
+            self._first.__exit__(None, None, None)
         finally:
-            self._stand_in.__exit__(kind, error, trace)
+            self._stand_in.__exit__(None, None, None)
 
     @property
     def model(self) -> str:
@@ -231,12 +227,12 @@ def models_directory(settings: EmbedderSettings) -> Path:
     return Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "models"
 
 
-class SharedEmbedder(EmbedderPort):
+class SharedEmbedder(EmbedderWrapper):
     """Open from the first user's beginning to the last one's end, on any threads."""
 
     def __init__(self, embedder: EmbedderPort) -> None:
         """Share `embedder`, which is not open yet."""
-        self._embedder = embedder
+        super().__init__(embedder)
         self._opening = threading.Lock()  # held until it is open
         self._counting = threading.Lock()
         self._users = 0
@@ -247,30 +243,12 @@ class SharedEmbedder(EmbedderPort):
                 self._users += 1
                 is_first = self._users == 1
             if is_first:
-                self._embedder.__enter__()
+                super().__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._counting:
             self._users = max(0, self._users - 1)
             is_last = self._users == 0
         if is_last:
-            self._embedder.__exit__(kind, error, trace)
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
-
-    def embed(self, texts: Sequence[str]) -> Vector:
-        return self._embedder.embed(texts)
-
-    def embed_public(self, texts: Sequence[str]) -> Vector:
-        return self._embedder.embed_public(texts)
-
-    def find_public(self, texts: Sequence[str]) -> Sequence[Vector | None]:
-        return self._embedder.find_public(texts)
-
-    def status(self) -> EmbedderStatus:
-        return self._embedder.status()
+            super().__exit__(None, None, None)

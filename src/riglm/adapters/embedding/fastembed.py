@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
@@ -68,9 +67,7 @@ class FastembedEmbedder(EmbedderPort):
         self._supervisor.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._supervisor.close()
 
     @property
@@ -153,10 +150,8 @@ class ChosenEmbedder(EmbedderPort):
         self._embedder.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._embedder.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._embedder.__exit__(None, None, None)
 
     @property
     def model(self) -> str:

@@ -5,7 +5,6 @@ import socket
 import struct
 import time
 from threading import Lock
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import msgspec
@@ -136,9 +135,7 @@ class Turns:
             self._busy.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._busy.release()
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
@@ -69,9 +68,7 @@ class HashingEmbedder(EmbedderPort):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is held."""
 
     @property

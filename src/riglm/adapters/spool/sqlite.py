@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from zlib import crc32
 
@@ -188,9 +187,7 @@ class SqliteSpool(SpoolPort):
                 self._files += [file] if file is not None else []
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files:
             with suppress(sqlite3.Error):
                 file.sync()

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -206,9 +205,7 @@ class RedisSessionState(SessionStatePort):
         await self._reader.start(is_away=self._line.is_away)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._reader.close()
         await self._line.close()
 

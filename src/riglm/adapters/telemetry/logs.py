@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from select import select
-from types import TracebackType
 from typing import Final, Self
 
 from riglm.domain.redaction import MASK, Redactor, sounds_secret
@@ -60,9 +59,7 @@ class JsonLogs(logging.Handler):
         logging.captureWarnings(capture=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         logging.captureWarnings(capture=False)
         logging.getLogger("riglm").setLevel(logging.NOTSET)
         logging.getLogger().removeHandler(self)

@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -51,9 +50,7 @@ class OpenTelemetryTracer(TracerPort):
         self._tracer = self._provider.get_tracer(_NAME, self._version())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         provider, self._provider, self._tracer = self._provider, None, None
         if provider is not None:
             closing = threading.Thread(target=provider.shutdown, name="riglm-tracing-end", daemon=True)

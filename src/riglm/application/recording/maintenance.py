@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.throttling import at_a_pace
@@ -105,9 +104,7 @@ class Maintenance:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run_once(self) -> bool:

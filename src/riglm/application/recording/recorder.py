@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from types import TracebackType
 from typing import Final, Self
 
 from riglm.application.recording.dispatch import Backoff, Dispatcher
@@ -122,9 +121,7 @@ class Recorder:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _join(self, timeout: float) -> None:

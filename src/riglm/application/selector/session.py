@@ -5,7 +5,6 @@ import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selector.background import BackgroundLoop
@@ -111,9 +110,7 @@ class ToolSession(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _offer(self, tools: Iterable[T] | None) -> OfferedTools[T]:

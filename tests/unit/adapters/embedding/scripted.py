@@ -21,7 +21,7 @@ class ScriptedEmbedder(EmbedderPort):
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     @property

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -35,9 +34,7 @@ class Model(HashingEmbedder):
         self.opened.append(threading.current_thread().name)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.closed += 1
 
     def embed(self, texts: Any) -> Any:
@@ -135,9 +132,7 @@ class Away(InMemoryKnowledge):
         self.opened.append(threading.current_thread().name)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.closed += 1
 
     def nearest(self, *asked: Any) -> Any:

@@ -55,7 +55,7 @@ class ScriptedEmbedder(EmbedderPort):
         self.open = 1
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, *_: object) -> None:
         self.open = 0
 
     @property

@@ -30,7 +30,7 @@ class Bench:
         self.worker.submit(self.index.begin_embedding).result(30)
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, *_: object) -> None:
         self.embedder.go.set()
         self.worker.close(10)
 

@@ -289,7 +289,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again():
 
 def test_a_store_that_fails_to_close_is_opened_anew(caplog):
     class Sticky(Shop):
-        def __exit__(self, kind, error, trace):
+        def __exit__(self, *_: object) -> None:
             raise OSError("stuck")
 
     shop = Sticky()
