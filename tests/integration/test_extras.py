@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-BLOCKED = ("psycopg", "pyarrow", "redis", "opentelemetry.sdk", "opentelemetry.exporter", "pytest")
+BLOCKED = (
+    *("fastembed", "huggingface_hub", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "pyarrow", "pytest"),
+    *("redis", "tokenizers"),
+)
 """The packages of riglm's extras."""
 
 NEEDS_EXTRA = {
@@ -50,6 +53,13 @@ with SqlAnalytics("sqlite:///agent.db") as store:
 """
 
 
+EMBED = """
+from riglm.adapters.embedding.onnx_model import load_first
+model, passed_over = load_first(["BAAI/bge-small-en-v1.5", "riglm/all-MiniLM-L6-v2-int8"], None)
+print(model.name, len(model.embed("Read a file")), passed_over[0].reason.rpartition(": ")[2], sep="|")
+"""
+
+
 def run(program: str, **options) -> list[str]:
     script = [sys.executable, "-c", BLOCK + program]
     done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True, **options)
@@ -62,3 +72,8 @@ def test_only_the_adapters_of_extras_need_optional_dependencies():
 
 def test_recording_works_without_optional_dependencies(tmp_path):
     assert run(RECORD, cwd=tmp_path) == ["tool_7"]
+
+
+def test_the_bundled_model_works_without_optional_dependencies_and_others_name_their_extra():
+    [said] = " ".join(run(EMBED)).splitlines()
+    assert said == "riglm/all-MiniLM-L6-v2-int8|384|pip install 'riglm[fastembed]'"

@@ -242,9 +242,9 @@ class EmbedderSettings(SettingsModel):
     model: str = Field(
         default="riglm/all-MiniLM-L6-v2-int8",
         min_length=1,
-        description="The model that is installed with riglm, or one of fastembed's, for example "
-        "`BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge "
-        "there is no fallback for a model that is named here.",
+        description="The model that is installed with riglm, or one of fastembed's (extra `fastembed`), for "
+        "example `BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for "
+        "knowledge there is no fallback for a model that is named here.",
     )
     directory: str | None = Field(
         default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."
