@@ -26,7 +26,7 @@ check: $(VENV)/.ready
 
 # Tests wait much for the processes that they start: so more of them run at once than CI has processors, and who is
 # done takes from the others.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.ready browser
 	$(PYTEST) $(ARGS)
