@@ -146,7 +146,7 @@ class MetaTools:
         listed = self._listed(session, view)
         known = state.sent.union(listed)
         sent = self._sendable(session, {name: share for name, share in needed.items() if name not in known})
-        state.suggested.update(sent)
+        state.suggest(sent)
         state.sent.update(sent)
         how = how_to_call(self._own(session), sent)
         fields: dict[str, bytes] = {
@@ -200,7 +200,7 @@ class MetaTools:
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
         )
         state.found(query[:MAX_QUERY_LENGTH], [*found, *named])
-        state.suggested.update(often_next)
+        state.suggest(often_next)
         state.sent.update(found, often_next)
         why = {hit.name: hit.why for hit in hits}
         how = how_to_call(self._own(session), [*found, *often_next])
