@@ -1,4 +1,4 @@
-"""An embedder around another one."""
+"""A base class for embedders that wrap an embedder."""
 
 from collections.abc import Sequence
 from typing import Self

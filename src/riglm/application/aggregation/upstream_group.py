@@ -109,7 +109,7 @@ class UpstreamGroup:
         )
 
     def new_absences(self) -> list[str]:
-        """Return what a client that takes warnings has not been told about servers whose tools it does not get."""
+        """Return warnings about servers whose tools the client does not get, each of them once."""
         level = jsonrpc.text(jsonrpc.members(self._log_level).get("level")) if self._log_level else None
         if level not in (None, "debug", "info", "notice", "warning"):
             return []
