@@ -132,9 +132,9 @@ class FilterMiddleware:
         )
 
     def _permits(self, session: Session, names: Sequence[str], owner: tuple[str, str] | None) -> bool:
-        if not names:
-            return not self.filtering.guards
-        if self.meta_tools.withholds(session, names[0]):
+        if not self.filtering.guards:
+            return True
+        if not names or self.meta_tools.withholds(session, names[0]):
             return False
         return all(self.filtering.denial(session, name, owner) is None for name in names)
 

@@ -287,7 +287,8 @@ class FilteringService:
         def on_end(kind: ErrorKind | None) -> None:
             if kind not in _NOT_RUN:
                 with self._at_calls:
-                    self.called(session, tool, found, self.turn_key(given.meta), success=kind is None)
+                    key = self.turn_key(given.meta) if given.meta else ""
+                    self.called(session, tool, found, key, success=kind is None)
 
         return found, on_end
 
