@@ -105,7 +105,7 @@ def start(
 
 @functools.cache
 def _forking(_: int) -> socket.socket:
-    """The connection to the process that forks; it is one for each process that asks."""
+    """The connection to the process that forks, one for each process that asks; that process ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -115,7 +115,6 @@ def _forking(_: int) -> socket.socket:
             pass_fds=[theirs.fileno()],
             cwd=Path(__file__).parents[1],
             env=_environment,
-            preexec_fn=die_with_the_starter,  # noqa: PLW1509  # tests start their actors from one thread
         )
 
     @atexit.register
