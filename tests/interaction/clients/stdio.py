@@ -85,7 +85,7 @@ class StdioLink:
         """A pipe has no streams to close."""
         return False
 
-    async def close(self, within: float = 10.0) -> None:
+    async def close(self, within: float = 20.0) -> None:
         """End the input and wait for the process to go by itself; one that stays is killed and fails the test."""
         assert self.process.stdin
         self.process.stdin.close()
