@@ -1,12 +1,16 @@
-"""What those who start servers for tests and benchmarks need."""
+"""Starting, freezing and ending servers for tests and benchmarks."""
 
 import contextlib
 import ctypes
 import random
 import signal
 import socket
+import time
+
+import psutil
 
 _PR_SET_PDEATHSIG = 1
+_FREEZE_SECONDS = 30.0
 _libc = ctypes.CDLL(None)
 
 
@@ -22,3 +26,17 @@ def free_port() -> int:
 def die_with_the_starter() -> None:
     """Let this process be killed when the one that started it ends; for `preexec_fn`."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def freeze(process: psutil.Process) -> None:
+    """Stop a process, and wait until it has: on a busy machine, its threads go on for a while after the signal.
+
+    Raises:
+        TimeoutError: it is still running.
+    """
+    process.suspend()
+    deadline = time.monotonic() + _FREEZE_SECONDS
+    while process.status() not in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{process} is still running")
+        time.sleep(0.001)

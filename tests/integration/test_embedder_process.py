@@ -26,6 +26,7 @@ from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.adapters.embedding.onnx_model import described_model
 from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderUnavailableError
+from tests.started import freeze
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -202,7 +203,7 @@ def test_a_process_that_hangs_is_given_up_and_replaced(tmp_path: Path, heard: He
     with FallbackEmbedder(model := real(tmp_path), HashingEmbedder()) as embedder:
         before, pid = embedder.embed(["Read a file"]), model.pid
         model._deadline = 0.2
-        os.kill(pid, signal.SIGSTOP)
+        freeze(psutil.Process(pid))
         assert embedder.embed(["Read a file"]).shape == (1, 256)
         assert embedder.model == STATIC_MODEL
         assert gone(pid)
@@ -260,7 +261,7 @@ def test_closing_ends_the_process_even_while_it_hangs_with_a_question(tmp_path: 
     embedder = real(tmp_path)
     embedder.__enter__()
     pid = embedder.pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(psutil.Process(pid))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(embedder.embed, ["Read a file"])
         embedder.__exit__(None, None, None)

@@ -15,6 +15,7 @@ import pytest
 
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from tests.started import freeze
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -122,7 +123,7 @@ def test_model_server_that_does_not_answer_is_replaced(place: Path) -> None:
     with sharing(place) as embedder, sharing(place, deadline=0.5) as hasty:
         before = embedder.embed(["Read a file"])
         hanging = only_server(place)
-        hanging.suspend()
+        freeze(hanging)
         with pytest.raises(Exception, match="did not answer"):
             hasty.embed(["Read a file"])
         with sharing(place) as another:

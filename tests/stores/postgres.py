@@ -21,6 +21,7 @@ import psycopg
 from psycopg import sql
 
 from riglm.adapters.analytics import schema
+from tests.started import freeze
 from tests.stores import reaper
 
 EXTERNAL = "RIGLM_TEST_POSTGRES_URL"
@@ -89,11 +90,15 @@ class PostgresServer:
 
     def freeze(self) -> None:
         """Stop all its processes where they are: connections stay and nothing is answered."""
-        self._signal(signal.SIGSTOP)
+        for each in self._processes():
+            with suppress(psutil.NoSuchProcess):  # a session that has just ended
+                freeze(each)
 
     def thaw(self) -> None:
         """Let it go on."""
-        self._signal(signal.SIGCONT)
+        for each in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                each.resume()
 
     def close(self) -> None:
         """End it for good."""
@@ -106,12 +111,11 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._postmaster is not None:
-            process = psutil.Process(self._postmaster.pid)
-            for each in (process, *process.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):  # a session that has just ended
-                    each.send_signal(number)
+    def _processes(self) -> list[psutil.Process]:
+        if self._postmaster is None:
+            return []
+        postmaster = psutil.Process(self._postmaster.pid)
+        return [postmaster, *postmaster.children(recursive=True)]
 
     def _until_it_answers(self) -> None:
         until = time.monotonic() + _DEADLINE_SECONDS

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.started import die_with_the_starter, free_port
+import psutil
+
+from tests.started import die_with_the_starter, free_port, freeze
 
 EXTERNAL = "RIGLM_TEST_REDIS_URL"
 """The variable that names a server to use instead of one of our own."""
@@ -78,11 +80,13 @@ class ValkeyServer:
 
     def freeze(self) -> None:
         """Let it answer nothing, with its connections open."""
-        self._signal(signal.SIGSTOP)
+        assert self._child is not None
+        freeze(psutil.Process(self._child.pid))
 
     def thaw(self) -> None:
         """Let it go on."""
-        self._signal(signal.SIGCONT)
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGCONT)
 
     def ask(self, *words: str) -> bytes:
         """The raw answer to one command."""
@@ -92,10 +96,6 @@ class ValkeyServer:
         """End it and remove what it had."""
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._child is not None
-        os.kill(self._child.pid, number)
 
     def _wait_until_ready(self) -> None:
         assert self._child is not None
