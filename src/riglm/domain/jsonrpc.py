@@ -188,7 +188,7 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped.
 
     Raises:
-        Malformed: it nests too deeply to say.
+        MalformedMessageError: it nests too deeply.
     """
     if b"\\u00" not in raw:
         suspects = [name for name in names if raw.count(name) > 1]
@@ -198,7 +198,8 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
         if all(raw.count(name) - sum(value.count(name) for value in inner) <= 1 for name in suspects):
             return None
     keys = _keys(raw)
-    return next((key for key in keys if encode(key) in names and keys.count(key) > 1), None)
+    asked = {json.loads(name) for name in names}
+    return next((key for key in keys if key in asked and keys.count(key) > 1), None)
 
 
 def _keys(raw: bytes) -> list[str]:

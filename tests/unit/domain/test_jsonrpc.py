@@ -130,6 +130,7 @@ def test_a_request_that_says_something_twice_is_refused_however_deep_it_nests():
         b'{"id":1,"method":"a\\u00e9","params":{"name":"method","x":"\\"name\\":"}}',
         b'{"id":1,"method":"a","params":["name","name",{"name":1}]}',
         b'{"id":1,"method":"a\\u00e9","params":["name","name"]}',
+        b'{"id":1,"method":"ping","\\ud800":"\\u0041"}',
         b'{"id":1,"method":"a","vendor":1,"vendor":2,"more":{"id":1,"method":"b","params":[]}}',
         b'{"id":1,"result":{"id":1,"id":2}}',
     ],
