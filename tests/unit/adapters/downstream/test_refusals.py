@@ -344,6 +344,42 @@ async def test_an_endless_head_is_refused(front: Front, endless: bytes):
     assert b"400 Bad Request" in await Response(peer.reader, peer.writer).broken()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /mcp HTTP/1.1\r\nhost: evil.example\r\nhost: localhost",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nHost: localhost",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\norigin: http://localhost",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a\r\nauthorization: Bearer b",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: a\r\nmcp-session-id: b",
+        b"POST /mcp HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked",
+        b"POST http://evil.example/mcp HTTP/1.1\r\nhost: localhost",
+        b"POST http://localhost@evil.example/mcp HTTP/1.1\r\nhost: localhost",
+        b"OPTIONS * HTTP/1.1\r\nhost: localhost",
+    ],
+)
+async def test_an_ambiguous_head_is_refused(front: Front, head: bytes):
+    peer = await front.peer()
+    peer.writer.write(head + b"\r\n\r\n")
+    assert b"400 Bad Request" in await Response(peer.reader, peer.writer).broken()
+    assert front.inside.talks == []
+
+
+async def test_a_target_with_the_name_of_this_host_passes(front: Front):
+    peer = await front.peer()
+    peer.writer.write(b"GET http://Localhost/nothing?at=/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert (await (await Response(peer.reader, peer.writer).head()).whole()).status == 404
+
+
+async def test_trailers_of_a_body_change_nothing(front: Front):
+    peer = await front.peer()
+    head = b"POST /mcp HTTP/1.1\r\nhost: evil.example\r\ntransfer-encoding: chunked\r\n\r\n"
+    peer.writer.write(head + b"2\r\n{}\r\n0\r\nhost: localhost\r\n\r\n")  # one segment: read before it is answered
+    assert (await (await Response(peer.reader, peer.writer).head()).whole()).status == 421
+
+
 async def test_an_endless_url_is_refused(front: Front):
     peer = await front.peer()
     peer.writer.write(b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -29,8 +29,13 @@ _KEEP_ALIVE_SECONDS: Final = 75
 _LOOK_SECONDS: Final = 0.1
 
 
-class HeadersTooLargeError(Exception):
-    """The head of a request is over the limit; the parser turns this into a 400."""
+_SINGLE_HEADERS: Final = frozenset(
+    {b"authorization", b"content-type", b"host", b"mcp-session-id", b"origin", b"transfer-encoding"}
+)
+
+
+class InvalidHeadError(Exception):
+    """The head of a request is ambiguous or over the limit; the parser turns this into a 400."""
 
 
 class Deadline:
@@ -61,6 +66,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head: Deadline
     _stall: Deadline
     _head_size: int
+    _has_headers: bool
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request."""
@@ -80,6 +86,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Expect the head, and offer the application to break the connection."""
         self._head.set()
         self._head_size = 0
+        self._has_headers = False
         super().on_message_begin()
         self.scope["extensions"] = {CUT: {"cut": self.transport.abort}}
 
@@ -89,13 +96,29 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Take a header; trailers of a chunked body are ignored."""
         self._grow(len(name) + len(value) + _HEADER_BYTES)
-        super().on_header(name, value)
+        if not self._has_headers:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there.
+
+        Raises:
+            InvalidHeadError: a header that decides what happens is there twice, the body has another transfer coding
+                than chunked, or the target names another host than the Host header.
+        """
         self._head.lift()
+        self._has_headers = True
+        single = [(name, value) for name, value in self.headers if name in _SINGLE_HEADERS]
+        found = dict(single)
+        coding = found.get(b"transfer-encoding")
+        if len(found) != len(single):
+            raise InvalidHeadError
+        if coding is not None and (coding.lower() != b"chunked" or self.parser.get_http_version() == "1.0"):
+            raise InvalidHeadError
+        if self.url[:1] != b"/" and _authority(self.url) != found.get(b"host", b"").lower():
+            raise InvalidHeadError
         super().on_headers_complete()
 
     def pause_writing(self) -> None:
@@ -111,7 +134,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _grow(self, size: int) -> None:
         self._head_size += size
         if self._head_size > MAX_HEAD_LENGTH:
-            raise HeadersTooLargeError
+            raise InvalidHeadError
+
+
+def _authority(url: bytes) -> bytes:
+    """The host and port of an absolute URL, in lower case."""
+    return url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0].lower()
 
 
 class UvicornServer(uvicorn.Server):
