@@ -23,7 +23,9 @@ _RECORDED: Final = {
 
 def print_report(found: dict[str, Any], most_tools: int) -> None:
     """Print the report, with at most `tools` tools of each kind."""
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    console = Console(
+        width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, markup=False, emoji=False, highlight=False
+    )
     console.print(_verdict(found, console))
     if found["verdict"]["code"] == "empty":
         return

@@ -81,7 +81,7 @@ def _print_once(url: str, seen: dict[str, Any], hours: int) -> None:
 
     from riglm.cli.top_frame import frame
 
-    console = Console()
+    console = Console(markup=False, emoji=False, highlight=False)
     console.print(frame(seen, url=url, hours=hours, width=console.width, height=None))
 
 
@@ -92,7 +92,7 @@ def _watch(api: ControlApi, seen: dict[str, Any], hours: int, every: float) -> N
 
     from riglm.cli.top_frame import frame
 
-    console = Console()
+    console = Console(markup=False, emoji=False, highlight=False)
     trouble = ""
 
     def drawn() -> "RenderableType":

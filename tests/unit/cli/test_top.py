@@ -24,7 +24,7 @@ ANSWERS = {
         "started_at": WHEN,
         "upstreams": [
             {"name": "github", "state": "open", "since": WHEN, "last_error": None, "tools": 12},
-            {"name": "sl\x1b[31mack", "state": "broken", "since": WHEN, "last_error": "connection refused",
+            {"name": "sl\x1b[31m[/]ack", "state": "broken", "since": WHEN, "last_error": "connection refused",
              "tools": None},
         ],
         "store": {"kind": "sqlite", "state": "ok", "queued": 0, "spooled": 0},
@@ -45,8 +45,8 @@ ANSWERS = {
     "/stats/series": {"buckets": [{"calls": 90, "seconds": 60.0}]},
     "/sessions": {
         "items": [
-            {"client": {"name": "curs\nor", "version": "3"}, "started_at": WHEN, "invocations": 6, "failures": 1,
-             "lists": 2, "searches": 0}
+            {"client": {"name": "curs\nor[b]:smile:", "version": "3"}, "started_at": WHEN, "invocations": 6,
+             "failures": 1, "lists": 2, "searches": 0}
         ]
     },
     "/tools": {
@@ -108,8 +108,8 @@ def test_one_frame_says_what_matters_within_the_width(shown, columns):
 
 def test_names_that_strangers_chose_move_no_cursor(shown):
     said = shown(100, "--once")
-    assert "sl?[31mack" in said
-    assert "curs?or" in said
+    assert "sl?[31m[/]ack" in said
+    assert "curs?or[b]:smile:" in said
 
 
 def test_json_is_what_the_api_said(shown):
