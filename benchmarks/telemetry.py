@@ -101,7 +101,7 @@ class _Server(UpstreamPort):
         self.spec = UpstreamSpec(name="github", kind="stdio", command=("github",))
         self.link = _Link(self.spec)
 
-    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
+    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
         return self.link
 
     def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:

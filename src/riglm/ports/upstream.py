@@ -143,8 +143,11 @@ class UpstreamPort(Protocol):
     spec: UpstreamSpec
 
     @abstractmethod
-    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
-        """A link for one client connection of the handshake era; nothing is started until its first request."""
+    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
+        """A link for one client connection of the handshake era; nothing is started until its first request.
+
+        A server process that keeps state is never shared by clients of different principals.
+        """
 
     @abstractmethod
     def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:

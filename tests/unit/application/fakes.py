@@ -255,7 +255,7 @@ class Server(UpstreamPort):
         """The latest link of a client of the handshake era, or else the one that all share."""
         return self.links[-1] if self.links else self.shared
 
-    def connect(self, message_handler):
+    def connect(self, message_handler, principal=""):
         self.links.append(Link(self, message_handler))
         return self.links[-1]
 

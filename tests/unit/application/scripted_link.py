@@ -87,7 +87,7 @@ class Upstream(UpstreamPort):
         self.modern = Link()
         self.connections = []
 
-    def connect(self, message_handler):
+    def connect(self, message_handler, principal=""):
         self.connections.append(Link())
         return self.connections[-1]
 

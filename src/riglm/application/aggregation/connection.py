@@ -47,6 +47,7 @@ class MultiServerConnection(FilteringConnection):
             asking,
             self._directory,
             services.known_catalogs,
+            principal=caller.principal,
             grace=services.grace,
             on_change=lambda method: self._announcer.announce(ANNOUNCEMENT[method]),
         )

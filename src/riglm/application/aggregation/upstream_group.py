@@ -36,6 +36,7 @@ class UpstreamGroup:
         directory: OwnershipTable,
         catalogs: KnownCatalogs,
         *,
+        principal: str = "",
         grace: float,
         on_change: Callable[[str], None],
     ) -> None:
@@ -49,7 +50,7 @@ class UpstreamGroup:
         """Seconds that lists wait for the first server while no server's list is known."""
         self._on_change = on_change
         self.members = {
-            up.spec.name: UpstreamSession(up, message_handler, asking, directory, catalogs, on_change)
+            up.spec.name: UpstreamSession(up, message_handler, asking, directory, catalogs, on_change, principal)
             for up in upstreams
         }
         self._log_level = b""

@@ -45,11 +45,12 @@ class UpstreamSession:
         directory: OwnershipTable,
         catalogs: KnownCatalogs,
         on_change: Callable[[str], None],
+        principal: str,
     ) -> None:
         """A member that is not opened yet; server messages go to `message_handler`, withdrawn lists to `on_change`."""
         self._upstream = upstream
         self._message_handler = message_handler
-        self.link: UpstreamLink = link_for(upstream, message_handler)
+        self.link: UpstreamLink = link_for(upstream, message_handler, principal)
         self.name = upstream.spec.name
         self.capabilities: dict[str, Raw] = {}
         self.instructions = ""

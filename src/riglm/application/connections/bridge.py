@@ -125,11 +125,11 @@ class BridgeLink(UpstreamLink):
         return jsonrpc.join_object(fields)
 
 
-def link_for(upstream: UpstreamPort, message_handler: ServerMessageHandler) -> UpstreamLink:
+def link_for(upstream: UpstreamPort, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
     """The link that a handshake client starts with: a bridge only if the upstream is known to need one."""
     if upstream.supports(ProtocolEra.HANDSHAKE) is False:
         return BridgeLink(upstream, message_handler)
-    return upstream.connect(message_handler)
+    return upstream.connect(message_handler, principal)
 
 
 def find_bridge(

@@ -74,7 +74,7 @@ class SingleServerConnection(FilteringConnection):
         super().__init__(services, caller, channel, showing)
         self._upstream = upstream
         self._held: HeldMessages | None = None
-        self._link: UpstreamLink = link_for(upstream, self)
+        self._link: UpstreamLink = link_for(upstream, self, caller.principal)
         self._closing: asyncio.Task[None] | None = None
         self._seen: ListedTools | None = None
         self._open: dict[bytes, ProxiedRequest] | None = None

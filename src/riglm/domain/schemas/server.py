@@ -66,10 +66,10 @@ class ServerSettings(SettingsModel):
     headers: SecretMap = Field(default={}, description="Headers sent with every request to the URL.")
     disabled: bool = Field(default=False, description="Keep the entry, do not use it.")
     sharing: ProcessSharing = Field(
-        default="auto", description="`shared`: one process or link for all clients; `session`: one each."
+        default="auto", description="`shared`: one process or link for all clients of a principal; `session`: one each."
     )
     max_processes: int = Field(
-        default=32, ge=1, le=10_000, description="Maximum number of child processes of this server."
+        default=32, ge=1, le=10_000, description="Maximum number of child processes of this server for each principal."
     )
 
     @model_validator(mode="before")

@@ -20,7 +20,7 @@ class Piped(ChannelUpstream):
         super().__init__(SPEC, QUICK)
         self.wires = wires
 
-    async def open(self, receiver: Receiver) -> MessageChannel:
+    async def open(self, receiver: Receiver, principal: str = "") -> MessageChannel:
         return await self.wires(receiver)
 
 

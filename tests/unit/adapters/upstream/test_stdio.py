@@ -105,7 +105,7 @@ async def test_each_client_has_a_process_of_its_own(upstream, sharing):
     assert len({await pid(link) for link in links}) == 3
     for link in links:
         await link.close()
-    assert one._links == set()
+    assert one._links == {}
 
 
 async def test_all_of_the_modern_era_share_one_process(upstream):
@@ -140,7 +140,7 @@ async def test_a_command_that_cannot_be_run_takes_no_room(upstream):
     one = upstream(sharing="session", max_processes=1, command=("/no/such/program",))
     for _ in range(3):
         assert "cannot run '/no/such/program'" in await ask(one.connect(Ears()), 1, "initialize").words()
-    assert one._running == set()
+    assert one._running == {}
 
 
 async def test_clients_beyond_the_limit_share_one_more_process_which_is_said_once(upstream, caplog):
@@ -159,6 +159,27 @@ async def test_clients_beyond_the_limit_share_one_more_process_which_is_said_onc
     assert await pid(late) not in pids
     await own.close()
     assert await pid(one.connect(Ears())) not in pids
+
+
+@pytest.mark.parametrize("sharing", ["auto", "shared"])
+async def test_clients_of_two_principals_never_share_a_process(upstream, sharing):
+    one = upstream(sharing=sharing, max_processes=1)
+    links = {name: [one.connect(Ears(), name) for _ in range(3)] for name in ("a", "b")}
+    pids = {}
+    for name, of_one in links.items():
+        for link in of_one:
+            await greet(link)
+        pids[name] = {await pid(link) for link in of_one}
+    assert len(pids["a"]) == len(pids["b"]) == (2 if sharing == "auto" else 1)
+    assert pids["a"].isdisjoint(pids["b"])
+
+
+async def test_a_principal_with_many_processes_takes_no_room_of_another(upstream):
+    one = upstream(sharing="session", max_processes=1)
+    first, refused, other = one.connect(Ears(), "a"), one.connect(Ears(), "a"), one.connect(Ears(), "b")
+    await pid(first)
+    assert "as `max_processes` allows" in await ask(refused, 1, "initialize").words()
+    await pid(other)
 
 
 async def test_a_guest_that_comes_while_the_shared_process_ends_gets_a_new_one(upstream):
@@ -226,7 +247,7 @@ async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypa
 
 
 async def test_a_process_that_cannot_take_the_place_of_a_harmed_one_fails_the_handshake(upstream, monkeypatch):
-    async def fail(_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise UpstreamUnavailableError("no processes left")
 
     monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
@@ -247,7 +268,7 @@ async def test_a_process_that_dies_of_the_handshake_after_the_question_is_replac
 async def test_closing_while_another_process_takes_the_place_of_a_harmed_one_leaves_nothing(upstream, monkeypatch):
     starting = asyncio.Event()
 
-    async def start(_: object) -> None:
+    async def start(*_: object, **__: object) -> None:
         starting.set()
         await asyncio.Event().wait()
 
@@ -315,7 +336,7 @@ async def test_after_half_an_answer_the_next_request_finds_a_new_process(upstrea
     for _ in range(5):
         assert await ask(link, 1, "die in half an answer").words() == "upstream 'server' exited with code 0"
         assert await pid(link, 2) != before
-        one._links.copy().pop()._line._failures = 0
+        next(iter(one._links))._line._failures = 0
 
 
 async def test_many_crashes_leave_no_process_and_no_file(upstream):
@@ -326,6 +347,6 @@ async def test_many_crashes_leave_no_process_and_no_file(upstream):
     for _ in range(10):
         await ask(link, 2, "kill").words()
         await pid(link)
-        one._links.copy().pop()._line._failures = 0
+        next(iter(one._links))._line._failures = 0
     await eventually(lambda: psutil.Process().num_fds() == files)
     assert len(one._running) == 1

@@ -33,7 +33,7 @@ class TicketLink(Link):
 
 
 class TicketServer(Server):
-    def connect(self, message_handler):
+    def connect(self, message_handler, principal=""):
         self.links.append(TicketLink(self, message_handler))
         return self.links[-1]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
+from functools import partial
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
@@ -15,21 +16,23 @@ from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPor
 
 
 class ChannelUpstream(UpstreamPort):
-    """Gives each client connection of the handshake era a channel, or a seat at a shared one; one to the modern era."""
+    """Gives each handshake client a channel, alone or with others of its principal; one to the modern era."""
 
     def __init__(self, spec: UpstreamSpec, timeout_seconds: UpstreamTimeouts) -> None:
         """An upstream to which nothing is open yet."""
         self.spec = spec
         self._timeout_seconds = timeout_seconds
         self._eras: dict[ProtocolEra, bool] = {}
-        self._links: set[ChannelLink] = set()
-        self._shared: set[SharedProcess] = set()
+        self._links: dict[ChannelLink, str] = {}
+        """The links that have a dedicated channel, with the principal of each."""
+        self._shared: dict[SharedProcess, str] = {}
+        """The shared processes, with the principal of each."""
         self._stateless: SharedLink | None = None
         self._condition = ChannelHealthTracker(spec.name)
 
     @abstractmethod
-    async def open(self, receiver: Receiver) -> MessageChannel:
-        """Open a channel for the handshake era.
+    async def open(self, receiver: Receiver, principal: str = "") -> MessageChannel:
+        """Open a channel for the handshake era, for a client of this principal.
 
         Raises:
             UpstreamUnavailableError: it cannot be opened.
@@ -43,17 +46,16 @@ class ChannelUpstream(UpstreamPort):
         """
         return await self.open(receiver)
 
-    def has_room(self) -> bool:
-        """True if one more client connection may have a dedicated channel."""
+    def has_room(self, principal: str) -> bool:
+        """True if one more client connection of the principal may have a dedicated channel."""
         return self.spec.sharing != "shared"
 
-    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
-        if not self.has_room():
-            return self._table().attach(message_handler)
-        link = ChannelLink(
-            self.spec, self.open, message_handler, self._timeout_seconds, self._links.discard, self._condition
-        )
-        self._links.add(link)
+    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
+        if not self.has_room(principal):
+            return self._shared_process(principal).attach(message_handler)
+        opener = partial(self.open, principal=principal)
+        link = ChannelLink(self.spec, opener, message_handler, self._timeout_seconds, self._released, self._condition)
+        self._links[link] = principal
         return link
 
     def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
@@ -78,16 +80,20 @@ class ChannelUpstream(UpstreamPort):
             closing.append(self._stateless.close())
         await asyncio.gather(*closing, return_exceptions=True)
 
-    def _table(self) -> SharedProcess:
-        for shared in self._shared:
-            if shared.is_open:
+    def _shared_process(self, principal: str) -> SharedProcess:
+        for shared, owner in self._shared.items():
+            if owner == principal and shared.is_open:
                 return shared
-        shared = SharedProcess(self.spec, self.open, self._timeout_seconds, self._emptied, self._condition)
-        self._shared.add(shared)
+        opener = partial(self.open, principal=principal)
+        shared = SharedProcess(self.spec, opener, self._timeout_seconds, self._emptied, self._condition)
+        self._shared[shared] = principal
         return shared
+
+    def _released(self, link: ChannelLink) -> None:
+        self._links.pop(link, None)
 
     async def _emptied(self, shared: SharedProcess) -> None:
         """If sharing was configured, the process outlives its clients; otherwise it only replaced missing capacity."""
         if self.spec.sharing != "shared":
             await shared.close()
-            self._shared.discard(shared)
+            self._shared.pop(shared, None)

@@ -111,7 +111,7 @@ class HttpUpstream(UpstreamPort):
         self._stateless: ModernHttpLink | None = None
         self.condition = RequestHealthTracker(place.spec.name)
 
-    def connect(self, message_handler: ServerMessageHandler) -> UpstreamLink:
+    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
         link = HandshakeHttpLink(self, message_handler)
         self._links.add(link)
         return link

@@ -207,7 +207,7 @@ class SseUpstream(ChannelUpstream):
         super().__init__(place.spec, place.timeout_seconds)
         self._place = place
 
-    async def open(self, receiver: Receiver) -> MessageChannel:
+    async def open(self, receiver: Receiver, principal: str = "") -> MessageChannel:
         channel = SseChannel(self._place, receiver)
         await channel.open()
         return channel

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 from weakref import WeakSet
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
+from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
@@ -136,8 +138,9 @@ _log = logging.getLogger("riglm.upstream")
 class StdioUpstream(ChannelUpstream):
     """Starts a process for each client connection of the handshake era, and one for all of the modern era.
 
-    `sharing` and `max_processes` of the specification bound the former: with `session` a client too many gets an
-    error, with `auto` it shares one more process with all others that came too late, with `shared` there is only one.
+    `sharing` and `max_processes` of the specification bound the former for each principal: with `session` a client too
+    many gets an error, with `auto` it shares one more process with the others that came too late, with `shared` there
+    is only one. Principals never share a process of the handshake era: it may keep state of a client.
     """
 
     def __init__(
@@ -148,7 +151,7 @@ class StdioUpstream(ChannelUpstream):
         super().__init__(spec, dataclasses.replace(timeout_seconds, clock=self._clock))
         self._reaper = reaper
         self._limit = limit
-        self._running: set[Child] = set()
+        self._running: dict[Child, str] = {}
         self._children: WeakSet[Child] = WeakSet()
         self._crowded = False
         self._early: tuple[Child, _EarlyReceiver] | None = None
@@ -159,10 +162,10 @@ class StdioUpstream(ChannelUpstream):
         with contextlib.suppress(UpstreamUnavailableError):
             self._early = await self._start(receiver), receiver
 
-    def has_room(self) -> bool:
+    def has_room(self, principal: str) -> bool:
         if self.spec.sharing != "auto":
-            return super().has_room()
-        room = len(self._links) < self.spec.max_processes
+            return super().has_room(principal)
+        room = _count(self._links, principal) < self.spec.max_processes
         if not room and not self._crowded:
             self._crowded = True
             _log.warning(
@@ -176,27 +179,30 @@ class StdioUpstream(ChannelUpstream):
         for child in list(self._children):
             child.hold(on=on)
 
-    async def open(self, receiver: Receiver) -> MessageChannel:
+    async def open(self, receiver: Receiver, principal: str = "") -> MessageChannel:
         early = await self._take_early(receiver)
         if early is not None:
+            self._running[early] = principal
             return early
-        if self.spec.sharing == "session" and len(self._running) >= self.spec.max_processes:
+        running = _count(self._running, principal)
+        if self.spec.sharing == "session" and running >= self.spec.max_processes:
             raise UpstreamUnavailableError(
-                f"has {len(self._running)} processes running, as many as `max_processes` allows: "
+                f"has {running} processes running, as many as `max_processes` allows: "
                 "end another client, raise `max_processes`, or set `sharing: auto`"
             )
         spare = self._spare()
         if spare is None or self._stateless is None:
-            return await self._start(receiver)
-        self._running.add(spare)
-        return ProbedChannel(spare, receiver, self._start, self._stateless.discard, _PROOF_SECONDS)
+            return await self._start(receiver, principal)
+        self._running[spare] = principal
+        opener = partial(self._start, principal=principal)
+        return ProbedChannel(spare, receiver, opener, self._stateless.discard, _PROOF_SECONDS)
 
     async def open_stateless(self, receiver: Receiver) -> MessageChannel:
         child = await self._take_early(receiver)
         if child is None:
             child = self._child(receiver)
             await child.start()
-        self._running.discard(child)
+        self._running.pop(child, None)
         return child
 
     async def close(self) -> None:
@@ -229,9 +235,9 @@ class StdioUpstream(ChannelUpstream):
             receiver.heard(line)
         return child
 
-    async def _start(self, receiver: Receiver) -> Child:
+    async def _start(self, receiver: Receiver, principal: str = "") -> Child:
         child = self._child(receiver)
-        self._running.add(child)
+        self._running[child] = principal
         await child.start()
         return child
 
@@ -249,6 +255,10 @@ class StdioUpstream(ChannelUpstream):
 
     def _gone(self, child: Child) -> None:
         """A process ended; another in its place may be of another version."""
-        self._running.discard(child)
+        self._running.pop(child, None)
         if not child.closing:
             self._eras.clear()
+
+
+def _count(owners: Mapping[ChannelLink, str] | Mapping[Child, str], principal: str) -> int:
+    return sum(owner == principal for owner in owners.values())
