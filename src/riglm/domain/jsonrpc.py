@@ -5,7 +5,8 @@ JSON, so what riglm does not own passes byte for byte, including additions of ne
 """
 
 import contextlib
-import json
+import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -185,35 +186,27 @@ def _may_repeat(count: Callable[[bytes], int]) -> bool:
 
 
 def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
-    """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped.
-
-    Raises:
-        MalformedMessageError: it nests too deeply.
-    """
-    if b"\\u00" not in raw:
-        suspects = [name for name in names if raw.count(name) > 1]
-        if not suspects:
-            return None
-        inner = [bytes(value) for value in members(raw).values()]
-        if all(raw.count(name) - sum(value.count(name) for value in inner) <= 1 for name in suspects):
-            return None
-    keys = _keys(raw)
-    asked = {json.loads(name) for name in names}
-    return next((key for key in keys if key in asked and keys.count(key) > 1), None)
+    """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped."""
+    count = _count_spellings if b"\\u00" in raw else bytes.count
+    suspects = [name for name in names if count(raw, name) > 1]
+    if not suspects or raw.lstrip()[:1] != b"{":
+        return None
+    inner = [bytes(value) for value in members(raw).values()]
+    for name in suspects:
+        if _count_spellings(raw, name) - sum(_count_spellings(value, name) for value in inner) > 1:
+            return name.decode().strip('"')
+    return None
 
 
-def _keys(raw: bytes) -> list[str]:
-    """The keys of a raw object as often as they occur, in order; none when it is something else."""
-    try:
-        keys = json.loads(
-            raw.decode(errors="replace"),
-            object_pairs_hook=lambda pairs: [key for key, _ in pairs],
-            parse_int=str,
-            parse_float=str,
-        )
-    except RecursionError:
-        raise MalformedMessageError(PARSE_ERROR, "Parse error: nested too deeply") from None
-    return keys if raw.lstrip()[:1] == b"{" else []
+def _count_spellings(raw: bytes, name: bytes) -> int:
+    return sum(1 for _ in _spellings(name).finditer(raw))
+
+
+@functools.lru_cache(maxsize=16)
+def _spellings(name: bytes) -> re.Pattern[bytes]:
+    """A pattern of a string, given as JSON, with any of its characters escaped."""
+    characters = (rb"(?:%b|\\u(?i:%04x))" % (re.escape(name[at : at + 1]), name[at]) for at in range(1, len(name) - 1))
+    return re.compile(rb'(?<!\\)"%b"' % b"".join(characters))
 
 
 def _second_reading(line: bytes, error: Exception) -> _Envelope:

@@ -15,12 +15,12 @@ Raw = msgspec.Raw
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, or JSON that nests too deeply."""
 
-_SURROGATE: Final = re.compile(
-    rb"(\\\\"  # an escaped backslash, behind which no escape begins
-    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # a pair
-    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_HIGH: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW: Final = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE: Final = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
+_low_at: Final = re.compile(_LOW).match
+_ESCAPE: Final = len(rb"\ud800")
+_SLICE: Final = 1 << 20
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
@@ -54,8 +54,8 @@ def strict_members(raw: Raw | bytes) -> dict[str, Raw]:
         whole = bytes(raw)
         if not has_surrogates(whole):
             raise
-        _decode_object(repaired(whole))
-        return {plain(key): Raw(value) for key, value in _pieces(whole)}
+        fixed = repaired(whole)
+        return {key: _same_place(value, fixed, whole) for key, value in _decode_object(fixed).items()}
 
 
 def elements(raw: Raw | bytes) -> list[Raw]:
@@ -64,11 +64,11 @@ def elements(raw: Raw | bytes) -> list[Raw]:
         return _decode_array(raw)
     except UNREADABLE:
         whole = bytes(raw)
+    fixed = repaired(whole)
     try:
-        _decode_array(repaired(whole))
+        return [_same_place(value, fixed, whole) for value in _decode_array(fixed)]
     except UNREADABLE:
         return []
-    return [Raw(value) for _, value in _pieces(whole)]
 
 
 def plain(raw: Raw | bytes) -> Any:
@@ -105,24 +105,32 @@ def has_surrogates(raw: bytes) -> bool:
 
 
 def repaired(raw: bytes) -> bytes:
-    """Raw JSON with U+FFFD in place of every lone surrogate."""
-    return _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", raw)
+    """Raw JSON with U+FFFD in place of every lone surrogate, of the same length."""
+    if not has_surrogates(raw) or b"\0" in raw:  # no JSON has that byte
+        return raw
+    hidden = raw.replace(rb"\\", b"\0\0")  # no escape begins behind an escaped backslash
+    return b"".join(_LONE.sub(rb"\\ufffd", part) for part in _slices(hidden)).replace(b"\0\0", rb"\\")
 
 
-def _pieces(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The members (key, value) or elements (no key, value) of what has a lone surrogate and no other fault, as is."""
-    depth, key, start, end = 0, b"", 0, 0
-    for token in _TOKEN.finditer(raw):
-        kind = token[0]
-        if depth == 0:
-            start = token.end()
-        elif depth == 1 and kind == b":":
-            key, start = raw[start:end].strip(), token.end()
-        elif depth == 1 and kind in b",]}":
-            yield key, raw[start:end].strip()
-            start = token.end()
-        depth += (kind in b"{[") - (kind in b"}]")
-        end = token.end()
+def _slices(raw: bytes) -> Iterator[bytes]:
+    """Parts of JSON without escaped backslashes, cut where no escape and no pair of surrogates is."""
+    start = 0
+    while start < len(raw):
+        end = start + _SLICE
+        cut = raw.rfind(b"\\", end - _ESCAPE + 1, end)
+        end = end if cut < 0 else cut
+        if _low_at(raw, end):
+            end += _ESCAPE
+        yield raw[start:end]
+        start = end
+
+
+def _same_place(value: Raw, fixed: bytes, whole: bytes) -> Raw:
+    """The bytes of `whole` where `value` is in `fixed`, from which it was decoded."""
+    import numpy as np  # noqa: PLC0415  # only needed for lone surrogates
+
+    start = np.frombuffer(value, np.uint8).ctypes.data - np.frombuffer(fixed, np.uint8).ctypes.data
+    return Raw(whole[start : start + len(memoryview(value))])
 
 
 EDGE: Final = 512

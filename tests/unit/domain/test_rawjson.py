@@ -1,6 +1,7 @@
 """Raw JSON: looked into and put together, all else as it came."""
 
 import json
+import re
 import string
 
 import pytest
@@ -141,6 +142,16 @@ def test_with_member_makes_what_is_missing_on_the_way():
 )
 def test_text_shows_a_mark_for_each_lone_surrogate(raw, value):
     assert rawjson.text(raw) == value
+
+
+@pytest.mark.parametrize("size", [1 << 20, 12, 13])
+@given(raw=TORN_TEXTS)
+def test_only_lone_surrogates_are_replaced(size, raw):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rawjson, "_SLICE", size)
+        fixed = rawjson.repaired(raw.encode())
+    assert len(fixed) == len(raw.encode())
+    assert json.loads(fixed) == re.sub("[\ud800-\udfff]", "\ufffd", json.loads(raw))
 
 
 @given(st.text())
