@@ -5,6 +5,8 @@ import pytest
 from riglm.adapters.configuration.document import read
 from riglm.domain.errors import ConfigurationError
 
+_MULTIPLYING = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
 
 def written(directory: Path, name: str, text: str | bytes) -> Path:
     file = directory / name
@@ -65,6 +67,8 @@ def test_merged_and_complex_yaml_keys_are_not_taken_for_duplicates(tmp_path: Pat
         ("a.json", '{"a": }', "line 1, column 7: this is not JSON"),
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.json", "[1]", "the file does not hold keys with values"),
+        ("a.yaml", _MULTIPLYING, "aliases repeat more than 100,000 values"),
+        ("a.yaml", "a: &a [*a]", "aliases repeat more than 100,000 values"),
         ("a.yaml", b"a: \xff", "byte 3: the file is not UTF-8"),
         ("a.yaml", b"a" * (4 * 1024 * 1024 + 1), "larger than 4 MiB"),
     ],

@@ -145,7 +145,7 @@ def test_commands_that_only_look_need_no_servers(place: Place) -> None:
 
 def test_values_that_hold_themselves_are_refused(place: Place) -> None:
     place.yaml("upstream: &a {command: x, args: [*a]}")
-    assert "nested too deeply" in "\n".join(place.refusal())
+    assert "aliases repeat more than" in "\n".join(place.refusal())
 
 
 def test_all_that_is_wrong_is_told_at_once_with_place_and_fix(place: Place) -> None:
