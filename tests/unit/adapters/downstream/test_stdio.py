@@ -172,6 +172,24 @@ async def test_noise_is_answered_and_the_next_message_works(connect: Connect):
     assert "result" in await client.read()
 
 
+async def test_a_message_that_fails_inside_riglm_gets_an_error_and_the_next_one_works(
+    connect: Connect, monkeypatch, caplog
+):
+    client = await connect()
+    received = client.riglm._connection.received
+
+    def fail_once(line: bytes) -> None:
+        monkeypatch.setattr(client.riglm._connection, "received", received)
+        raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(client.riglm._connection, "received", fail_once)
+    await client.write(request("echo", key="failing"), request("echo", key="next"))
+    failed = await client.read()
+    assert (failed["id"], failed["error"]["code"]) == ("failing", -32603)
+    assert (await client.read())["id"] == "next"
+    assert "a message failed inside riglm" in caplog.text
+
+
 async def test_a_line_over_the_limit_is_refused_under_its_id_and_the_next_one_works(connect: Connect):
     client = await connect(limit=70_000)
     await client.write(request("echo", {"x": "y" * 80_000}, key="large"), request("echo"))

@@ -131,6 +131,20 @@ async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_r
         assert await within(running.hearing.lines.get()) == '{"id":1,"x":"\ufffd\ufffd"}'.encode()
 
 
+async def test_a_message_that_fails_inside_riglm_does_not_hold_up_the_next(reaper, caplog):
+    async with Running(reaper) as running:
+        heard = running.hearing.heard
+
+        def fail_once(line: bytes) -> None:
+            running.hearing.heard = heard
+            raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
+
+        running.hearing.heard = fail_once
+        running.notify("raw", hex=b'{"id":1}\n{"id":2}\n'.hex())
+        assert (await running.hear())["id"] == 2
+    assert "a message of a server failed inside riglm" in caplog.text
+
+
 async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(reaper):
     async with Running(reaper, limit=4_000_000) as running:
         running.notify("answer and die", size=2_000_000)

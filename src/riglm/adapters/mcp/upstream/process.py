@@ -326,8 +326,12 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         return True
 
     def _spoke(self, line: bytes) -> None:
-        if not self._ended or _is_whole(line):
+        if self._ended and not _is_whole(line):
+            return
+        try:
             self._receiver.heard(well_formed(line))
+        except Exception:  # noqa: BLE001  # a message must not take those behind it along
+            _log.exception("a message of a server failed inside riglm", extra={"upstream": self._spec.name})
 
     def _complained(self, line: bytes) -> None:
         self._complains = True
