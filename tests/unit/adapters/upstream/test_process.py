@@ -206,20 +206,25 @@ async def test_the_end_tells_the_signal(reaper):
 
 
 @pytest.mark.parametrize("which", ["input", "output"])
-def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
-    async def conversation() -> None:
-        async with Running(reaper, grace=0.2) as running:
-            running.notify(f"close {which}")
-            if which == "input":
-                await running.hear()
-                running.notify("hello")
-            assert await running.ended() == "closed its input or output"
-            assert running.gone == []
-        assert running.gone == [running.child]
+async def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
+    async with Running(reaper, grace=0.2) as running:
+        running.notify(f"close {which}")
+        if which == "input":
+            await running.hear()
+            running.notify("hello")
+        assert await running.ended() == "closed its input or output"
+        assert running.gone == []
+    assert running.gone == [running.child]
 
-    # uvloop leaves a child a second copy of its pipes' ends, so there only a child's exit is ever seen
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        runner.run(conversation())
+
+async def test_a_child_gets_the_standard_streams_alone(reaper, tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        os.set_inheritable(file.fileno(), True)
+        async with Running(reaper) as running:
+            running.notify("hello")
+            await running.hear()
+            open_files = {each.fd for each in psutil.Process(running.child._group).open_files()}
+            assert file.fileno() not in open_files
 
 
 async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_ended(reaper):

@@ -96,6 +96,17 @@ _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 """Requests that carry nothing of what a client works with."""
 
 
+def _keep_files() -> None:
+    """Let the program that is started next have its standard streams and no other file of this process."""
+    files: list[str] = []
+    with contextlib.suppress(OSError):  # a system without this directory
+        files = os.listdir("/dev/fd")  # noqa: PTH208  # names alone
+    for file in files:
+        if int(file) > 2:
+            with contextlib.suppress(OSError):  # the one of the directory, which is closed already
+                os.set_inheritable(int(file), False)
+
+
 class Child(asyncio.SubprocessProtocol, MessageChannel):
     """One running child in a separate process group, so that what it starts ends with it."""
 
@@ -155,6 +166,8 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
                 env=_inherited() | dict(self._spec.env),
                 cwd=self._spec.cwd,
                 start_new_session=True,
+                # uvloop leaves copies of the pipes open in the child: they would hide that it closed its output.
+                preexec_fn=_keep_files if type(loop).__module__.startswith("uvloop") else None,
             )
         except BaseException as error:
             self._abandon()
