@@ -260,6 +260,20 @@ async def test_a_request_past_its_deadline_is_cancelled_upstream_and_an_initiali
     await link.close()
 
 
+async def test_a_server_that_answers_no_handshake_is_restarted_after_the_second(wires, ears, monkeypatch):
+    monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
+    link = ChannelLink(SPEC, wires, ears, UpstreamTimeouts(initialize=0.05), lambda _: None)
+    for number in range(2):
+        assert "did not answer initialize within 0.05 s" in await ask(link, number, "initialize").words()
+    first = await wires.number(1)
+    ask(link, 2, "initialize")
+    second = await wires.number(2)
+    await eventually(lambda: second.methods == ["initialize"])
+    assert first.methods == ["initialize", "initialize"]
+    assert first.closed == 1
+    await link.close()
+
+
 async def test_closing_ends_what_is_in_flight_and_the_channel(link, wires, closed):
     answer = ask(link, 1, "tools/call")
     wire = await wires.number(1)

@@ -24,6 +24,8 @@ from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMe
 
 _log = logging.getLogger("riglm.upstream")
 _ABOUT_ONE_REQUEST: Final = "notifications/message"
+_MAX_UNANSWERED: Final = 2
+"""Handshakes in a row without an answer after which the server is restarted; the first may wait for a download."""
 
 
 class ChannelLink(UpstreamLink):
@@ -44,6 +46,7 @@ class ChannelLink(UpstreamLink):
         self._timeout_seconds = timeout_seconds
         self._on_close = on_close
         self._handshake_replay = HandshakeReplay()
+        self._unanswered = 0
         self._pending = PendingRequests(spec.name, timeout_seconds, self._expired)
         self._line = ReconnectingChannel(
             spec.name,
@@ -102,6 +105,7 @@ class ChannelLink(UpstreamLink):
         waiting = self._pending.pop(jsonrpc.id_key(message.id or b"null"))
         if waiting is not None:
             if waiting.reply.message.method in NOTED:
+                self._unanswered = 0
                 self._handshake_replay.answered(waiting.reply.message, message)
             waiting.reply.replied(message)
         elif not self._handshake_replay.heard(message):
@@ -145,6 +149,11 @@ class ChannelLink(UpstreamLink):
     def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":
             self.send(cancellation(reply.message.id or b"null", "riglm's deadline"))
+            return
+        self._unanswered += 1
+        if self._unanswered == _MAX_UNANSWERED:
+            self._unanswered = 0
+            self._line.restart(f"did not answer {_MAX_UNANSWERED} handshakes")
 
 
 def progress_token(message: Message) -> bytes:

@@ -132,7 +132,7 @@ class ReconnectingChannel:
         if ear is not self._ear:
             ear.broken.set_result(reason)
         else:
-            self._lose(reason)
+            self.restart(reason)
 
     async def _close(self, channel: MessageChannel) -> None:
         try:
@@ -190,9 +190,10 @@ class ReconnectingChannel:
             for line in waiting:
                 self.send(line)
         except UpstreamUnavailableError as error:
-            self._lose(str(error))
+            self.restart(str(error))
 
-    def _lose(self, reason: str) -> None:
+    def restart(self, reason: str) -> None:
+        """Close the channel and end its requests for this reason; the next message opens another, after a pause."""
         if time.monotonic() - self._opened_at > _STEADY_SECONDS:
             self._failures = 0
         self._drop()
