@@ -55,7 +55,7 @@ def strict_members(raw: Raw | bytes) -> dict[str, Raw]:
         if not has_surrogates(whole):
             raise
         fixed = repaired(whole)
-        return {key: _same_place(value, fixed, whole) for key, value in _decode_object(fixed).items()}
+        return {key: _original(value, fixed, whole) for key, value in _decode_object(fixed).items()}
 
 
 def elements(raw: Raw | bytes) -> list[Raw]:
@@ -66,7 +66,7 @@ def elements(raw: Raw | bytes) -> list[Raw]:
         whole = bytes(raw)
     fixed = repaired(whole)
     try:
-        return [_same_place(value, fixed, whole) for value in _decode_array(fixed)]
+        return [_original(value, fixed, whole) for value in _decode_array(fixed)]
     except UNREADABLE:
         return []
 
@@ -125,8 +125,8 @@ def _slices(raw: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _same_place(value: Raw, fixed: bytes, whole: bytes) -> Raw:
-    """The bytes of `whole` where `value` is in `fixed`, from which it was decoded."""
+def _original(value: Raw, fixed: bytes, whole: bytes) -> Raw:
+    """The bytes of `whole` at the place where `value`, which was decoded from `fixed`, is in that."""
     import numpy as np  # noqa: PLC0415  # only needed for lone surrogates
 
     start = np.frombuffer(value, np.uint8).ctypes.data - np.frombuffer(fixed, np.uint8).ctypes.data

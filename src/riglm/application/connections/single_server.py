@@ -14,7 +14,7 @@ from riglm.application.forwarding.catalogs import ListedTools
 from riglm.application.forwarding.notifier import HeldMessages
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.application.forwarding.services import RequestServices, tool_name
-from riglm.domain import jsonrpc, request_params
+from riglm.domain import jsonrpc, rawjson, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.session import ClientInfo, ProtocolEra, Session
@@ -273,13 +273,20 @@ class DualEraRouter(DualEraConnection):
         except MalformedMessageError as error:
             self._sink.replied(jsonrpc.error(error.id, error.code, str(error)))
             return
+        except Exception:  # noqa: BLE001  # a message must not end the connection
+            self._failed(rawjson.asked_id(line, line))
+            return
         try:
             self._take(message)
         except Exception:  # noqa: BLE001  # fails open
-            _log.exception("a message failed inside riglm")
-            if message.is_request:
-                words = "Internal error in riglm: its log says more"
-                self._sink.replied(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, words))
+            self._failed(message.id if message.is_request else None)
+
+    def _failed(self, request_id: bytes | None) -> None:
+        """Log the exception that is being handled, and answer the request, if it was one."""
+        _log.exception("a message failed inside riglm")
+        if request_id is not None:
+            words = "Internal error in riglm: its log says more"
+            self._sink.replied(jsonrpc.error(request_id, jsonrpc.INTERNAL_ERROR, words))
 
     def _take(self, message: Message) -> None:
         if message.is_request:

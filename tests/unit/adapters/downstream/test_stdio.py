@@ -176,13 +176,13 @@ async def test_a_message_that_fails_inside_riglm_gets_an_error_and_the_next_one_
     connect: Connect, monkeypatch, caplog
 ):
     client = await connect()
-    received = client.riglm._connection.received
+    decode = jsonrpc.decode
 
     def fail_once(line: bytes) -> None:
-        monkeypatch.setattr(client.riglm._connection, "received", received)
+        monkeypatch.setattr(jsonrpc, "decode", decode)
         raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(client.riglm._connection, "received", fail_once)
+    monkeypatch.setattr(jsonrpc, "decode", fail_once)
     await client.write(request("echo", key="failing"), request("echo", key="next"))
     failed = await client.read()
     assert (failed["id"], failed["error"]["code"]) == ("failing", -32603)

@@ -113,11 +113,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         single = [(name, value) for name, value in self.headers if name in _SINGLE_HEADERS]
         found = dict(single)
         coding = found.get(b"transfer-encoding")
-        if len(found) != len(single):
-            raise InvalidHeadError
-        if coding is not None and (coding.lower() != b"chunked" or self.parser.get_http_version() == "1.0"):
-            raise InvalidHeadError
-        if self.url[:1] != b"/" and _authority(self.url) != found.get(b"host", b"").lower():
+        is_repeated = len(found) != len(single)
+        is_coded = coding is not None and (coding.lower() != b"chunked" or self.parser.get_http_version() == "1.0")
+        is_of_other = self.url[:1] != b"/" and _authority(self.url) != found.get(b"host", b"").lower()
+        if is_repeated or is_coded or is_of_other:
             raise InvalidHeadError
         super().on_headers_complete()
 

@@ -306,14 +306,7 @@ class StdioClient:
         await self._output.close(_FLUSH_SECONDS)
 
     def _line(self, line: bytes) -> None:
-        try:
-            self._connection.received(well_formed(line))
-        except Exception:  # noqa: BLE001  # a message must not end the connection, regardless of the failure
-            _log.exception("a message failed inside riglm")
-            asked = rawjson.asked_id(line, line)
-            if asked is not None:
-                words = "Internal error in riglm: its log says more"
-                self._lines.replied(jsonrpc.error(asked, jsonrpc.INTERNAL_ERROR, words))
+        self._connection.received(well_formed(line))
 
     def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"

@@ -96,14 +96,14 @@ _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 """Requests that carry nothing of what a client works with."""
 
 
-def _keep_files() -> None:
-    """Let the program that is started next have its standard streams and no other file of this process."""
+def _close_other_files_on_exec() -> None:
+    """Let the program that replaces this process have the standard streams and none of the other open files."""
     files: list[str] = []
-    with contextlib.suppress(OSError):  # a system without this directory
+    with contextlib.suppress(OSError):  # not every system has this directory
         files = os.listdir("/dev/fd")  # noqa: PTH208  # names alone
     for file in files:
         if int(file) > 2:
-            with contextlib.suppress(OSError):  # the one of the directory, which is closed already
+            with contextlib.suppress(OSError):  # the directory was among them, and is closed by now
                 os.set_inheritable(int(file), False)
 
 
@@ -167,7 +167,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
                 cwd=self._spec.cwd,
                 start_new_session=True,
                 # uvloop leaves copies of the pipes open in the child: they would hide that it closed its output.
-                preexec_fn=_keep_files if type(loop).__module__.startswith("uvloop") else None,
+                preexec_fn=_close_other_files_on_exec if type(loop).__module__.startswith("uvloop") else None,
             )
         except BaseException as error:
             self._abandon()

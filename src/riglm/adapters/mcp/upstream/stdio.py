@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 from weakref import WeakSet
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
-from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
@@ -165,7 +164,7 @@ class StdioUpstream(ChannelUpstream):
     def has_room(self, principal: str) -> bool:
         if self.spec.sharing != "auto":
             return super().has_room(principal)
-        room = _count(self._links, principal) < self.spec.max_processes
+        room = list(self._links.values()).count(principal) < self.spec.max_processes
         if not room and not self._crowded:
             self._crowded = True
             _log.warning(
@@ -184,7 +183,7 @@ class StdioUpstream(ChannelUpstream):
         if early is not None:
             self._running[early] = principal
             return early
-        running = _count(self._running, principal)
+        running = list(self._running.values()).count(principal)
         if self.spec.sharing == "session" and running >= self.spec.max_processes:
             raise UpstreamUnavailableError(
                 f"has {running} processes running, as many as `max_processes` allows: "
@@ -258,7 +257,3 @@ class StdioUpstream(ChannelUpstream):
         self._running.pop(child, None)
         if not child.closing:
             self._eras.clear()
-
-
-def _count(owners: Mapping[ChannelLink, str] | Mapping[Child, str], principal: str) -> int:
-    return sum(owner == principal for owner in owners.values())
