@@ -62,12 +62,13 @@ def taken() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def examined(directory: Path, *words: str, **variables: str) -> tuple[int, Any]:
-    """The exit code of one run, and what it told programs."""
+def examined(directory: Path, *words: str, config: str = "riglm.yaml") -> tuple[int, Any]:
+    """The exit code of one run with the configuration `config`, if there is one, and what it told programs."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "RIGLM_DATA_DIR": str(directory / "data")}
-    command = [sys.executable, "-m", "riglm", "doctor", "--json", *words]
+    named = ["--config", config] if config and (directory / config).is_file() else []
+    command = [sys.executable, "-m", "riglm", "doctor", "--json", *named, *words]
     done = subprocess.run(
-        command, cwd=directory, env=environment | variables, capture_output=True, text=True, check=False, timeout=110
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=110
     )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -249,3 +250,20 @@ def test_servers_of_a_project_are_looked_for_there_wherever_doctor_is_asked(tmp_
     found = {(each["place"], each["severity"]) for each in at(told, "servers")}
     slow = {("relative", "note"), ("inside", "note")}  # a busy machine takes long to start them
     assert found - slow == {("relative", "ok"), ("inside", "ok")}
+
+
+def test_servers_of_a_file_that_lies_in_the_directory_are_not_started_before_it_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "riglm.yaml").write_text(json.dumps({"mcpServers": {"found": scripted(log)}}), "utf-8")
+    _, told = examined(tmp_path, "--only", "servers", config="")
+    found = only(at(told, "servers", "found"), "note")
+    assert "was not started" in found["what"]
+    assert found["fix"] == f"riglm doctor --config {tmp_path / 'riglm.yaml'}"
+    assert not log.exists()
+
+
+def test_a_data_directory_that_others_may_write_to_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o777)
+    _, told = examined(tmp_path, "--only", "store")
+    assert "other users of this machine may write" in only(at(told, "store", "data"), "warning")["what"]

@@ -468,23 +468,25 @@ async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_
 
 
 WITHOUT_MODEL = {
-    "not in time": {"RIGLM_EMBEDDER__START_DEADLINE": "0.001"},
-    "not there": {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5"},
+    "not in time": ({"RIGLM_EMBEDDER__START_DEADLINE": "0.001"}, "try again later"),
+    "not there": ({"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5"}, "riglm embedder pull BAAI/bge-small-en-v1.5"),
 }
-"""Why the configured model cannot be used; in the second case the installed one is there, and could stand in."""
+"""Why the configured model cannot be used, and the fix; the installed model is there and could be used instead."""
 
 
 @behaviour("voice.errors")
-@pytest.mark.parametrize("settings", WITHOUT_MODEL.values(), ids=WITHOUT_MODEL)
+@pytest.mark.parametrize(("settings", "fix"), WITHOUT_MODEL.values(), ids=WITHOUT_MODEL)
 async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_in(
-    actors: Stage, ask: Asking, settings: dict[str, str]
+    actors: Stage, ask: Asking, settings: dict[str, str], fix: str
 ):
     models = str(actors.folder / "models")
     env = {**ON, "RIGLM_EMBEDDER__PROVIDER": "fastembed", "RIGLM_EMBEDDER__DIRECTORY": models, **settings}
     ask.url = actors.serve(*actors.back("http"), env=env) + "/mcp"
     ask.shelf.thought(WORDS)
     assert await ask.code() == "embedder_unavailable"
-    assert await ask.code() == "embedder_unavailable"
+    result = await ask.result(WORDS)
+    assert code_of(result) == "embedder_unavailable"
+    assert fix in result.content[0].text
 
 
 @behaviour("voice.errors")

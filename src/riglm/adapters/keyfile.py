@@ -14,7 +14,7 @@ def load_or_create_key(path: Path) -> bytes:
     """The key in the file at `path`; when there is none, a new random one, readable by its owner alone.
 
     Processes that start at once agree on one key. Raises `ConfigurationError` when the file cannot be read or made,
-    or does not hold a key.
+    belongs to another user, or does not hold a key.
     """
     try:
         try:
@@ -22,6 +22,7 @@ def load_or_create_key(path: Path) -> bytes:
         except FileNotFoundError:
             _create(path)
             key = path.read_bytes()
+        _require_own(path)
     except OSError as error:
         raise ConfigurationError(
             f"the hashing key {path} cannot be read or made ({error.strerror}): make the file and its directory "
@@ -34,6 +35,16 @@ def load_or_create_key(path: Path) -> bytes:
             "start with a new one (hashes stored so far will match no later ones)"
         )
     return key
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a key, or a symbolic link, that a user put there who owns neither the process nor the directory."""
+    owners = {path.lstat().st_uid, path.stat().st_uid}
+    if os.name == "posix" and not owners <= {0, os.geteuid(), path.parent.stat().st_uid}:
+        raise ConfigurationError(
+            f"the hashing key {path} belongs to another user: remove it, and make its directory writable for the user "
+            "who runs riglm only"
+        )
 
 
 def _create(path: Path) -> None:

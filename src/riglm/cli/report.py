@@ -1,5 +1,6 @@
 """`riglm report`: what filtering would have hidden, missed and saved, and whether it is worth switching on."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,6 +119,8 @@ def _write_page(file: Path, found: dict[str, Any]) -> None:
     ]
     text = page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences)
     try:
-        file.write_text(text, encoding="utf-8")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as page_file:
+            page_file.write(text)
     except OSError as error:
         raise UnusableInputError(f"--html {file}: {error.strerror} — fix: name a file that you may write") from error

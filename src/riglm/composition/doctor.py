@@ -50,7 +50,8 @@ class Subject:
 
     `problems` are the reasons why it cannot be used; `configuration` is then the part that could be read without its
     servers, if any. `label` is empty where there is only one; `client` is the client that uses it, if any, `entry` its
-    name for riglm, and `project` the directory in which the client starts it, for project configurations.
+    name for riglm, and `project` the directory in which the client starts it, for project configurations. `is_found`
+    is True if the file was neither named nor created by `riglm init`, but lies in the working directory.
     """
 
     label: str
@@ -59,6 +60,7 @@ class Subject:
     client: str = ""
     entry: str = ENTRY
     project: Path | None = None
+    is_found: bool = False
 
     def specs(self) -> list[UpstreamSpec]:
         """The servers as the client has them started: paths that are not whole begin in its project."""
@@ -80,11 +82,14 @@ def in_use(options: Options, installed: Sequence[ClientSetup]) -> list[tuple[Opt
 
     With each is what `riglm init` did when it made it.
     """
-    is_named = options.config is not None or options.mcp_json is not None or Path(FILE_NAME).is_file()
     files = {each.configuration: each for each in installed if each.configuration.is_file()}
-    if is_named or not files:
+    if _is_named(options) or Path(FILE_NAME).is_file() or not files:
         return [(options, files.get(options.config.absolute()) if options.config is not None else None)]
     return [(Options(config=file), each) for file, each in files.items()]
+
+
+def _is_named(options: Options) -> bool:
+    return options.config is not None or options.mcp_json is not None
 
 
 def subjects_of(options: Options, installed: Sequence[ClientSetup]) -> list[Subject]:
@@ -108,6 +113,7 @@ def _subject(options: Options, served: ClientSetup | None, label: str = "") -> S
         client=served.client if served is not None else "",
         entry=served.entry if served is not None else ENTRY,
         project=served.place.project if served is not None else None,
+        is_found=configuration is not None and configuration.file is not None and not _is_named(options),
     )
 
 
@@ -208,8 +214,10 @@ def _own_checks(subject: Subject, visitor: ServerProber | None, seconds: float) 
         checks.append(ConfigurationCheck(configuration.file, names, notes, files, certain_secrets(settings)))
     missing = subject.missing()
     there = [spec for spec in specs if spec.name not in missing]
-    checks.append(SkippedServersCheck(list(missing.values()), [] if visitor else there))
-    if visitor is not None and there:
+    is_started = visitor is not None and not subject.is_found
+    fix = f"riglm doctor --config {configuration.file}" if visitor is not None else ""
+    checks.append(SkippedServersCheck(list(missing.values()), [] if is_started else there, fix=fix))
+    if visitor is not None and is_started and there:
         checks.append(_visits(settings, there, visitor, subject, seconds))
     return checks
 

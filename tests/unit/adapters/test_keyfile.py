@@ -85,3 +85,12 @@ def test_a_key_that_cannot_be_made_is_named_with_the_fix(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be read or made"):
         load_or_create_key(tmp_path / "file" / "key")
+
+
+def test_a_key_that_another_user_put_into_an_open_directory_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "key"
+    load_or_create_key(file)
+    other = os.stat_result((*file.lstat()[:4], os.geteuid() + 1, *file.lstat()[5:]))
+    monkeypatch.setattr(type(file), "lstat", lambda _: other)
+    with pytest.raises(ConfigurationError, match="belongs to another user"):
+        load_or_create_key(file)

@@ -1,6 +1,8 @@
 """`riglm report`."""
 
 import json
+import os
+import stat
 import sys
 from dataclasses import replace
 
@@ -134,7 +136,12 @@ def test_a_fresh_store_gives_a_message_that_helps(recorded, tmp_path):
     assert empty["verdict"]["code"] == "empty"
     assert (empty["strategies"], empty["days"], empty["record"]) == ([], [], {"shadow": None, "enforce": None})
     page = tmp_path / "report.html"
-    ask("report", "--html", str(page))
+    before = os.umask(0)
+    try:
+        ask("report", "--html", str(page))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert "Nothing is recorded yet" in page.read_text()
 
 

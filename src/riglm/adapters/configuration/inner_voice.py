@@ -60,7 +60,7 @@ def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Ite
     if TOP_K in given:
         yield _top_k(given[TOP_K])
     if MIN_FLOOR in given:
-        yield _min_floor(given[MIN_FLOOR])
+        yield _min_floor(given[MIN_FLOOR], draft)
     if CANDIDATES in given or TOP_K in given:
         yield from _candidates(given.get(CANDIDATES), draft)
     yield from _embedder(given)
@@ -92,10 +92,13 @@ def _top_k(text: str) -> VariableResult:
     return VariableResult(TOP_K, path, bounded, warning)
 
 
-def _min_floor(text: str) -> VariableResult:
+def _min_floor(text: str, draft: Draft) -> VariableResult:
     number = _number(text)
     if number is not None and 0 < number < 1:
-        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number)
+        floor = _number(str(_held(draft, "floor")))
+        is_above = floor is not None and number > floor
+        warning = f"{number:g} is above knowledge.floor ({floor:g}) and has no effect — fix: raise knowledge.floor"
+        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number, warning if is_above else "")
     warning = f"{_shown(text)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
     return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), DEFAULT_MIN_FLOOR, warning)
 

@@ -99,11 +99,8 @@ async def prediction(port: Port, session_id: SessionId) -> models.SessionPredict
     return await port.prediction(session_id)
 
 
-_MAX_NAME_LENGTH: Final = 512
-
 Named = Annotated[
-    str,
-    Query(max_length=_MAX_NAME_LENGTH, pattern=PRINTED, description="The name that clients use, with any characters."),
+    str, Query(min_length=1, pattern=r"^[^\x00]+$", description="The name that clients use, with any characters.")
 ]
 """A tool by its name among the parameters."""
 

@@ -47,7 +47,8 @@ class _File:
     @classmethod
     def create(cls, root: Path, *, durable: bool) -> Self:
         """Create a file of this process. Raises `OSError` or `sqlite3.Error`."""
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # parents get the mode of the umask only
+        root.mkdir(mode=0o700, exist_ok=True)
         path = root / f"{uuid7().hex}-{os.getpid()}.db"  # sorts by time
         claim = FileLock(path.with_suffix(".lock"), str(os.getpid()))
         try:

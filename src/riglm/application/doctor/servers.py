@@ -164,14 +164,15 @@ class SkippedServersCheck(Check):
 
     sections = (DoctorSection.SERVERS,)
 
-    def __init__(self, missing: Sequence[UnstartableServer], left_alone: Sequence[UpstreamSpec]) -> None:
-        """Those that cannot be started, and those that are left alone because that was asked for."""
+    def __init__(self, missing: Sequence[UnstartableServer], skipped: Sequence[UpstreamSpec], *, fix: str = "") -> None:
+        """`missing` cannot be started, `skipped` could; `fix` is how to check the latter."""
         self._missing = missing
-        self._left_alone = left_alone
+        self._skipped = skipped
+        self._fix = fix
 
     async def examine(self) -> Sequence[Finding]:
         broken = [_finding(Severity.ERROR, each.spec.name, each.what, _fix(each)) for each in self._missing]
-        return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec)) for spec in self._left_alone)]
+        return [*broken, *(_finding(Severity.NOTE, spec.name, _words(spec), self._fix) for spec in self._skipped)]
 
 
 def _fix(missing: UnstartableServer) -> str:

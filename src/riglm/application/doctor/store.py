@@ -13,6 +13,7 @@ from riglm.ports.doctor import FileInspectorPort, SpoolStatus, StoreStatus
 
 _MIN_FREE: Final = 256 << 20
 _MIB: Final = 1 << 20
+_WRITABLE_BY_OTHERS: Final = 0o022
 _DAY: Final = 86_400.0
 _AHEAD: Final = 300.0
 _finding: Final = partial(finding, DoctorSection.STORE)
@@ -59,6 +60,10 @@ class StoreCheck(Check):
             what = "riglm may not write there: nothing can be recorded"
             fix = f"chown {self._directory} to who runs riglm, or name another directory in RIGLM_DATA_DIR"
             found.append(_finding(Severity.ERROR, str(self._directory), what, fix))
+        shared = self._files.exposed(self._directory)
+        if shared is not None and int(shared.mode, 8) & _WRITABLE_BY_OTHERS:
+            what = f"other users of this machine may write there (mode {shared.mode})"
+            found.append(_finding(Severity.WARNING, str(self._directory), what, f"chmod go-w {self._directory}"))
         for path in self._private:
             exposed = self._files.exposed(path)
             if exposed is not None:

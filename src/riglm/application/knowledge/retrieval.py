@@ -206,9 +206,9 @@ class Retrieval:
         try:
             embedded = await self._embed(asked.query)
         except EmbedderUnavailableError as error:
-            raise RetrievalError(
-                ErrorCode.EMBEDDER_UNAVAILABLE, "the embedder does not answer now; ask again later"
-            ) from error
+            _, _, fix = str(error).partition(" — fix: ")
+            message = f"the embedder is unavailable — fix: {fix.partition(';')[0] or 'try again later'}"
+            raise RetrievalError(ErrorCode.EMBEDDER_UNAVAILABLE, message) from error
         scope = Scope(
             owner=None if self._shared else owner,
             include_private=asked.include_private,

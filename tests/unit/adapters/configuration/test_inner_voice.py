@@ -147,3 +147,10 @@ def test_the_file_itself_is_taken_strictly(loaded: Any):
 def test_a_warning_shows_no_more_than_the_beginning_of_a_value(loaded: Any):
     (warning,) = loaded({**GATE, f"{PREFIX}MIX": "x" * 5_000}).warnings
     assert len(warning) < 200
+
+
+def test_a_least_floor_above_the_floor_has_no_effect_and_a_warning_says_so(loaded: Any):
+    found = loaded({**GATE, f"{PREFIX}MIN_FLOOR": "0.5"})
+    assert found.settings.knowledge.min_floor == 0.5
+    assert "above knowledge.floor (0.25)" in "".join(found.warnings)
+    assert loaded({**GATE, f"{PREFIX}MIN_FLOOR": "0.5"}, "knowledge: {floor: 0.6}").warnings == ()

@@ -94,7 +94,7 @@ def test_a_tool_is_found_by_a_name_with_slashes(served: Served):
         assert found["cooccurrences"] == [{"tool": "docs/list", "count": 2, "mean_distance": 1.5}]
 
 
-@pytest.mark.parametrize("name", [".", "..", "a\u202eb", "a\u200db", "docs/read", "a b?&=%", "\U0001f600"])
+@pytest.mark.parametrize("name", [".", "..", "a\u202eb", "a\u200db", "docs/read", "a b?&=%", "a\nb", "a" * 600])
 def test_a_tool_is_found_by_a_name_that_no_path_can_have(served: Served, name: str):
     served.ask("GET", f"/tools/stats?name={quote(name, safe='')}&since=10")
     assert served.inside.asked[-1] == {"name": name, "since": 10.0}
@@ -106,7 +106,7 @@ def test_signs_that_cannot_be_seen_may_stand_in_the_path_of_a_tool(served: Serve
     assert served.inside.asked[-1]["name"] == name
 
 
-@pytest.mark.parametrize("query", ["", "name=", "name=a%00b", "name=a%0Ab"])
+@pytest.mark.parametrize("query", ["", "name=", "name=a%00b"])
 def test_a_tool_without_a_name_is_refused(served: Served, query: str):
     assert [each["path"] for each in served.ask("GET", f"/tools/stats?{query}").problem["errors"]] == ["name"]
 

@@ -87,10 +87,15 @@ def test_files_exist_only_while_there_are_records(root):
         assert spool.size_bytes == 0
 
 
-def test_only_the_owner_may_read_the_files(root):
-    with SqliteSpool(root) as spool:
+def test_only_the_owner_may_read_the_files(tmp_path):
+    before = os.umask(0)
+    try:
+        spool = SqliteSpool(tmp_path / "spool" / "store")
         spool.append(calls(1))
-        for path in (root, *root.iterdir()):
+    finally:
+        os.umask(before)
+    with spool:
+        for path in (tmp_path / "spool", *(tmp_path / "spool").rglob("*")):
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
