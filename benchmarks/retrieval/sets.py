@@ -45,16 +45,21 @@ def mix_distractors(data: Path, cache: Path, sets: Sequence[EmbeddedDataset]) ->
         replace(tool, name=f"{DISTRACTORS}/{tool.name}", bare_name=tool.bare_name or tool.name)
         for tool in read_tools(data / DISTRACTORS)
     )
+    return with_tools(Dataset(name=DISTRACTORS, side="", tools=tools, queries=()), cache, sets)
+
+
+def with_tools(extra: Dataset, cache: Path, sets: Sequence[EmbeddedDataset]) -> list[EmbeddedDataset]:
+    """Return the sets with the tools of `extra` added to each."""
     vectors = SqlVectors(f"sqlite:///{cache}")
     try:
         with build_embedder(EmbedderSettings(), vectors) as embedder:
-            added = prepare(Dataset(name=DISTRACTORS, side="", tools=tools, queries=()), embedder)
+            added = prepare(extra, embedder)
     finally:
         vectors.close()
     return [
         replace(
             given,
-            dataset=replace(given.dataset, tools=(*given.dataset.tools, *tools)),
+            dataset=replace(given.dataset, tools=(*given.dataset.tools, *extra.tools)),
             vectors={**given.vectors, **added.vectors},
         )
         for given in sets

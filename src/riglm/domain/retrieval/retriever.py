@@ -1,6 +1,6 @@
 """The door of retrieval: which tools fit a context, and what a search finds."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -50,6 +50,12 @@ LEARNED_WEIGHT: Final = 6.0
 
 NEAR_MISSES: Final = 5
 """How many names are given of what came after the hits."""
+
+SERVER_SHARE: Final = 0.4
+"""Share of an answer that the tools of one server fill at their full score."""
+
+SERVER_DISCOUNT: Final = 0.8
+"""Factor of each further tool of that server, unless the tool was used in similar contexts."""
 
 _TELLING: Final = 0.3
 _LEARNED_EVIDENCE: Final = 10.0  # what fully trusted votes weigh in deviations
@@ -124,12 +130,12 @@ class Retriever:
     ) -> ToolSearchResult:
         """At most `limit` tools that fit, best first, among those that are allowed; none when nothing fits.
 
-        Unless it `may_abstain`, the best matches are returned however poor they are.
+        Unless it `may_abstain`, the best matches are returned however poor they are. One server fills more than its
+        share of the answer only with tools that fit clearly better than those of others.
         """
         names = [name for name in self._rows if allowed is None or allowed(name)]
         relevance, strength, example = self._judged(query, names, scope)
-        order = np.argsort(-relevance.combined, kind="stable")[: max(limit, 0) + NEAR_MISSES]
-        found = [int(at) for at in order if relevance.combined[at] > 0]
+        found = self._ordered(names, relevance, limit)[: max(limit, 0) + NEAR_MISSES]
         if not found or (may_abstain and example < _TELLING and self._static.suitability(query) < 0):
             return ToolSearchResult(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, similarity = self._static.similarity(query)
@@ -146,6 +152,19 @@ class Retriever:
             for at, chance in zip(found[:limit], np.minimum.accumulate(chances[found[:limit]]), strict=True)
         )
         return ToolSearchResult(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
+
+    def _ordered(self, names: Sequence[str], relevance: Relevance, limit: int) -> list[int]:
+        """Return the places of the tools that fit, best first, with the discount for those of the same server."""
+        scores = relevance.combined.copy()
+        order = [int(at) for at in np.argsort(-scores, kind="stable") if scores[at] > 0]
+        full = max(1, int(SERVER_SHARE * limit))
+        counts: Counter[str] = Counter()
+        for at in order:
+            if not relevance.learned[at]:
+                server = self._tools[self._rows[names[at]]].server
+                counts[server] += 1
+                scores[at] *= SERVER_DISCOUNT ** max(0, counts[server] - full)
+        return sorted(order, key=lambda at: -scores[at])
 
     def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float, float]:
         """Return the relevance of tools, how distinct the best one is, and how strongly use supports one."""

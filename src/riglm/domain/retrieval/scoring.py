@@ -23,10 +23,16 @@ FIELD_WEIGHTS: Final[Mapping[str, float]] = {
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
+_LONG: Final = 2.0  # a field is long if it has more than this many times the median of distinct words
+_MIN_MEDIAN: Final = 20.0
 
 
 class LexicalIndex:
-    """Answers from postings, so that a query costs what its words occur, not what the catalogue holds."""
+    """BM25 over postings, so that a query costs what its words occur, not what the catalogue holds.
+
+    A word counts once in each field, and words of long fields count less, so that a description gains nothing by
+    repeating words or by listing those of other tools.
+    """
 
     def __init__(self, tools: Sequence[ToolProfile], weights: Mapping[str, float] = FIELD_WEIGHTS) -> None:
         self._count = len(tools)
@@ -87,19 +93,17 @@ class LexicalIndex:
         weighed: list[Scores] = []
         said = [_fields(tool) for tool in tools]
         for field, weight in weights.items():
-            counts: list[int] = []
             lengths = np.zeros(self._count)
             before = len(rows)
             for row, fields in enumerate(said):
-                stems = words(fields[field])
+                stems = dict.fromkeys(words(fields[field]))
                 lengths[row] = len(stems)
-                for stem, count in Counter(stems).items():
-                    terms.append(self._terms.setdefault(stem, len(self._terms)))
-                    rows.append(row)
-                    counts.append(count)
-            mean = lengths[lengths > 0].mean() if lengths.any() else 1.0
-            norm = 1 - _LENGTH + _LENGTH * lengths / mean
-            weighed.append(weight * np.array(counts, float) / norm[np.array(rows[before:], np.int64)])
+                terms += [self._terms.setdefault(stem, len(self._terms)) for stem in stems]
+                rows += [row] * len(stems)
+            used = lengths[lengths > 0] if lengths.any() else np.ones(1)
+            norm = 1 - _LENGTH + _LENGTH * lengths / used.mean()
+            norm *= np.maximum(1.0, lengths / (_LONG * max(float(np.median(used)), _MIN_MEDIAN)))
+            weighed.append(weight / norm[np.array(rows[before:], np.int64)])
         return np.array(terms, np.int64), np.array(rows, np.int64), np.concatenate([np.zeros(0), *weighed])
 
 

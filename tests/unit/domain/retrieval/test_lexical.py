@@ -32,6 +32,21 @@ def test_a_word_said_by_few_tools_counts_more_than_one_said_by_many():
     assert index.scores(["rare"]).max() > index.scores(["common"]).max()
 
 
+def test_a_repeated_word_counts_once():
+    repeated = ToolProfile(name="a", description="Deliver a message. " * 20)
+    once = ToolProfile(name="b", description="Deliver a message.")
+    scores = LexicalIndex([repeated, once]).scores(words("deliver a message"))
+    assert scores[0] == scores[1] > 0
+
+
+def test_a_description_that_lists_the_words_of_all_tools_counts_less_than_their_own():
+    tools = [ToolProfile(name=f"t{at}", description=f"word{at} other{at} third{at}") for at in range(40)]
+    everything = ToolProfile(name="all", description=" ".join(tool.description for tool in tools))
+    scores = LexicalIndex([*tools, everything]).scores(words("word7 third7"))
+    assert scores.argmax() == 7
+    assert scores[-1] < scores[7] / 4
+
+
 def test_an_empty_catalogue_has_no_scores():
     index = LexicalIndex(())
     assert index.scores(["word"]).shape == (0,)

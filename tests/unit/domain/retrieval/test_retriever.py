@@ -173,3 +173,29 @@ def test_probabilities_of_any_evidence_are_probabilities(ranking):
     found = probabilities(np.array(ranking), nothing, nothing)
     assert found.shape == (len(ranking),)
     assert ((found >= 0) & (found <= 1)).all()
+
+
+def _mail_tools(server: str, count: int, more: str = "") -> list[ToolProfile]:
+    return [
+        ToolProfile(name=f"{server}__t{at}", server=server, bare_name=f"t{at}", description=f"Send a mail{more} {at}")
+        for at in range(count)
+    ]
+
+
+def test_one_server_leaves_places_of_an_answer_to_others_that_fit():
+    retriever = Retriever([*_mail_tools("boost", 15), *_mail_tools("post", 2, " by post"), *OTHERS])
+    found = _ranked(retriever, Context(text="send a mail"))
+    assert [name.partition("__")[0] for name in found[:2]] == ["boost", "boost"]
+    assert {"post__t0", "post__t1"} <= set(found)
+
+
+def test_one_server_fills_an_answer_alone_where_no_other_fits():
+    retriever = Retriever([*_mail_tools("post", 8), *OTHERS])
+    assert all(name.startswith("post__") for name in _ranked(retriever, Context(text="send a mail")))
+
+
+def test_the_order_of_a_single_servers_tools_does_not_depend_on_the_size_of_the_answer():
+    retriever = Retriever([ToolProfile(name=tool.name, description=tool.description) for tool in TOOLS])
+    asked = Context(text="get the issue of a repository by its title")
+    longer = [hit.name for hit in retriever.search(asked, 10).hits]
+    assert longer[:5] == _ranked(retriever, asked)

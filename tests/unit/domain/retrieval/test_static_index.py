@@ -106,7 +106,9 @@ def test_level_keeps_what_stands_out_and_lowers_the_rest():
 
 
 def test_evidence_places_implied_tools_right_after_the_first_ten():
-    recipes = [ToolProfile(name=f"t{at}", description="Find a recipe" + " or a soup" * at) for at in range(15)]
+    recipes = [
+        ToolProfile(name=f"t{at}", description=" ".join(["Find a recipe", *map(str, range(at))])) for at in range(15)
+    ]
     others = [ToolProfile(name=f"o{at}", description="Merge two accounts") for at in range(30)]
     index = StaticIndex([*recipes, _tool("fs__write_file"), _tool("fs__read_file"), *others])
 
