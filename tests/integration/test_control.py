@@ -67,6 +67,10 @@ async def test_an_override_changes_the_next_list_of_a_client_that_is_told(tmp_pa
             assert (await asked(riglm, "DELETE", made.headers["location"])).status == 204
             await ears.heard()
             assert await listed(client) == {TOOLS[0], *TOOLS[2:]}
+            assert (await asked(riglm, "POST", "/override", own | {"kind": "include"})).status == 201
+            await ears.heard()
+            assert await listed(client) == set(TOOLS)
+            assert (await asked(riglm, "POST", "/override", own | {"tool": "no_such_tool"})).status == 404
 
 
 async def test_another_size_of_lists_changes_the_next_list_of_a_client_that_is_told(tmp_path: Path):

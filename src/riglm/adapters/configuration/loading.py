@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -349,14 +350,29 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
     if sum(given) > 1:
         fix = "keep one of --mcp-json, --url and -- COMMAND"
         draft.problems.append(ConfigProblem("command line", "", "servers are named in several ways", fix))
+    variables = _url_variables(draft) if options.url else []
     if any(given):
         draft.drop(*_SERVERS)
     if options.mcp_json:
         _take_client_file(draft, options.mcp_json, environment)
     elif options.url:
         draft.set(("upstream",), {"url": options.url}, "--url")
+        for path, value, name in variables:
+            draft.set(path, value, name)
     elif options.command:
         draft.set(("upstream",), {"command": list(options.command)}, "command line")
+
+
+def _url_variables(draft: Draft) -> list[tuple[IndexedKeyPath, Any, str]]:
+    """Return what variables set of `upstream.auth` and `upstream.headers`, unless they are meant for another URL."""
+    upstream = draft.values.get("upstream")
+    if not isinstance(upstream, dict) or "url" in upstream:
+        return []
+    return [
+        (path, reduce(lambda values, key: values[str(key)], path, draft.values), origin)
+        for path, origin in draft.origins.items()
+        if path[:1] == ("upstream",) and path[1:2] in (("auth",), ("headers",)) and origin.startswith(PREFIX)
+    ]
 
 
 def _validated(draft: Draft, default_origin: str) -> Settings:

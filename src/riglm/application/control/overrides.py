@@ -9,7 +9,7 @@ from uuid import UUID
 
 from riglm.application.control.sessions import cursor_of, key_of, page, unknown_session
 from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
-from riglm.application.control.tool_use import LiveTools
+from riglm.application.control.tool_use import LiveTools, was_offered
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.list_writer import NAMES
@@ -56,7 +56,7 @@ class OverrideService:
         Raises:
             Invalid: it is not usable.
             Conflict: it would end before it begins, has a key with the scope `all`, or is about a meta-tool.
-            NotFoundError: it is for an unknown session.
+            NotFoundError: it is for an unknown session, or for a tool that no server is known to have had.
         """
         now = self._clock()
         faults = tuple(_faults(override_request))
@@ -70,11 +70,14 @@ class OverrideService:
             raise ConflictError(
                 "an override with the scope `all` has no key — fix: leave it out, or choose another scope"
             )
-        if override_request.tool in NAMES and override_request.tool not in await self._proxy.look(self._live_tools):
+        live = await self._proxy.look(self._live_tools)
+        if override_request.tool in NAMES and override_request.tool not in live:
             raise ConflictError(
                 f"{override_request.tool} is a meta-tool, and overrides do not apply to meta-tools — fix: "
                 f"set filtering.meta_tools.{override_request.tool} to offer or remove it"
             )
+        if override_request.tool not in live:
+            await self._require_offered(override_request.tool, has_live_tools=bool(live))
         if override_request.scope is OverrideScope.SESSION:
             key = str(await self._known_session(override_request.key))
         made = Override(
@@ -129,6 +132,13 @@ class OverrideService:
     async def _in_store(self) -> list[Override]:
         now = self._clock()
         return [each for each in await self._store.ask(lambda store: store.list_overrides()) if each.holds(now)]
+
+    async def _require_offered(self, tool: str, *, has_live_tools: bool) -> None:
+        """Refuse the name of a tool that was never offered, which is a typing error, once any tool is known."""
+        recorded = await self._store.ask(lambda store: store.tools_known())
+        offered = {each.tool for each in recorded if was_offered(each)}
+        if tool not in offered and (offered or has_live_tools):
+            raise NotFoundError(f"no server has a tool {tool!r} — fix: use a name from GET /tools, as clients see it")
 
     async def _known_session(self, key: str) -> UUID:
         """Return the id of the session that an override names, from this process or the store."""

@@ -143,7 +143,7 @@ class ToolQueries:
         """
         recorded = await self._counting.counted(("tools", since), lambda store: store.tools_known(since))
         live = await self._proxy.look(self._live_tools)
-        servers = {**{each.tool: "" for each in recorded if _exists(each)}, **live}
+        servers = {**{each.tool: "" for each in recorded if was_offered(each)}, **live}
         found = [_entry(each) for each in recorded if each.tool in servers and _was_reached(each)]
         names = {each.tool for each in found}
         found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in servers.items() if tool not in names]
@@ -206,7 +206,7 @@ def _tool_key(invocations: int, tool: str, upstream: str) -> tuple[int, str, str
     return -int(invocations), str(tool), str(upstream)
 
 
-def _exists(found: ToolStatistics) -> bool:
+def was_offered(found: ToolStatistics) -> bool:
     """True if more than a call by that name indicates a tool: that it ran, or that riglm or a server offered it."""
     return bool(found.uses or found.listed or found.searched or found.in_lists or found.upstream == OWN_UPSTREAM)
 

@@ -102,6 +102,19 @@ def test_a_server_on_the_command_line_replaces_those_of_file_and_environment(pla
     assert found.naming == "none"
 
 
+def test_variables_authorize_towards_the_url_of_the_command_line(place: Place) -> None:
+    place.yaml("upstream: {headers: {X-File: '1'}}")
+    variables = {"RIGLM_UPSTREAM__AUTH__TOKEN": "secret", "RIGLM_UPSTREAM__HEADERS": '{"X-Team": "a"}'}
+    [spec] = place.load(Options(url="http://h/mcp"), **variables).settings.upstream_specs()
+    assert dict(spec.headers) == {"X-Team": "a", "Authorization": "Bearer secret"}
+
+
+def test_variables_for_another_url_are_not_sent_to_that_of_the_command_line(place: Place) -> None:
+    variables = {"RIGLM_UPSTREAM__AUTH__TOKEN": "secret", "RIGLM_UPSTREAM__URL": "http://other/mcp"}
+    [spec] = place.load(Options(url="http://h/mcp"), **variables).settings.upstream_specs()
+    assert dict(spec.headers) == {}
+
+
 def test_servers_named_in_two_ways_are_refused(place: Place) -> None:
     [line] = place.refusal(Options(url="http://h", command=["x"]))
     assert line == (

@@ -14,7 +14,7 @@ from riglm.domain.control import (
 )
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import uuid7
-from tests.records import a_session, an_override
+from tests.records import a_session, an_invocation, an_override
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.control.office import BRIEFLY, an_office, settled
 
@@ -89,6 +89,17 @@ async def test_the_earlier_of_two_ends_counts(desk):
 )
 async def test_what_is_not_usable_is_refused_with_its_place(desk, override_request, path):
     assert await desk.refused(**override_request) == [path]
+
+
+async def test_a_tool_that_no_server_is_known_to_have_is_refused_once_tools_are_known(desk):
+    await desk.put("before_any_list")
+    desk.live = {"read": "files"}
+    await desk.put("read")
+    session = a_session()
+    desk.archive.record_many([session, an_invocation(session, tool="gone")])
+    await desk.put("gone")
+    with pytest.raises(NotFoundError, match="no server has a tool 'raed' — fix: use a name from GET /tools"):
+        await desk.put("raed")
 
 
 async def test_all_that_is_wrong_is_told_at_once(desk):
