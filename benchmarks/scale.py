@@ -19,13 +19,14 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import MAX_LEARNED_PAIRS
+from riglm.application.recording.maintenance import STORED_PAIRS_RATIO
 from riglm.application.session_sharing.session_record import encoded
 from riglm.application.session_sharing.shared_connections import ConnectionRecord
 from riglm.application.session_sharing.signing import StateSigner
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.schemas.section import LearningSettings
 from riglm.domain.session import Session, uuid7
 from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort, Record
@@ -200,7 +201,9 @@ def needs(teams: Teams, costs: list[Costs], seed: int = 11) -> Needs:
     sessions = people * teams.sessions_a_day
     calls = sessions * teams.calls_a_session
     records = sessions * (2 + teams.calls_a_session + teams.lists_a_session)  # a session is written when it ends too
-    pairs = min(MAX_LEARNED_PAIRS, int(sessions * teams.contexts_a_session * teams.working_days))
+    pairs = min(
+        STORED_PAIRS_RATIO * LearningSettings().max_pairs, int(sessions * teams.contexts_a_session * teams.working_days)
+    )
     kept = teams.kept_days / 30.4 * teams.working_days
     kept_lists = teams.kept_days_of_lists / 30.4 * teams.working_days
     rows = {

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.composition.container import Container
 from riglm.domain.retention import Expiry
+from riglm.domain.schemas.settings import Settings
 from tests.contracts.maintenance_contract import a_used_session
+from tests.records import a_learned_pair
 
 DEADLINE = 60.0
 SESSIONS = 100
@@ -95,3 +98,14 @@ def test_a_second_process_goes_on_where_a_killed_one_was_and_nothing_is_purged_t
         assert store.list_sessions() == []
     # The one that was killed may have removed what it could not tell any more.
     assert 4 * SESSIONS - 4 <= sum(removed) <= 4 * SESSIONS
+
+
+async def test_the_setting_bounds_the_learned_pairs_in_the_store(tmp_path):
+    storage = {"kind": "sqlite", "path": str(tmp_path / "riglm.db")}
+    given = {"upstream": {"command": ["cat"]}, "storage": storage, "learning": {"max_pairs": 2}}
+    maintenance = Container(Settings.model_validate(given)).maintenance
+    times = [time.time() - at for at in range(20)]
+    with SqlAnalytics(f"sqlite:///{storage['path']}") as store:
+        store.record_many([a_learned_pair(updated_at=at) for at in times])
+        assert maintenance.run_once()
+        assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == times[:8]

@@ -21,7 +21,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
 from riglm.application.owners import ToolOwners
 from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.maintenance import Maintenance
+from riglm.application.recording.maintenance import STORED_PAIRS_RATIO, Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.composition.prediction import DEFAULT_COVERAGE, SWITCH_SECONDS, build_predictor
@@ -180,6 +180,7 @@ class Container:
             lambda: self.recorder.counts().stored,
             expiry=self.settings.retention.expiry,
             on_forgotten=on_forgotten if intercepts_lists(self.settings) else None,
+            most_pairs=STORED_PAIRS_RATIO * self.settings.learning.max_pairs,
             idle_gap=self.settings.sessions.idle_gap,
         )
 

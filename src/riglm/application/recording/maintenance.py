@@ -11,8 +11,8 @@ from riglm.application.recording.throttling import at_a_pace
 from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
-MAX_LEARNED_PAIRS: Final = 20_000
-"""Maximum number of learned pairs in the store: several times what one process uses."""
+STORED_PAIRS_RATIO: Final = 4
+"""Maximum number of learned pairs in the store, relative to what one process uses: there may be several callers."""
 
 _MANY: Final = 10_000  # deleted rows from which on space is returned
 _CLOCKS_APART: Final = 60.0  # seconds by which the clocks of machines may differ; a repeated callback does no harm
@@ -54,7 +54,7 @@ class Maintenance:
         expiry: Callable[[float], Expiry] = lambda now: Expiry(now=now),
         on_forgotten: Callable[[], None] | None = None,
         schedule: MaintenanceSchedule | None = None,
-        most_pairs: int = MAX_LEARNED_PAIRS,
+        most_pairs: int = STORED_PAIRS_RATIO * 5_000,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
     ) -> None:

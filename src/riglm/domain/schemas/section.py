@@ -221,7 +221,8 @@ class LearningSettings(SettingsModel):
     max_pairs: int = Field(
         default=5000,
         ge=1,
-        description="Maximum number of learned pairs. The oldest and least confident are removed first.",
+        description="Maximum number of learned pairs that one process uses; the oldest and least confident are removed "
+        "first. The store keeps the newest of four times as many.",
     )
 
 
