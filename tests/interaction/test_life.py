@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -51,6 +52,24 @@ async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Rou
         await client.call("die" if route.back == "stdio" else "echo")
         await client.call("echo")
     assert client.strays == []
+
+
+@behaviour("life.stdout")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+async def test_the_debug_log_has_each_session_call_and_request_without_arguments(stage: Stage, era: str):
+    link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), {"RIGLM_LOGGING__LEVEL": "debug"})
+    async with RawClient(link, era) as client:
+        await client.greet()
+        await client.call("echo", {"text": "private words"})
+        await client.request("resources/list")
+    text = link.stderr.read_text("utf-8")
+    events = {(each := json.loads(line))["event"]: each for line in text.splitlines() if line.startswith("{")}
+    assert events["session opened"]["era"] == ("handshake" if era == HANDSHAKE else "modern")
+    call = events["tool call ended"]
+    assert (call["tool"], call["outcome"], call["session"]) == ("echo", "success", events["session opened"]["session"])
+    assert events["request ended"]["method"] == "resources/list"
+    assert "session ended" in events
+    assert "private words" not in text
 
 
 @behaviour("life.end")

@@ -323,6 +323,9 @@ class ProxiedRequest(OutboundRequest, InFlightRequest):
 
     def _end(self) -> None:
         self.done = True
+        if self.call is None and _log.isEnabledFor(logging.DEBUG):
+            outcome = "response" if self.failure is None else self.failure.value
+            _log.debug("request ended", extra={"method": self.message.method, "outcome": outcome})
         if self.on_done is not None:
             self.on_done(self)
 

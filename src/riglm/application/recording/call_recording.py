@@ -207,6 +207,10 @@ class CallRecordingService:
                 self._hasher,
             )
             self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
+            if _log.isEnabledFor(logging.DEBUG):
+                outcome = "success" if error_kind is None else error_kind.value
+                about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}
+                _log.debug("tool call ended", extra={**about, "duration_ms": round(duration_ms, 1)})
 
     def _is_new(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> bool:
         """Return whether a list differs from the session's last one, which it then becomes."""

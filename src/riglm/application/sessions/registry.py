@@ -5,6 +5,7 @@ identifies sessions by the best evidence: a handle that the client was given, th
 in riglm's environment, the connection, and last the caller and the time.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ class IdentificationSettings:
     profile: str = ""
 
 
+_log: Final = logging.getLogger("riglm.sessions")
 _GUESSES: Final = frozenset({IdentificationMethod.PRINCIPAL, IdentificationMethod.ADDRESS})
 _MAX_CONNECTIONS: Final = 64
 
@@ -322,6 +324,14 @@ class SessionRegistry:
             metadata=self._metadata,
         )
         self._tracking.session_opened(session)
+        if _log.isEnabledFor(logging.DEBUG):
+            about = {
+                "client": client.name,
+                "era": era.value,
+                "transport": caller.transport.value,
+                "method": method.value,
+            }
+            _log.debug("session opened", extra={"session": str(session.id), **about})
         return session
 
     def _detach(self, session: Session) -> None:
@@ -334,6 +344,7 @@ class SessionRegistry:
         self._connections.pop(session.id, None)
         session.ended_at = at
         self._tracking.session_closed(session, at)
+        _log.debug("session ended", extra={"session": str(session.id)})
 
 
 def _place(caller: Caller, client: ClientInfo, found: Sequence[tuple[str, str]]) -> SessionLookupKey:
