@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from riglm.application.aggregation.merged_lists import (
     NAMED,
@@ -24,9 +24,16 @@ from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import ConnectionHandoff
 from riglm.ports.upstream import NullServerMessageHandler, ServerMessageHandler, UpstreamLink, UpstreamPort
 
+_Result = TypeVar("_Result")
+_REOPENING_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+"""Intervals between attempts to open a server that failed; afterwards only requests for it try again."""
+
 
 class UpstreamGroup:
-    """Opens all members, and waits for the slowest with some patience; what comes later is a change."""
+    """Opens all members, and waits for the slowest with some patience; what comes later is a change.
+
+    Servers that could not be opened are tried again in the background, and announced when they are back.
+    """
 
     def __init__(
         self,
@@ -55,7 +62,7 @@ class UpstreamGroup:
         }
         self._log_level = b""
         self._absences: dict[str, str] = {}
-        self._lingering: set[asyncio.Task[Message]] = set()
+        self._lingering: set[asyncio.Task[Any]] = set()
 
     async def open(self, handshake: bytes) -> None:
         """Open all with the client's own params, and wait for those of which nothing is known from before."""
@@ -66,6 +73,8 @@ class UpstreamGroup:
         for member, task in opening.items():
             if not task.done():
                 task.add_done_callback(partial(self._joined_late, member))
+            elif not task.result():
+                self._linger(self._reopen(member))
 
     def capabilities(self) -> dict[str, Any]:
         """What all known servers together can do; lists can always change, since a server may come or go."""
@@ -191,15 +200,33 @@ class UpstreamGroup:
     def _tell_log_level(self, member: UpstreamSession) -> "asyncio.Task[Message] | None":
         if not member.has("logging"):
             return None
-        question = self._asking.ask(member.link, "logging/setLevel", self._log_level)
-        task = asyncio.get_running_loop().create_task(question)
+        return self._linger(self._asking.ask(member.link, "logging/setLevel", self._log_level))
+
+    def _linger(self, work: Coroutine[Any, Any, _Result]) -> "asyncio.Task[_Result]":
+        """Do something in the background, at most until the group is closed."""
+        task = asyncio.get_running_loop().create_task(work)
         self._lingering.add(task)
         task.add_done_callback(self._lingering.discard)
         return task
 
     def _joined_late(self, member: UpstreamSession, opening: "asyncio.Task[bool]") -> None:
-        if opening.cancelled() or not opening.result():
+        if opening.cancelled():
             return
+        if opening.result():
+            self._announce(member)
+        else:
+            self._linger(self._reopen(member))
+
+    async def _reopen(self, member: UpstreamSession) -> None:
+        """Try again to open a server that failed."""
+        for seconds in _REOPENING_SECONDS:
+            await asyncio.sleep(seconds)
+            if await asyncio.shield(member.start_opening()):
+                self._announce(member)
+                return
+
+    def _announce(self, member: UpstreamSession) -> None:
+        """Set the log level of a server that has just been opened, and announce the lists that the client lacks."""
         if self._log_level:
             self._tell_log_level(member)
         for method, capability in CAPABILITY.items():

@@ -79,7 +79,14 @@ class UpstreamSession:
         """Start the handshake with the client's own params; whether it succeeded."""
         self._handshake = handshake
         self._recall()
-        return self._start_opening()
+        return self.start_opening()
+
+    def start_opening(self) -> asyncio.Task[bool]:
+        """Open the link if it is not open, even right after a failure; whether it is open then."""
+        if self._opening is None:
+            self._asked_at = time.monotonic()
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        return self._opening
 
     async def ready(self) -> bool:
         """Whether the link is open, after an attempt to open it unless one has just failed."""
@@ -87,7 +94,7 @@ class UpstreamSession:
             return True
         if self._opening is None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
             return False
-        return await asyncio.shield(self._start_opening())
+        return await asyncio.shield(self.start_opening())
 
     @property
     def is_known(self) -> bool:
@@ -172,12 +179,6 @@ class UpstreamSession:
         if self._refused is not None:
             await self._refused.close()
         await self.link.close()
-
-    def _start_opening(self) -> asyncio.Task[bool]:
-        if self._opening is None:
-            self._asked_at = time.monotonic()
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-        return self._opening
 
     def _take(self, said: Mapping[str, Raw]) -> None:
         """The server is open; what it said of itself."""
