@@ -108,6 +108,8 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
         available = found["riglm_list_available_tools_sum{mode=enforce}"]
         shown = found["riglm_list_shown_tools_sum{mode=enforce}"]
         assert found["riglm_list_shown_tools_count{mode=enforce}"] == 1
+        assert found["riglm_list_overhead_seconds_count"] == 1
+        assert found["riglm_list_overhead_seconds_sum"] > 0
         assert available - shown == len(TOOLS) - 1 - len(listed)  # one is denied, which is not hidden
         assert found["riglm_tokens_hidden_total{mode=enforce}"] > 0
         net = found["riglm_tokens_hidden_total{mode=enforce}"] - found["riglm_tokens_own_total{mode=enforce}"]

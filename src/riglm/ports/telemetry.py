@@ -49,6 +49,10 @@ class MeterPort(Protocol):
         """Record a list; `changed` is True if it differs from the previous list of the session."""
 
     @abstractmethod
+    def listed(self, seconds: float) -> None:
+        """Record what riglm itself took of a tool list, after the last page of the servers had arrived."""
+
+    @abstractmethod
     def predicted(self, seconds: float) -> None:
         """A prediction was made."""
 

@@ -282,6 +282,7 @@ class PrometheusMetrics(MeterPort):
         self._calls[""] = self._calls[REFUSED]
         self._shown = {mode: ExposureCounters(_TOOLS) for mode in _MODES}
         self._predicted = HistogramCounter(_PREDICTED)
+        self._listed = HistogramCounter(_PREDICTED)
         self._searched = 0
         self._searches = HistogramCounter(_SEARCHES)
         self._by_session: dict[UUID, int] = {}
@@ -333,6 +334,9 @@ class PrometheusMetrics(MeterPort):
         elif exposure.is_list:
             self._by_session.setdefault(exposure.session_id, 0)
 
+    def listed(self, seconds: float) -> None:
+        self._listed.add(seconds)
+
     def predicted(self, seconds: float) -> None:
         self._predicted.add(seconds)
 
@@ -360,6 +364,12 @@ class PrometheusMetrics(MeterPort):
         yield from self._of_calls()
         yield from self._of_lists()
         yield from self._of_sessions()
+        yield histogram(
+            "riglm_list_overhead_seconds",
+            "What riglm itself took of tool lists: from the arrival of the servers' last page until the list was on "
+            "its way to the client.",
+            [((), self._listed)],
+        )
         yield histogram("riglm_prediction_seconds", "How long predictions took.", [((), self._predicted)])
         if self._readings is not None:
             yield from of_records(self._readings)

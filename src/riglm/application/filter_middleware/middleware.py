@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -150,13 +151,13 @@ class FilterMiddleware:
 
     def listed(self, session: Session, walk: PagedListRequest, done: Callable[[ToolCatalog], None]) -> None:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""
-        catalog = ToolCatalog()
+        catalog, since = ToolCatalog(), time.perf_counter()
         with self._guarded:
             catalog = self.read(walk)
             if self.filtering.needs_usage(session):
-                self._start(self._listed_later(session, walk, catalog, done))
+                self._start(self._listed_later(session, walk, catalog, done, since))
                 return
-        self._answer(session, walk, catalog, done)
+        self._answer(session, walk, catalog, done, since)
 
     def read(self, walk: PagedListRequest) -> ToolCatalog:
         """The whole catalogue of a list whose pages are all there."""
@@ -271,11 +272,18 @@ class FilterMiddleware:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _answer(
-        self, session: Session, walk: PagedListRequest, catalog: ToolCatalog, done: Callable[[ToolCatalog], None]
+        self,
+        session: Session,
+        walk: PagedListRequest,
+        catalog: ToolCatalog,
+        done: Callable[[ToolCatalog], None],
+        since: float,
     ) -> None:
         done(catalog)
         answer = self._composed(session, walk, catalog) or self.without_denied(session, walk.pages[0])
         walk.answer(answer)
+        if self.services.overhead is not None:
+            self.services.overhead.listed(time.perf_counter() - since)
 
     def _composed(self, session: Session, walk: PagedListRequest, catalog: ToolCatalog) -> Message | None:
         """The list as the session sees it; None when the filter failed."""
@@ -317,12 +325,17 @@ class FilterMiddleware:
         task.add_done_callback(self._tasks.discard)
 
     async def _listed_later(
-        self, session: Session, walk: PagedListRequest, catalog: ToolCatalog, done: Callable[[ToolCatalog], None]
+        self,
+        session: Session,
+        walk: PagedListRequest,
+        catalog: ToolCatalog,
+        done: Callable[[ToolCatalog], None],
+        since: float,
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):
                 await self.filtering.prepare(session)
-        self._answer(session, walk, catalog, done)
+        self._answer(session, walk, catalog, done, since)
 
 
 def _private(fields: dict[str, Raw], ttl_ms: int) -> bytes:

@@ -34,6 +34,10 @@ class OverheadMeter:
         """A request is about to be read, or riglm goes on with one."""
         _since.set(time.perf_counter())
 
+    def listed(self, seconds: float) -> None:
+        """Report what riglm took of a tool list, after the last page of the servers had arrived."""
+        self._meter.listed(seconds)
+
     def stopwatch(self, upstream: str) -> "Stopwatch":
         """For a call that goes to this server."""
         return Stopwatch(self._meter, upstream, _since.get(0.0) or time.perf_counter())
