@@ -58,7 +58,7 @@ async def test_a_client_that_leaves_gives_its_request_up(front: Front, soon: boo
     await front.left(peer)
     await front.script.until(lambda: front.script.cancelled == [asked])
     asked.answer()
-    assert front.app._modern.answers == set()
+    assert front.app._modern.answers == {}
 
 
 async def test_an_answer_that_was_read_gives_nothing_up(front: Front):

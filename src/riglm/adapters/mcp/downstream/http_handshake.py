@@ -15,6 +15,7 @@ from riglm.adapters.mcp.downstream.answer import (
     no_extra,
     send_error,
     send_status,
+    stopped,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
@@ -62,7 +63,8 @@ class HandshakeEndpoint:
         self._shared = shared
         self._buffer = buffer
         self._visibility: set[Events] = set()
-        self.answers: set[HttpResponse | Events] = set()
+        self.answers: dict[HttpResponse | Events, Message | None] = {}
+        """What is being sent, with the request if no other process can answer it."""
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
@@ -107,10 +109,13 @@ class HandshakeEndpoint:
             events.ended()
 
     def give_up(self) -> None:
-        """Answer nothing more."""
-        for answer in list(self.answers):
+        """Answer what is still in flight with an error, or leave it to the process that the client turns to next."""
+        for answer, message in list(self.answers.items()):
             if isinstance(answer, HttpResponse):
-                answer.interrupted()
+                if message is None:
+                    answer.interrupted()
+                else:
+                    answer.replied(stopped(message))
 
     async def _open(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         session = self._sessions.open(request.caller)
@@ -146,7 +151,8 @@ class HandshakeEndpoint:
         extra: Extra = no_extra,
         before_response: BeforeResponse | None = None,
     ) -> None:
-        self.answers.add(answer)
+        can_move = self._shared is not None and session.conversation.resumable
+        self.answers[answer] = None if can_move else message
         sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
         session.ask(entry)
@@ -154,7 +160,7 @@ class HandshakeEndpoint:
             session.conversation.received(message, sink, resumable=session.conversation.resumable)
             await answer.run(request, send, extra)
         finally:
-            self.answers.discard(answer)
+            del self.answers[answer]
             session.settle(entry)
             session.last_used = time.monotonic()
 
@@ -215,14 +221,14 @@ class HandshakeEndpoint:
 
     async def _stream(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
-        self.answers.add(events)
+        self.answers[events] = None
         session.streams += (events,)
         try:
             with DisconnectWatcher(request, events.ended) as watch:
                 await events.run(send, ((b"mcp-session-id", session.id),))
                 return watch.is_disconnected
         finally:
-            self.answers.discard(events)
+            del self.answers[events]
             session.streams = tuple(one for one in session.streams if one is not events)
             session.last_used = time.monotonic()
 

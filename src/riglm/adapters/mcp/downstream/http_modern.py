@@ -10,6 +10,7 @@ from riglm.adapters.mcp.downstream.answer import (
     send_error,
     send_json,
     send_status,
+    stopped,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.domain import jsonrpc, protocol, request_params
@@ -30,7 +31,8 @@ class ModernEndpoint:
         self._sharing = sharing
         self._buffer = buffer
         self._listening: set[JsonOrSseResponse] = set()
-        self.answers: set[JsonOrSseResponse] = set()
+        self.answers: dict[JsonOrSseResponse, Message] = {}
+        """The requests in flight, by their answers."""
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
@@ -59,9 +61,9 @@ class ModernEndpoint:
             answer.interrupted()
 
     def give_up(self) -> None:
-        """Answer nothing more."""
-        for answer in list(self.answers):
-            answer.interrupted()
+        """Answer what is still in flight with an error."""
+        for answer, message in list(self.answers.items()):
+            answer.replied(stopped(message))
 
     async def _told(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         unsupported = _unsupported(message, request.mcp_headers.get(b"mcp-protocol-version", b"").decode("latin-1"))
@@ -81,14 +83,14 @@ class ModernEndpoint:
             before_response = await self._sharing.modern_arrives(message, envelope, request.caller)
             sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
         in_flight = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
-        self.answers.add(answer)
+        self.answers[answer] = message
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
         try:
             with DisconnectWatcher(request, answer.interrupted, after=_LOOK_AFTER):
                 await answer.run(request, send)
         finally:
-            self.answers.discard(answer)
+            del self.answers[answer]
             self._listening.discard(answer)
             if not in_flight.done:
                 self._service.cancel(in_flight)
