@@ -10,6 +10,7 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import Override, OverrideKind
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import Usage, WarmSet
 
 
@@ -99,6 +100,24 @@ def a_tool_catalog(**known: Any) -> StoredToolCatalog:
             "instructions": "Be kind.",
             "tools": b'[{"name":"read"}]',
             "updated_at": 1000.0,
+            **known,
+        }
+    )
+
+
+def a_tool_pin(**known: Any) -> ToolPin:
+    """The pin of an unchanged tool `read` of the server `files`; `known` overrides fields."""
+    definition = b'{"name":"read"}'
+    return ToolPin(
+        **{
+            "server": "files",
+            "name": "read",
+            "digest": "a" * 64,
+            "definition": definition,
+            "seen_digest": "a" * 64,
+            "seen": definition,
+            "pinned_at": 1000.0,
+            "seen_at": 1000.0,
             **known,
         }
     )

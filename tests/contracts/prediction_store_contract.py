@@ -14,8 +14,8 @@ from riglm.domain.session import ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingCall, TrainingSession
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
-from tests.records import a_learned_pair, a_session, a_tool_catalog, a_warm_set, an_invocation, an_override
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from tests.records import a_learned_pair, a_session, a_tool_catalog, a_tool_pin, a_warm_set, an_invocation, an_override
 
 
 def known_of(pair: LearnedPair) -> dict[str, object]:
@@ -26,8 +26,8 @@ def known_of(pair: LearnedPair) -> dict[str, object]:
     }
 
 
-class Choices(OverridesPort, WarmSetsPort, ToolCatalogsPort, Protocol):
-    """Overrides, warm sets and tool catalogs."""
+class Choices(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort, Protocol):
+    """Overrides, warm sets, tool catalogs and tool pins."""
 
 
 class PredictionStoreContract:
@@ -384,3 +384,42 @@ class PredictionStoreContract:
         latest = a_tool_catalog(updated_at=unused.updated_at + CATALOG_KEPT_SECONDS + 1.0)
         analytics.record_many([latest])
         assert list(choices.list_tool_catalogs([latest.fingerprint, unused.fingerprint])) == [latest]
+
+    def test_a_tool_pin_comes_back_as_it_was_stored(self, analytics: AnalyticsPort, choices: Choices) -> None:
+        """Every byte is kept, by server and name, and of the servers that are asked for only."""
+        odd = a_tool_pin(name="\0\ud83d\x1a", definition=b'{"name":"\xc3\xa4", "n":1.0}', resembles="b/\ud83d")
+        added = a_tool_pin(name="added", digest="", definition=b"")
+        other = a_tool_pin(server="git")
+        analytics.record_many([odd, added, other])
+        assert list(choices.list_tool_pins(["files", "none"])) == [odd, added]
+        assert list(choices.list_tool_pins()) == [odd, added, other]
+        assert list(choices.list_tool_pins([])) == []
+
+    def test_what_is_listed_later_changes_no_approved_definition(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """The newest definition that was seen counts, in any order of records; approved stays what was first."""
+        first = a_tool_pin()
+        changed = replace(first, digest="c" * 64, definition=b"{}", seen_digest="c" * 64, seen=b"{}", seen_at=2000.0)
+        analytics.record_many([first])
+        analytics.record_many([changed])
+        analytics.record_many([replace(first, seen_at=1500.0)])
+        expected = replace(first, seen_digest="c" * 64, seen=b"{}", seen_at=2000.0)
+        assert list(choices.list_tool_pins()) == [expected]
+
+    def test_an_approved_tool_has_the_definition_that_was_listed(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """Approval is of a digest; one that was never seen has no definition until it is."""
+        pin = a_tool_pin(seen_digest="c" * 64, seen=b"{}")
+        analytics.record_many([pin])
+        choices.approve_tools([replace(pin, digest="c" * 64)])
+        approved = replace(pin, digest="c" * 64, definition=b"{}")
+        assert list(choices.list_tool_pins()) == [approved]
+        imported = a_tool_pin(name="write", digest="d" * 64, definition=b"", seen_digest="", seen=b"")
+        choices.approve_tools([imported])
+        assert list(choices.list_tool_pins()) == [approved, imported]
+        seen = replace(imported, digest="", seen_digest="d" * 64, seen=b'{"name":"write"}', seen_at=2000.0)
+        analytics.record_many([seen])
+        found = replace(seen, digest="d" * 64, definition=b'{"name":"write"}')
+        assert list(choices.list_tool_pins()) == [approved, found]

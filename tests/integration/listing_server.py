@@ -1,12 +1,19 @@
-"""An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name."""
+"""An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name.
+
+With the argument `modern` it also answers requests of the modern era.
+"""
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+_COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if "modern" in sys.argv else {}
+
 
 def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
+    if method == "server/discover" and "modern" in sys.argv:
+        return {"result": {**_COMPLETE, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
     if method == "initialize":
         return {
             "result": {
@@ -16,9 +23,9 @@ def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, 
             }
         }
     if method == "tools/list":
-        return {"result": {"tools": tools}}
+        return {"result": {**_COMPLETE, "tools": tools}}
     if method == "tools/call":
-        return {"result": {"content": [{"type": "text", "text": params["name"]}]}}
+        return {"result": {**_COMPLETE, "content": [{"type": "text", "text": params["name"]}]}}
     return {"error": {"code": -32601, "message": "Method not found"}}
 
 

@@ -21,6 +21,7 @@ from riglm.cli import (
     report,
     serving,
     top,
+    trust,
     undo,
     usage,
 )
@@ -30,7 +31,7 @@ _GROUPS = {
     "Set up": ("init", "undo", "learn-from", "doctor", "demo"),
     "Run": ("run", "serve"),
     "Observe": ("report", "stats", "sessions", "tools", "top", "evaluate"),
-    "Configure": ("enforce", "shadow", "config", "control"),
+    "Configure": ("enforce", "shadow", "config", "trust", "control"),
     "Maintain": ("db", "embedder", "knowledge"),
 }
 """Commands in `riglm --help`, by heading."""
@@ -62,7 +63,6 @@ app.command(context_settings=_WITH_COMMAND)(serving.serve)
 app.command()(init.init)
 app.command()(undo.undo)
 app.command()(usage.sessions)
-app.command()(usage.tools)
 app.command()(usage.stats)
 app.command()(top.top)
 app.command()(demo.demo)
@@ -71,6 +71,8 @@ app.command()(doctor.doctor)
 app.command()(report.report)
 app.command()(filtering_mode.enforce)
 app.command()(filtering_mode.shadow)
+app.add_typer(trust.tools, name="tools")
+app.add_typer(trust.trust, name="trust")
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")

@@ -24,6 +24,7 @@ from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.recording.maintenance import STORED_PAIRS_RATIO, Maintenance
 from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
+from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.composition.prediction import DEFAULT_COVERAGE, SWITCH_SECONDS, build_predictor
 from riglm.composition.storage import (
     intercepts_lists,
@@ -225,6 +226,16 @@ class Container:
         return SessionRegistry(self.tracking, self.hasher, evidence, shared=shared)
 
     @cached_property
+    def pins(self) -> PinnedTools:
+        """What was approved of the servers' tools."""
+        default = self.settings.trust.on_change
+        return PinnedTools(
+            {spec.name: spec.on_change or default for spec in self.settings.upstream_specs()},
+            self.recorder.put,
+            on_report=(lambda _: None) if self.metrics is None else self.metrics.tool_changed,
+        )
+
+    @cached_property
     def services(self) -> RequestServices:
         """The services that every connection works with."""
         specs, timeouts = self.settings.upstream_specs(), self.settings.timeouts
@@ -232,7 +243,7 @@ class Container:
             tracking=self.tracking,
             sessions=self.sessions,
             catalogs=CatalogCache(),
-            known_catalogs=KnownCatalogs(self.hasher, self.recorder.put),
+            known_catalogs=KnownCatalogs(self.hasher, self.recorder.put, pins=self.pins),
             owners=ToolOwners(specs[0].name if len(specs) == 1 else ""),
             grace=timeouts.grace,
             longest_list=timeouts.list,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SWEEP_SECONDS: Final = 30.0
 _OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
 _CATALOGS_SECONDS: Final = 0.25
+_PINS_SECONDS: Final = 5.0  # without them, tools that may be held back are neither listed nor called
 _log: Final = logging.getLogger("riglm")
 
 
@@ -55,6 +56,7 @@ async def lifespan(
             ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             read_for_metrics(container, ports)
             await _recall_catalogs(container)
+            following = await _following_pins(container)
             showing = container.showing if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing)
             sharing = container.sharing if is_shared(settings) else None
@@ -67,7 +69,7 @@ async def lifespan(
                     SharedLearning(container.prediction, sharing.news, container.worker, container.create_store)
             if filtered or sharing is not None:
                 container.maintenance.when_forgotten(_letting_go(container, sharing, filtered=filtered))
-            tasks = [asyncio.create_task(_sweep(proxy, sharing))]
+            tasks = [asyncio.create_task(_sweep(proxy, sharing)), following]
             try:
                 async with controlled(container, ports, control):
                     if showing is not None:
@@ -98,7 +100,7 @@ def _working(container: Container, *, filtered: bool) -> Iterator[None]:
 async def _recall_catalogs(container: Container) -> None:
     """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
     known, specs = container.services.known_catalogs, container.settings.upstream_specs()
-    if len(specs) < 2:  # the list of a single one is forwarded
+    if len(specs) < 2 or container.pins.is_strict:  # one list is forwarded, and tools to hold back are compared first
         return
 
     def read(fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
@@ -107,6 +109,15 @@ async def _recall_catalogs(container: Container) -> None:
     job = container.asking.submit(lambda: known.load(specs, read))
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
+
+
+async def _following_pins(container: Container) -> "asyncio.Task[None]":
+    """Start to read what was approved; return once it is there if tools may be held back, at once otherwise."""
+    pins = container.pins
+    following = asyncio.create_task(pins.follow(container.asking, lambda: container.choices))
+    if pins.is_strict:
+        await pins.ready(_PINS_SECONDS)
+    return following
 
 
 async def _closed_behind(container: Container) -> None:

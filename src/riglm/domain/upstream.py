@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from riglm.domain.redaction import RUNNER_VERBS, RUNNERS, mask_address
+from riglm.domain.tool_pin import OnChange
 
 TransportKind = Literal["stdio", "http", "sse"]
 """The transport of a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
@@ -25,7 +26,8 @@ class UpstreamSpec:
 
     `command` (the words of the command line, run without a shell), `env` (added to riglm's environment) and `cwd`
     belong to `stdio`; `url` and `headers` (authorisation resolved into `Authorization`) to `http` and `sse`.
-    `max_processes` bounds the children of one `stdio` server. What may hold a secret is left out of the repr.
+    `max_processes` bounds the children of one `stdio` server. `on_change` is what happens when its tools change, None
+    for what the configuration says for all. What may hold a secret is left out of the repr.
     """
 
     name: str
@@ -37,6 +39,7 @@ class UpstreamSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     sharing: ProcessSharing = "auto"
     max_processes: int = 32
+    on_change: OnChange | None = None
 
     @property
     def place(self) -> str:

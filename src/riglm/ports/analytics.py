@@ -15,9 +15,10 @@ from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session
 from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.tool_pin import ToolPin
 from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics
 from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,16 @@ class LearnedPairsDeleted:
     ids: tuple[UUID, ...]
 
 
-Record = Session | SessionClosed | ToolInvocation | Exposure | LearnedPair | LearnedPairsDeleted | StoredToolCatalog
+Record = (
+    Session
+    | SessionClosed
+    | ToolInvocation
+    | Exposure
+    | LearnedPair
+    | LearnedPairsDeleted
+    | StoredToolCatalog
+    | ToolPin
+)
 """What recording hands over, in the order in which it happened."""
 
 
@@ -77,7 +87,9 @@ class TrainingSession:
         return tuple(call for call in self.calls if call.success)
 
 
-class AnalyticsPort(OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatalogsPort, MaintenancePort, Protocol):
+class AnalyticsPort(
+    OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort, MaintenancePort, Protocol
+):
     """Persists usage data and answers questions about it.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as

@@ -1,4 +1,4 @@
-"""Storage of overrides, warm sets and tool catalogs."""
+"""Storage of overrides, warm sets, tool catalogs and tool pins."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from riglm.domain.policy import Override
 from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
 
 
@@ -65,3 +66,21 @@ class ToolCatalogsPort(Protocol):
     @abstractmethod
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""
+
+
+class ToolPinsPort(Protocol):
+    """Gives and approves the tool pins that `AnalyticsPort.record_many` stored.
+
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
+        """Return the pins of these servers, or of all, by server and name."""
+
+    @abstractmethod
+    def approve_tools(self, approved: Sequence[ToolPin]) -> None:
+        """Take the `digest` of each pin as approved; other fields count only for tools that have no pin yet.
+
+        The approved definition is the one that was listed, if its digest is equal.
+        """

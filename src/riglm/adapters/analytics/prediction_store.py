@@ -1,4 +1,4 @@
-"""Overrides, warm sets, session uses and tool catalogs, in SQL that both SQLite and PostgreSQL understand.
+"""Overrides, warm sets, session uses, tool catalogs and tool pins, in SQL that both SQLite and PostgreSQL understand.
 
 A first list is made from them, and importing SQLAlchemy takes longer than a client should wait: nothing here needs it.
 """
@@ -20,8 +20,9 @@ from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import PROFILE
 from riglm.domain.tool import StoredToolCatalog
+from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 MAX_STORED_LENGTH: Final = 5
 """Maximum number of stored characters for one character of a text."""
@@ -80,13 +81,27 @@ _CATALOGS: Final = """
     SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog
     WHERE fingerprint IN ({fingerprints})
 """
+_PINS: Final = """
+    SELECT server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at FROM tool_pin
+    WHERE {servers} ORDER BY server, name
+"""
+_APPROVE: Final = """
+    INSERT INTO tool_pin (server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPDATE
+    SET digest = excluded.digest,
+        definition = CASE
+            WHEN tool_pin.seen_digest = excluded.digest THEN tool_pin.seen
+            WHEN tool_pin.digest = excluded.digest THEN tool_pin.definition
+            ELSE excluded.definition
+        END
+"""
 
 Execute = Callable[[str, Sequence[Any]], Any]
 """Executes a statement with `?` for each value, and returns the driver's cursor."""
 
 
-class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort):
-    """The statements of the three ports, on a connection that a subclass provides."""
+class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort):
+    """The statements of the four ports, on a connection that a subclass provides."""
 
     @abstractmethod
     def _find(self, table: str, query: str, *values: Any) -> Sequence[Any]:
@@ -187,6 +202,33 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort):
                 "tool_catalog", _CATALOGS.format(fingerprints=_places(fingerprints)), *fingerprints
             )
         ]
+
+    def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
+        named = "1 = 1" if servers is None else f"server IN ({_places(servers)})"
+        if servers is not None and not servers:
+            return []
+        return [
+            ToolPin(
+                server=original(server),
+                name=original(name),
+                digest=digest,
+                definition=bytes(definition),
+                seen_digest=seen_digest,
+                seen=bytes(seen),
+                resembles=original(resembles),
+                pinned_at=pinned_at,
+                seen_at=seen_at,
+            )
+            for server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at in self._find(
+                "tool_pin", _PINS.format(servers=named), *map(storable, servers or ())
+            )
+        ]
+
+    def approve_tools(self, approved: Sequence[ToolPin]) -> None:
+        with self._changing() as execute:
+            for pin in approved:
+                texts = storable(pin.server), storable(pin.name), pin.digest, pin.definition, pin.seen_digest, pin.seen
+                execute(_APPROVE, (*texts, storable(pin.resembles), float(pin.pinned_at), float(pin.seen_at)))
 
 
 class SqliteChoices(PredictionStatements):

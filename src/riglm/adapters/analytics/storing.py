@@ -53,6 +53,7 @@ from riglm.adapters.analytics.tables import (
     session,
     teacher,
     tool_catalog,
+    tool_pin,
     training_update,
 )
 from riglm.domain.exposure import Exposure
@@ -61,6 +62,7 @@ from riglm.domain.learning import LearnedPair, PairSource
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import Session
 from riglm.domain.tool import TTL_SECONDS, StoredToolCatalog
+from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed
 
 
@@ -256,6 +258,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     exposures: list[Exposure] = []
     learned: list[LearnedPair | LearnedPairsDeleted] = []
     catalogs: list[StoredToolCatalog] = []
+    pins: list[ToolPin] = []
     for record in records:
         match record:
             case ToolInvocation():
@@ -270,6 +273,8 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
                 ends[record.session_id] = record.ended_at
             case StoredToolCatalog():
                 catalogs.append(record)
+            case ToolPin():
+                pins.append(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is no record")
     lists = [each.tools_available for each in sessions.values()]
@@ -288,6 +293,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
     end_sessions(connection, ends)
     _put_tool_catalogs(connection, catalogs)
+    _put_tool_pins(connection, pins)
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)
@@ -300,6 +306,22 @@ def _put_tool_catalogs(connection: Connection, given: Sequence[StoredToolCatalog
         upsert(connection, tool_catalog, list(map(asdict, newest.values())), newest_by=tool_catalog.c.updated_at)
         latest = select(func.max(tool_catalog.c.updated_at)).scalar_subquery()
         connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - TTL_SECONDS))
+
+
+def _put_tool_pins(connection: Connection, given: Sequence[ToolPin]) -> None:
+    """Store pins of new tools, and of known ones what was listed last: approved is what is in the store."""
+    newest = {(each.server, each.name): each for each in sorted(given, key=attrgetter("seen_at"))}
+    upsert(
+        connection,
+        tool_pin,
+        list(map(asdict, newest.values())),
+        merge=lambda given: {
+            "digest": tool_pin.c.digest,
+            "definition": case((tool_pin.c.digest == given.seen_digest, given.seen), else_=tool_pin.c.definition),
+            "pinned_at": tool_pin.c.pinned_at,
+        },
+        newest_by=tool_pin.c.seen_at,
+    )
 
 
 def end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:

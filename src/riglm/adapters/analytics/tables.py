@@ -81,7 +81,7 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
     return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
-SCHEMA_REVISION: Final = "0008"
+SCHEMA_REVISION: Final = "0009"
 """The newest migration that this code knows."""
 
 VECTOR_TABLE: Final = "learned_vector"
@@ -229,6 +229,16 @@ tool_catalog: Final = Table(
     Column("instructions", SafeText, nullable=False),
     Column("tools", LargeBinary, nullable=False),  # a raw JSON array
     Column("updated_at", Double, nullable=False),
+)
+
+tool_pin: Final = Table(
+    "tool_pin",
+    metadata,
+    *_columns(SafeText, "server", "name", primary_key=True),
+    *_columns(String(64), "digest", "seen_digest"),  # SHA-256 of what was approved, and of what was listed last
+    *_columns(LargeBinary, "definition", "seen"),  # raw JSON
+    Column("resembles", SafeText, nullable=False),
+    *_columns(Double, "pinned_at", "seen_at"),
 )
 
 forgotten: Final = Table(

@@ -22,6 +22,7 @@ from riglm.domain.invocation import OWN_UPSTREAM, USES, DiscoveryMethod, ErrorKi
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.session_cost import Cost, SessionCost
+from riglm.domain.tool_pin import ToolChange, ToolPin
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import MeterPort, MetricSources
 
@@ -278,11 +279,13 @@ class PrometheusMetrics(MeterPort):
 
     def __init__(self, upstreams: Iterable[str], version: Callable[[], str]) -> None:
         """Metrics of a riglm of this `version`, in front of servers with these names."""
-        self._calls = {name: CallCounters(_DURATION, _HELD) for name in (*upstreams, OWN_UPSTREAM, REFUSED, OTHER)}
+        servers = tuple(upstreams)
+        self._calls = {name: CallCounters(_DURATION, _HELD) for name in (*servers, OWN_UPSTREAM, REFUSED, OTHER)}
         self._calls[""] = self._calls[REFUSED]
         self._shown = {mode: ExposureCounters(_TOOLS) for mode in _MODES}
         self._predicted = HistogramCounter(_PREDICTED)
         self._listed = HistogramCounter(_PREDICTED)
+        self._changed_tools = {(server, change.value): 0 for server in servers for change in ToolChange}
         self._searched = 0
         self._searches = HistogramCounter(_SEARCHES)
         self._by_session: dict[UUID, int] = {}
@@ -337,6 +340,11 @@ class PrometheusMetrics(MeterPort):
     def listed(self, seconds: float) -> None:
         self._listed.add(seconds)
 
+    def tool_changed(self, pin: ToolPin) -> None:
+        """Count a tool that is not as it was approved."""
+        if pin.change is not None:
+            self._changed_tools[pin.server, pin.change.value] += 1
+
     def predicted(self, seconds: float) -> None:
         self._predicted.add(seconds)
 
@@ -369,6 +377,12 @@ class PrometheusMetrics(MeterPort):
             "What riglm itself took of tool lists: from the arrival of the servers' last page until the list was on "
             "its way to the client.",
             [((), self._listed)],
+        )
+        yield counter(
+            "riglm_tool_changes",
+            "Tools that this process found to be other than approved, by server: changed, or added.",
+            list(self._changed_tools.items()),
+            ("upstream", "change"),
         )
         yield histogram("riglm_prediction_seconds", "How long predictions took.", [((), self._predicted)])
         if self._readings is not None:

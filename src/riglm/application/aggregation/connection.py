@@ -216,7 +216,8 @@ class MultiServerConnection(FilteringConnection):
     def _route(self, exchange: ProxiedRequest) -> None:
         """Send a request to the server that it belongs to, at once if that is known."""
         route = self._router.find(exchange.message)
-        if route is None:
+        is_call = exchange.message.method == "tools/call"
+        if route is None or (is_call and self._services.pins.needs_comparison(route.server)):
             self._workers.start(exchange, self._search, exchange)
         elif (refused := self._refusal(exchange, route)) is None:
             self._forward(exchange, route)

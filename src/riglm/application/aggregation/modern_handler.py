@@ -164,7 +164,9 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
             await self._lists.refresh(self._router.lists_for(message), message, self._services.grace)
             self._services.waited()
             route = self._router.find(message)
-        elif message.method == "tools/call" and not self._directory.knows("tools/list", route.server):
+        elif message.method == "tools/call" and (
+            not self._directory.knows("tools/list", route.server) or self._services.pins.needs_comparison(route.server)
+        ):
             await self._lists.refresh(("tools/list",), message, self._services.grace, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route

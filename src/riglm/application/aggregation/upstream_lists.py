@@ -143,6 +143,7 @@ class UpstreamListCache:
             return key in self._unconfirmed and self._withdraw(key)
         self._unconfirmed.discard(key)
         if method == "tools/list":
+            entries = list(self._catalogs.pins.review(server, entries))
             self._catalogs.note(self._specs[server], self._catalogs.variant_for(ProtocolEra.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
 

@@ -235,6 +235,8 @@ class UpstreamSession:
     def _learn(self, method: str, entries: Sequence[Raw]) -> bool:
         """Store the complete list of the server. Returns True if it has changed."""
         self._unconfirmed.discard(method)
+        if method == "tools/list":
+            entries = self._catalogs.pins.review(self.name, entries)
         if method == "tools/list" and self._variant:
             greeting = bytes(jsonrpc.join_object(self.capabilities)), self.instructions
             self._catalogs.note(self._upstream.spec, self._variant, greeting=greeting, entries=entries)

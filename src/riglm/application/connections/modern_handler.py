@@ -178,18 +178,31 @@ class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler
     def _forward(self, exchange: ProxiedRequest) -> None:
         message, session, upstream = exchange.message, exchange.session, self._upstream.spec.name
         if session is not None and message.method == "tools/call":
-            tool = tool_name(request_params.read(message)) or ""
-            known = tool in self._services.catalogs.of(upstream).by_name
-            is_unlisted = None if known else partial(self._services.catalogs.lacks, upstream, tool)
-            exchange.call, refused = self._services.start_call(
-                session, message, upstream, (tool,) if tool else (), known=known, is_unlisted=is_unlisted
-            )
-            if refused is not None:
-                exchange.replied(refused)
-                return
-        elif session is not None and message.method == "tools/list":
+            if self._services.pins.needs_comparison(upstream):
+                params = jsonrpc.join_object({"_meta": jsonrpc.members(message.params).get("_meta", b"{}")})
+                self._services.known_catalogs.compare_first(self._link, params, partial(self._call, exchange, session))
+            else:
+                self._call(exchange, session)
+            return
+        if session is not None and message.method == "tools/list":
             exchange.on_reply = lambda exchange, reply: self._services.listed(session, upstream, exchange, reply)
         exchange.send(self._link)
+
+    def _call(self, exchange: ProxiedRequest, session: Session) -> None:
+        """Record a call, and send it unless it is denied."""
+        if exchange.done:
+            return
+        message, upstream = exchange.message, self._upstream.spec.name
+        tool = tool_name(request_params.read(message)) or ""
+        known = tool in self._services.catalogs.of(upstream).by_name
+        is_unlisted = None if known else partial(self._services.catalogs.lacks, upstream, tool)
+        exchange.call, refused = self._services.start_call(
+            session, message, upstream, (tool,) if tool else (), known=known, is_unlisted=is_unlisted
+        )
+        if refused is None:
+            exchange.send(self._link)
+        else:
+            exchange.replied(refused)
 
     def _discovered(self, exchange: ProxiedRequest, reply: Message, envelope: RequestEnvelope) -> Message | None:
         if exchange.failure is ErrorKind.UNAVAILABLE:

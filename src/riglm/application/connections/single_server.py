@@ -106,10 +106,7 @@ class SingleServerConnection(FilteringConnection):
         exchange = ProxiedRequest(
             message, sink, headers=headers, resumable=resumable, session=session, on_done=self._finished
         )
-        refused = None
-        if message.method == "tools/call":
-            refused = self._start_call(exchange)
-        elif message.method == "tools/list":
+        if message.method == "tools/list":
             exchange.on_reply = self._note_list
         elif message.method == "initialize":
             client, _ = request_params.client_of(message)
@@ -118,10 +115,12 @@ class SingleServerConnection(FilteringConnection):
         if self._open is None:
             self._open = {}
         self._open[key] = exchange
-        if refused is None:
+        if message.method != "tools/call":
             exchange.send(self._link)
+        elif self._services.pins.needs_comparison(self._upstream.spec.name):
+            self._services.known_catalogs.compare_first(self._link, b"{}", functools.partial(self._send_call, exchange))
         else:
-            exchange.replied(refused)
+            self._send_call(exchange)
         return exchange
 
     def listen_upstream(self, *, listening: bool) -> None:
@@ -187,8 +186,10 @@ class SingleServerConnection(FilteringConnection):
                 return
         self._link.send(message)
 
-    def _start_call(self, exchange: ProxiedRequest) -> Message | None:
-        """Record a call; returns an error if it is denied."""
+    def _send_call(self, exchange: ProxiedRequest) -> None:
+        """Record a call, and send it unless it is denied."""
+        if exchange.done:
+            return
         given = request_params.read(exchange.message)
         session = exchange.session or self._session_of(self.session, given.meta)
         tool = tool_name(given)
@@ -199,7 +200,10 @@ class SingleServerConnection(FilteringConnection):
         exchange.call, refused = self._services.start_call(
             session, exchange.message, upstream, names, known=known, is_unlisted=is_unlisted
         )
-        return refused
+        if refused is None:
+            exchange.send(self._link)
+        else:
+            exchange.replied(refused)
 
     def _note_list(self, exchange: ProxiedRequest, message: Message) -> Message:
         self._seen = self._seen or ListedTools()

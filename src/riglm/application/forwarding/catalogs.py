@@ -1,5 +1,6 @@
 """The last list of tools that each upstream gave."""
 
+import asyncio
 import logging
 import os
 import time
@@ -8,12 +9,15 @@ from dataclasses import replace
 from typing import Final
 
 from riglm.application.failing_open import FailingOpen
+from riglm.application.forwarding.riglm_requests import Asking
+from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalog
 from riglm.domain.upstream import UpstreamSpec
+from riglm.ports.upstream import UpstreamLink
 
 MAX_PAGES: Final = 1000
 """Pages of one upstream's list beyond this many are passed on and not remembered."""
@@ -129,14 +133,18 @@ class KnownCatalogs:
         hasher: KeyedHasher | None = None,
         put: Callable[[StoredToolCatalog, int], None] = lambda *_: None,
         *,
+        pins: PinnedTools | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`put` records a catalog and its size in bytes without blocking. By default catalogs stay in this process."""
+        self.pins: Final = pins or PinnedTools({})
+        """With which the lists are compared before they are noted."""
         self._hasher = hasher or KeyedHasher(os.urandom(KEY_BYTES))
         self._put = put
         self._clock = clock
         self._known: dict[tuple[str, str], StoredToolCatalog] = {}
         self._fingerprints: dict[str, tuple[UpstreamSpec, str]] = {}
+        self._comparing: set[asyncio.Task[None]] = set()
         self._guarded = FailingOpen(_log, "tool catalogs could not be kept; lists wait for their servers, and")
 
     def load(self, specs: Sequence[UpstreamSpec], read: Callable[[Sequence[str]], Sequence[StoredToolCatalog]]) -> None:
@@ -157,6 +165,19 @@ class KnownCatalogs:
         """Return the raw definition of a tool by the server's name for it, from the latest catalog that has it."""
         entries = (raw for known in reversed(self._known.values()) if known.server == server for raw in known.entries)
         return next((raw for raw in entries if jsonrpc.text(jsonrpc.members(raw).get("name")) == tool), None)
+
+    def compare_first(self, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
+        """List the tools of a server, with these raw params, and compare them with the pins; then call `then`."""
+        task = asyncio.get_running_loop().create_task(self._compare_first(link, params, then))
+        self._comparing.add(task)
+        task.add_done_callback(self._comparing.discard)
+
+    async def _compare_first(self, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
+        with self._guarded:
+            entries, answer = await Asking().pages(link, "tools/list", "tools", params)
+            if answer.result:
+                self.pins.review(link.spec.name, entries)
+        then()
 
     def note(
         self,

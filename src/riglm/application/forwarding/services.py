@@ -12,6 +12,7 @@ from riglm.application.owners import ToolOwners
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
@@ -68,6 +69,11 @@ class RequestServices:
     tracer: TracerPort | None = None
     """Creates spans of requests; None if they are not traced."""
 
+    @property
+    def pins(self) -> PinnedTools:
+        """What was approved of the servers' tools."""
+        return self.known_catalogs.pins
+
     def start_call(
         self,
         session: Session,
@@ -82,17 +88,22 @@ class RequestServices:
         """Record a call of `upstream` and decide whether it may run; this is the only place where calls are denied.
 
         `names` are all names of the tool that clients may use, first the one in the call; none if it has no readable
-        name. A denied call gets the error of an unknown tool.
+        name. A denied call gets the error of an unknown tool, and the call of a tool that is held back the reason.
         """
-        given, is_permitted = request_params.read(message), self.permits(session, names, owner)
+        given, name = request_params.read(message), names[0] if names else ""
+        refused = None
+        if not self.permits(session, names, owner):
+            refused = f"Unknown tool: {name or 'its name is no string'}"
+        elif upstream:
+            refused = self.pins.refusal(*(owner or (upstream, name)))
+        error = None if refused is None else jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, refused)
         if not names:
-            refused = jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, "Unknown tool: its name is no string")
-            return None, None if is_permitted else refused
-        if is_permitted:
-            return self.call(session, upstream, names[0], given, known, is_unlisted), None
-        call = self.call(session, "", names[0], given, known=False)
-        call.is_confidential = self.is_confidential(names[0])
-        return call, jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {names[0]}")
+            return None, error
+        if error is None:
+            return self.call(session, upstream, name, given, known, is_unlisted), None
+        call = self.call(session, "", name, given, known=False)
+        call.is_confidential = self.is_confidential(name)
+        return call, error
 
     def call(
         self,
@@ -135,8 +146,9 @@ class RequestServices:
         message: Message,
         seen: ListedTools | None = None,
     ) -> Message:
-        """An upstream's answer to `tools/list`; what it shows is noted, in `seen` as well."""
+        """Return an upstream's answer to `tools/list` without what is held back; note it, in `seen` as well."""
         if message.result:
+            message = self.pins.review_page(upstream, exchange.message, message)
             with self.guarded:
                 page = self.catalogs.read(upstream, exchange.message, bytes(message.result))
                 if seen is not None:

@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from riglm.domain.list_plan import Prices
 from riglm.domain.retention import DAY_SECONDS, Expiry
 from riglm.domain.schemas.base import Seconds, SettingsModel, problem
+from riglm.domain.tool_pin import OnChange
 
 _MIB = 1024 * 1024
 _MIN_KEY = 32
@@ -183,6 +184,16 @@ class RetentionSettings(SettingsModel):
             exposures=before(self.exposure_days),
             learned_pairs=before(self.learned_pair_days),
         )
+
+
+class TrustSettings(SettingsModel):
+    """What happens when a server's tools are no longer as they were at first sight, or as approved since."""
+
+    on_change: OnChange = Field(
+        default="note",
+        description="`note`: report the change. `hold`: also list the approved definition, and refuse calls of changed "
+        "and added tools until `riglm tools approve`. `block`: list and call no tool of the server until then.",
+    )
 
 
 class TracingSettings(SettingsModel):

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import SecretMap, SettingsModel, problem
+from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import ProcessSharing, TransportKind, UpstreamSpec
 
 _ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
@@ -71,6 +72,7 @@ class ServerSettings(SettingsModel):
     max_processes: int = Field(
         default=32, ge=1, le=10_000, description="Maximum number of child processes of this server for each principal."
     )
+    on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
 
     @model_validator(mode="before")
     @classmethod
@@ -186,6 +188,7 @@ class ServerSettings(SettingsModel):
             headers=headers,
             sharing=self.sharing,
             max_processes=self.max_processes,
+            on_change=self.on_change,
         )
 
 

@@ -24,6 +24,7 @@ from riglm.domain.schemas.section import (
     SessionSettings,
     TimeoutSettings,
     TracingSettings,
+    TrustSettings,
 )
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.storage import StateSettings, StorageSettings
@@ -65,6 +66,7 @@ class Settings(SettingsModel):
     knowledge: KnowledgeSettings = KnowledgeSettings.model_construct()
     control: ControlSettings = ControlSettings.model_construct()
     tracing: TracingSettings = TracingSettings.model_construct()
+    trust: TrustSettings = TrustSettings.model_construct()
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
 
     @field_validator("mcp_servers")

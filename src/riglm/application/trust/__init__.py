@@ -1,0 +1,1 @@
+"""Tool definitions that were approved, and what becomes of tools that changed since."""

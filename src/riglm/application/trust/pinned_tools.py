@@ -1,0 +1,262 @@
+"""Compares what servers list with what was approved, and holds back what is not."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from riglm.application.failing_open import FailingOpen
+from riglm.application.worker import Worker
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest
+from riglm.ports.prediction_store import ToolPinsPort
+
+MAX_PINS: Final = 10_000
+"""Maximum number of pinned tools of one server. What it lists beyond them is neither pinned nor reported."""
+
+FIRST_SIGHT_SECONDS: Final = 120.0
+"""Seconds within which all pages of a new server's first list are pinned."""
+
+FOLLOW_SECONDS: Final = 2.0
+"""Seconds after which the store is read again while tools are held back, because they may have been approved."""
+
+_MAX_UNREAD: Final = 256
+_MAX_NAMED: Final = 5
+_log: Final = logging.getLogger("riglm.trust")
+
+
+class PinnedTools:
+    """Pins tools at first sight of their server, and compares every later list with the pins.
+
+    The pins are shared by all processes with the same store. A server whose tools may be held back lists none, and none
+    of them can be called, until the pins have been read.
+    """
+
+    def __init__(
+        self,
+        on_change: Mapping[str, OnChange],
+        put: Callable[[ToolPin, int], None] = lambda *_: None,
+        *,
+        on_report: Callable[[ToolPin], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`on_change` is by server, `note` for others.
+
+        `put` records a pin and its size in bytes without blocking. `on_report` is called once for each change.
+        """
+        self._modes = {server: mode for server, mode in on_change.items() if mode != "note"}
+        self._put = put
+        self._on_report = on_report
+        self._clock = clock
+        self._servers = tuple(on_change)
+        self._pins: dict[str, dict[str, ToolPin]] = {}
+        self._is_read = False
+        self._ready = asyncio.Event()
+        self._unread: deque[tuple[str, Sequence[Raw], bool, bool]] = deque(maxlen=_MAX_UNREAD)
+        """Lists that came before the pins were read."""
+        self._first_sight_until: dict[str, float] = {}
+        self._compared: set[str] = set()
+        self._reported: set[tuple[str, str, str]] = set()
+        self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
+        self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether tools of any server may be held back."""
+        return bool(self._modes)
+
+    def changes(self) -> list[ToolPin]:
+        """Return the tools that are not as they were approved."""
+        return [pin for pins in self._pins.values() for pin in pins.values() if pin.change is not None]
+
+    def needs_comparison(self, server: str) -> bool:
+        """Whether a call must wait until the server has listed its tools in this process."""
+        return server in self._modes and server not in self._compared
+
+    def refusal(self, server: str, tool: str) -> str | None:
+        """Return why a tool, by the server's own name for it, is held back; None if it may be called."""
+        mode = self._modes.get(server)
+        if mode is None:
+            return None
+        if server not in self._compared:
+            reason = "listed its tools" if self._is_read else "been compared: the store of riglm could not be read"
+            return f"riglm holds the tools of {server} back: it has not {reason}"
+        pins = self._pins.get(server, {})
+        changed = [each.name for each in pins.values() if each.change is not None]
+        if mode == "block" and changed:
+            what = f"{_some(changed)} changed since approved"
+            return f"riglm blocks the tools of {server}: {what}. To approve: riglm tools approve {server}"
+        if tool in pins and tool not in changed:
+            return None
+        what = "was never listed" if tool not in pins else "changed" if pins[tool].digest else "was added"
+        return f"riglm holds {tool} of {server} back: it {what}. To approve: riglm tools approve {server} {tool}"
+
+    def review_page(self, server: str, asked: Message, answer: Message) -> Message:
+        """Compare one page of a server's `tools/list`; return the page with what clients may see of it."""
+        fields = jsonrpc.members(answer.result) if answer.result else {}
+        if "tools" not in fields:
+            return answer
+        is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")
+        entries = jsonrpc.elements(fields["tools"])
+        permitted = self.review(server, entries, is_first=is_first, is_last=not jsonrpc.next_cursor(fields))
+        if permitted is entries:
+            return answer
+        fields["tools"] = Raw(b"[%b]" % b",".join(map(bytes, permitted)))
+        return answer.replace(result=jsonrpc.join_object(fields))
+
+    def review(
+        self, server: str, entries: Sequence[Raw], *, is_first: bool = True, is_last: bool = True
+    ) -> Sequence[Raw]:
+        """Compare raw tools that a server listed; return those that clients may see, the same object if it is all.
+
+        `is_first` and `is_last` are True if they begin and complete the server's list.
+        """
+        strict = self._modes.get(server)
+        if not self._is_read:
+            if strict is None:
+                self._unread.append((server, entries, is_first, is_last))
+            return [] if strict is not None else entries
+        with self._guarded:
+            self._compare(server, entries, is_first=is_first, is_last=is_last)
+            return entries if strict is None else self._permitted(server, entries, strict)
+        return [] if strict is not None else entries
+
+    def read(self, pins: Sequence[ToolPin]) -> None:
+        """Take the pins as the store has them now; lists that came earlier are compared with them."""
+        stored: dict[str, dict[str, ToolPin]] = {}
+        for pin in pins:
+            stored.setdefault(pin.server, {})[pin.name] = pin
+        for server, known in self._pins.items():  # what this process saw may be in its queue still
+            for name, pin in known.items():
+                found = stored.setdefault(server, {}).get(name)
+                if found is None:
+                    stored[server][name] = pin
+                elif found.seen_at < pin.seen_at:
+                    stored[server][name] = replace(found, seen_digest=pin.seen_digest, seen=pin.seen)
+        self._pins, self._is_read = stored, True
+        self._ready.set()
+        while self._unread:
+            server, entries, is_first, is_last = self._unread.popleft()
+            self.review(server, entries, is_first=is_first, is_last=is_last)
+
+    async def ready(self, timeout_seconds: float) -> None:
+        """Wait at most `timeout_seconds` seconds until the pins have been read."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._ready.wait()
+
+    async def refresh(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
+        """Read the store on the worker."""
+        with self._at_reading:
+            self.read(await asyncio.wrap_future(worker.submit(lambda: store().list_tool_pins(self._servers))))
+
+    async def follow(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
+        """Read the store until that succeeds, and then again and again while tools are held back."""
+        while not self._is_read or self._modes:
+            if not self._is_read or self.changes():
+                await self.refresh(worker, store)
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    def _compare(self, server: str, entries: Sequence[Raw], *, is_first: bool, is_last: bool) -> None:
+        pins, now = self._pins.setdefault(server, {}), self._clock()
+        if is_first and not pins:
+            self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
+        is_first_sight = now < self._first_sight_until.get(server, 0.0)
+        texts: KnownTexts | None = None
+        before: dict[str, ToolPin] = {}
+        changed: dict[str, ToolPin] = {}
+        for raw in entries:
+            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
+            pin = pins.get(name) if name is not None else None
+            definition = bytes(raw)
+            if name is None or (pin is not None and pin.seen == definition and name not in changed):
+                continue
+            digest = definition_digest(raw)
+            if pin is None:
+                if len(pins) >= MAX_PINS:
+                    continue
+                if not is_first_sight and texts is None:
+                    texts = KnownTexts(each for known in self._pins.values() for each in known.values())
+                new = ToolPin(
+                    server=server,
+                    name=name,
+                    digest=digest if is_first_sight else "",
+                    definition=definition if is_first_sight else b"",
+                    seen_digest=digest,
+                    seen=definition,
+                    resembles="" if texts is None else texts.resembled(server, name, raw),
+                    pinned_at=now,
+                    seen_at=now,
+                )
+            elif digest == pin.seen_digest or (name in changed and digest == pin.digest):
+                continue  # of two tools with one name, the one that is not approved counts
+            else:
+                before.setdefault(name, pin)
+                approved = definition if digest == pin.digest else pin.definition
+                new = replace(pin, definition=approved, seen_digest=digest, seen=definition, seen_at=now)
+            pins[name] = changed[name] = new
+        for name, pin in before.items():
+            if pin.seen_digest == changed[name].seen_digest:
+                pins[name] = pin
+                del changed[name]
+        for pin in changed.values():
+            self._put(pin, len(pin.seen) + len(pin.definition))
+        self._compared.add(server)
+        if is_last:
+            self._first_sight_until.pop(server, None)
+        self._report(server, [pin for pin in changed.values() if pin.change is not None])
+        self._scan(server, changed.values())
+
+    def _permitted(self, server: str, entries: Sequence[Raw], mode: OnChange) -> Sequence[Raw]:
+        pins = self._pins[server]
+        if mode == "block":
+            return [] if any(pin.change is not None for pin in pins.values()) else entries
+        permitted: dict[str, Raw] = {}
+        for raw in entries:
+            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
+            pin = pins.get(name) if name is not None else None
+            if name is None or pin is None or name in permitted:
+                continue
+            if pin.change is None and (pin.seen == bytes(raw) or definition_digest(raw) == pin.digest):
+                permitted[name] = raw
+            elif pin.definition:
+                permitted[name] = Raw(pin.definition)
+        found = list(permitted.values())
+        is_all = len(found) == len(entries) and all(one is other for one, other in zip(found, entries, strict=True))
+        return entries if is_all else found
+
+    def _report(self, server: str, changed: Sequence[ToolPin]) -> None:
+        new = [pin for pin in changed if (server, pin.name, pin.seen_digest) not in self._reported]
+        for pin in new:
+            self._reported.add((server, pin.name, pin.seen_digest))
+            self._on_report(pin)
+        for change, count in Counter(pin.change for pin in new).items():
+            pins = [pin for pin in new if pin.change is change]
+            alike = {pin.name: pin.resembles for pin in pins if pin.resembles}
+            about = {"upstream": server, "tools": [pin.name for pin in pins[:_MAX_NAMED]], "number": count}
+            about |= {"resembles": alike} if alike else {}
+            mode = self._modes.get(server, "note")
+            words = "tools changed since they were approved" if change is ToolChange.CHANGED else "tools were added"
+            _log.warning(words, extra={**about, "on_change": mode})
+
+    def _scan(self, server: str, pins: Collection[ToolPin]) -> None:
+        if not pins:
+            return
+        from riglm.domain.definition_scan import scan_definition  # noqa: PLC0415  # most processes see nothing new
+
+        for pin in pins:
+            findings = scan_definition(jsonrpc.plain(Raw(pin.seen)))
+            if findings:
+                found = [f"{finding.rule} in {finding.path}" for finding in findings[:_MAX_NAMED]]
+                about = {"upstream": server, "tool": pin.name, "findings": found}
+                _log.warning("the definition of a tool is suspicious", extra=about)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more

@@ -1,0 +1,196 @@
+"""`riglm tools changes` and `approve`, and `riglm trust`: which tools are approved."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli import usage
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
+from riglm.cli.store_access import opened, settings_of
+from riglm.domain.errors import RiglmError, UnusableInputError
+
+if TYPE_CHECKING:
+    from riglm.domain.tool_pin import ToolPin
+
+tools = typer.Typer(
+    name="tools",
+    help="List the tools that were shown or used, and approve those that changed.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+trust = typer.Typer(
+    name="trust", help="Keep the list of approved tools as a file.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@tools.callback()
+def _tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the tools that were shown or used, and approve those that changed."""
+    if ctx.invoked_subcommand is None:
+        usage.tools(config, as_json)
+
+
+@tools.command()
+def changes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show what changed in tools since they were approved."""
+    from riglm.domain.tool_pin import definition_diff
+
+    found = _changed(config)
+    if as_json:
+        print_json([{**pin_fields(pin), "diff": definition_diff(pin)} for pin in found])
+        return
+    if not found:
+        typer.echo("no tool changed since it was approved")
+        return
+    _print_changes(found)
+    typer.echo("to approve: riglm tools approve SERVER [TOOL ...]")
+
+
+@tools.command()
+def approve(
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOOL", help="The server's own names of tools; by default all.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Approve the tools of all servers.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve tools as their server lists them now. Running processes notice within seconds."""
+    if everything is (server is not None):
+        raise UnusableInputError("which tools to approve is not clear — fix: name a SERVER, or give --all")
+    found = [pin for pin in _changed(config) if server in {None, pin.server} and (not names or pin.name in names)]
+    missing = sorted(set(names or ()) - {pin.name for pin in found})
+    if missing:
+        raise RiglmError(
+            f"{server} has no changed tool {printable(', '.join(missing))} — fix: use names from `riglm tools changes`"
+        )
+    if found and not yes:
+        _print_changes(found)
+        typer.confirm(f"Approve {len(found)} tool{'s' if len(found) > 1 else ''}?", abort=True, err=True)
+    if found:
+        with opened(settings_of(config)) as store:
+            store.approve_tools([replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in found])
+    if as_json:
+        print_json([pin_fields(pin) for pin in found])
+    else:
+        typer.echo(f"approved: {printable(', '.join(f'{pin.server}/{pin.name}' for pin in found)) or 'nothing to do'}")
+
+
+@trust.command("export")
+def export_file(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="By default standard output.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write the approved tools of all servers, with the digests of their definitions, as JSON."""
+    with opened(settings_of(config)) as store:
+        pins = store.list_tool_pins()
+    servers: dict[str, dict[str, dict[str, str]]] = {}
+    for pin in pins:
+        if pin.digest:
+            servers.setdefault(pin.server, {"tools": {}})["tools"][pin.name] = pin.digest
+    text = json.dumps({"version": 1, "servers": servers}, indent=2) + "\n"
+    if file is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            file.write_text(text, "utf-8")
+        except OSError as error:
+            raise UnusableInputError(f"{file} cannot be written ({error.strerror}) — fix: name another") from error
+
+
+@trust.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by `riglm trust export`.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve exactly the tools of a file, for each server in it; other servers stay as they are."""
+    from riglm.composition.container import Container
+
+    approved = _read(file)
+    settings = settings_of(config)
+    with Container(settings).create_store() as store:
+        known = {(pin.server, pin.name): pin for pin in store.list_tool_pins(list(approved))}
+        wanted = [
+            replace(known[key], digest=digest, definition=b"") if key in known else _unseen(*key, digest)
+            for key, digest in ((key, digest) for name, one in approved.items() for key, digest in _keyed(name, one))
+        ]
+        named = {(pin.server, pin.name) for pin in wanted}
+        withdrawn = [replace(pin, digest="", definition=b"") for key, pin in known.items() if key not in named]
+        store.approve_tools([*wanted, *withdrawn])
+    counts = {"servers": len(approved), "approved": len(wanted), "withdrawn": sum(bool(p.seen) for p in withdrawn)}
+    if as_json:
+        print_json(counts)
+    else:
+        typer.echo("{approved} tools of {servers} servers are approved; {withdrawn} others are not".format(**counts))
+
+
+def pin_fields(pin: "ToolPin") -> dict[str, Any]:
+    """A tool that changed, for JSON output."""
+    return {
+        "server": pin.server,
+        "tool": pin.name,
+        "change": pin.change.value if pin.change else None,
+        "resembles": pin.resembles or None,
+        "digest": pin.digest or None,
+        "seen_digest": pin.seen_digest or None,
+        "pinned_at": json_time(pin.pinned_at),
+        "seen_at": json_time(pin.seen_at),
+    }
+
+
+def _changed(config: Path | None) -> "list[ToolPin]":
+    with opened(settings_of(config)) as store:
+        return [pin for pin in store.list_tool_pins() if pin.change is not None]
+
+
+def _print_changes(found: "Iterable[ToolPin]") -> None:
+    from riglm.domain.tool_pin import definition_diff
+
+    pins = list(found)
+    for pin in pins:
+        typer.echo(f"{printable(pin.server)}/{printable(pin.name)}: {pin.change}")
+        for line in definition_diff(pin):
+            typer.echo(f"  {printable(line)}")
+    columns = ("server", "tool", "change", "resembles", "seen")
+    rows = [(pin.server, pin.name, pin.change or "", pin.resembles or "-", written_time(pin.seen_at)) for pin in pins]
+    print_table("Tools that are not as approved", columns, rows)
+
+
+def _read(file: Path) -> dict[str, dict[str, str]]:
+    from pydantic import ValidationError
+
+    from riglm.domain.schemas.trust import ApprovedTools
+
+    try:
+        read = ApprovedTools.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise UnusableInputError(f"{file} cannot be read ({error.strerror}) — fix: name another") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the document"
+        raise UnusableInputError(
+            f"{file}: {printable(place)}: {first['msg']} — fix: use a file of `riglm trust export`"
+        ) from error
+    return {name: one.tools for name, one in read.servers.items()}
+
+
+def _keyed(server: str, tools: dict[str, str]) -> "Iterable[tuple[tuple[str, str], str]]":
+    return (((server, name), digest) for name, digest in tools.items())
+
+
+def _unseen(server: str, name: str, digest: str) -> "ToolPin":
+    from riglm.domain.tool_pin import ToolPin
+
+    now = time.time()
+    return ToolPin(
+        server=server, name=name, digest=digest, definition=b"", seen_digest="", seen=b"", pinned_at=now, seen_at=now
+    )
