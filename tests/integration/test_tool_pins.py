@@ -129,12 +129,12 @@ class Place:
         """The name that clients use for a tool of the first server."""
         return name if len(self._servers) == 1 else f"{self._servers[0]}__{name}"
 
-    def command(self, *words: str) -> str:
-        """What a command prints."""
+    def command(self, *words: str, code: int = 0) -> str:
+        """What a command prints; `code` is its exit code."""
         environment = {**os.environ, "RIGLM_DATA_DIR": str(self.data)}
         given = [sys.executable, "-m", "riglm", *words, "--config", str(self.folder / "riglm.yaml")]
         done = subprocess.run(given, capture_output=True, text=True, env=environment, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stderr
         return done.stdout
 
     def changes(self) -> set[str]:
@@ -198,6 +198,7 @@ def test_what_changed_is_held_back_until_it_is_approved(tmp_path: Path, servers:
         }
         assert not any(client.calls(*map(place.public, changed)).values())
     assert place.changes() == changed
+    assert "warning  files" in " ".join(place.command("doctor", "--only", "tools", code=1).split("\n"))
     place.command("tools", "approve", "files", "--yes")
     assert place.changes() == set()
     if kind == "twice":  # two definitions of one name cannot both be approved

@@ -228,9 +228,8 @@ class Container:
     @cached_property
     def pins(self) -> PinnedTools:
         """What was approved of the servers' tools."""
-        default = self.settings.trust.on_change
         return PinnedTools(
-            {spec.name: spec.on_change or default for spec in self.settings.upstream_specs()},
+            self.settings.on_change(),
             self.recorder.put,
             on_report=(lambda _: None) if self.metrics is None else self.metrics.tool_changed,
         )

@@ -25,7 +25,7 @@ from riglm.application.doctor.configuration import (
 )
 from riglm.application.doctor.servers import ServerProber, ServersCheck, SkippedServersCheck, UnstartableServer
 from riglm.application.doctor.store import StoreCheck
-from riglm.application.doctor.tools import ToolsFindings
+from riglm.application.doctor.tools import ChangedToolsCheck, ToolsFindings
 from riglm.application.identity import server_info
 from riglm.composition.client_setup import installations, riglm_entries
 from riglm.composition.prediction import build_predictor
@@ -37,6 +37,7 @@ from riglm.domain.finding import DoctorSection, Severity, finding
 from riglm.domain.redaction import sounds_secret
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.doctor import EmbedderCheckResult, SpoolStatus, StoreStatus
 
@@ -186,7 +187,8 @@ def examination(
     known = [subject.configuration for subject in subjects if subject.configuration is not None]
     if known:
         rules = {each.client: each.configuration.settings.filtering for each in subjects if each.configuration}
-        checks += _common_checks(known[0].settings, rules, load_embedder)
+        on_change = {name: mode for each in known for name, mode in each.settings.on_change().items()}
+        checks += _common_checks(known[0].settings, rules, on_change, load_embedder)
     files_check = ClientFilesCheck(riglm_entries, installed, FileInspector(), Programs(), version=_version())
     checks += [files_check, _machine()]
     return Examination(
@@ -255,6 +257,7 @@ def _contradictions(settings: Settings) -> list[str]:
 def _common_checks(
     settings: Settings,
     rules: Mapping[str, FilteringSettings],
+    on_change: Mapping[str, OnChange],
     load_embedder: "Callable[[EmbedderSettings], EmbedderCheckResult]",
 ) -> list[Check]:
     """The checks of what all configurations have in common."""
@@ -269,6 +272,7 @@ def _common_checks(
         _store_check(settings, store),
         ClientsSeenCheck(store, settings.filtering, rules),
         KnowledgeCheck(settings.knowledge, store),
+        ChangedToolsCheck(store, on_change),
     ]
 
 

@@ -5,12 +5,17 @@ rules follow published attacks on MCP clients: tool poisoning, tool shadowing, a
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 MAX_TEXT_LENGTH: Final = 20_000
 """Characters of one string that are scanned; a longer one is itself a finding."""
+
+MAX_DEFINITION_LENGTH: Final = 200_000
+"""Characters of all strings of a definition that are scanned; more are themselves a finding."""
 
 _MAX_DEPTH: Final = 64
 _MAX_EXCERPT_LENGTH: Final = 60
@@ -26,6 +31,7 @@ class ScanRule(StrEnum):
     INSTRUCTION = "instruction to the model"
     SECRET = "request for a secret"  # noqa: S105  # a name
     OTHER_TOOL = "reference to another server's tool"
+    ENCODED = "encoded command"
     LENGTH = "excessive length"
 
 
@@ -38,37 +44,65 @@ class ScanFinding(NamedTuple):
 
 
 _HIDDEN: Final = re.compile(
-    "[\U000e0000-\U000e007f\U000e0100-\U000e01ef\u202a-\u202e\u2066-\u2069\u200b\u2060-\u2064\u180e\u115f\u1160\u3164]+"
+    "[\U000e0000-\U000e007f\U000e0100-\U000e01ef\u202a-\u202e\u2066-\u2069\u200b\u2060-\u2064\u180e\u115f\u1160\u3164"
+    "\ue000-\uf8ff\U000f0000-\U0010fffd]+|(?<=[ -~])[\u200c\u200d]|[\u200c\u200d](?=[ -~])"
 )
 _FLAG: Final = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{3,6}\U000e007f")  # such as the flag of Scotland
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ENCODED: Final = re.compile(
+    r"(?<![\w+/])(?:[0-9a-fA-F]{2}){12,}(?![\w+/])|(?<![\w+/])[A-Za-z0-9+/]{16,}={0,2}(?![\w+/=])"
+)
+_COMMAND: Final = re.compile(
+    rb"\b(?:curl|wget|chmod|bash|powershell|nc|eval)\b|\brm -|/bin/sh|/dev/tcp|https?://|ignore|instruction"
+)
+_QUOTED: Final = re.compile(
+    r"\b(?:(?:detect|scan|flag|explain|describ|document|check|test|guard)(?:s|es|ed|ing|ion|ation)?|identif(?:y|ies|ying)|"
+    r"analy[sz](?:es?|ing)|such as|examples?|expected|mock|sample)\b[^.]{0,80}$",
+    re.IGNORECASE,
+)
 _USER: Final = r"(?:the |this |your )?(?:user|human|operator|person|anyone|customer)s?"
+_SENSITIVE: Final = (
+    r"(?:private keys?|ssh keys?|api[ _-]?keys?|access tokens?|credentials?|passwords?|secrets?|environment variables|"
+    r"\.env\b|clipboard|conversation (?:history|context)|(?:chat|message) history|system (?:prompt|instructions?))"
+)
 _PATTERNS: Final[Mapping[ScanRule, re.Pattern[str]]] = {
     ScanRule.MARKUP: re.compile(
         r"<\s*/?\s*(?:important|system|secret|hidden|instructions?|assistant|critical|admin|script|iframe)\b[^>]{0,80}>"
-        r"|<!--.{0,400}?(?:instruct|ignore|must|secret|always|call|send|read).{0,400}?-->"
-        r"|\[/?INST\]|<\|(?:im_start|im_end|system|user|assistant)\|>|javascript:|!\[[^\]]{0,80}\]\(https?://",
+        r"|<!--[^<]{0,400}?(?:instruct|ignore|must|secret|always|call|send|read)[^<]{0,400}?-->"
+        r"|\[/?INST\]|<\|(?:im_start|im_end|system|user|assistant)\|>|javascript:|!\[[^\]]{0,80}\]\(https?://"
+        r"|#{2,}\s*(?:system|instructions?)\s*:|\{\{\s*system\b",
         re.IGNORECASE | re.DOTALL,
     ),
     ScanRule.INSTRUCTION: re.compile(
-        r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,30}\b(?:previous|prior|above|earlier|all|other|system|safety)\b"
-        r".{0,20}\b(?:instructions?|prompts?|rules?|guidelines?|context|messages?)\b"
+        r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,30}\b(?:previous|prior|above|earlier|all|other|system|safety|"
+        r"policy|policies)\b.{0,20}\b(?:instructions?|prompts?|rules?|guidelines?|context|messages?|directions?|constraints?|"
+        r"polic(?:y|ies)|checks?)\b"
+        r"|\b(?:ignore|disregard|forget)\b.{0,12}\b(?:the above|everything above|what was said|the user's)\b"
         rf"|\b(?:do not|don'?t|never|without|avoid|refrain from)\b.{{0,20}}\b(?:tel+(?:ing)?|mention|mentioning|inform|"
         rf"informing|notify|notifying|reveal|revealing|disclose|disclosing|alert|alerting)\b.{{0,25}}\b{_USER}\b"
+        rf"|\bnever (?:be )?mention(?:ed)?\b.{{0,20}}\b{_USER}\b"
         rf"|\b(?:hide|conceal|keep)\b.{{0,30}}\b(?:secret|hidden|from)\b.{{0,10}}\b{_USER}\b"
         r"|\bbefore (?:using|calling|invoking|running) (?:this|any|every|other|all)\b.{0,40}\b(?:read|send|fetch|cat|"
         r"open|upload|pass)\b"
         r"|\b(?:you are now|act as if you|new instructions?:|system (?:prompt|override):)"
-        r"|\b(?:instead of|do not use|never use|rather than)\b.{0,30}\b(?:other|any other|another) "
-        r"(?:servers?|tools?)'?s?\b.{0,40}\b(?:always|only|must)\b",
+        r"|\bnote to (?:the )?(?:assistant|model|agent|ai|llm)\b|\bhidden (?:directive|instruction|command|payload)s?\b"
+        r"|\b(?:silently|secretly|covertly|stealthily)\b.{0,30}\b(?:add|append|include|send|upload|copy|forward|log|"
+        r"execute|run|read|collect|redirect|embed|post|bcc)\b|\bexfiltrat",
         re.IGNORECASE | re.DOTALL,
     ),
     ScanRule.SECRET: re.compile(
         r"(?:~|\$HOME|/root|/home/\w+|%USERPROFILE%)[/\\]\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|pypirc|config[/\\]gcloud"
         r"|cursor|claude|codeium|bash_history|zsh_history)\b"
         r"|\bid_(?:rsa|ed25519|ecdsa)\b|/etc/(?:passwd|shadow|sudoers)\b|\.aws/credentials\b|\.ssh/|\bmcp\.json\b"
-        r"|\b(?:read|send|pass|include|attach|provide|exfiltrate|upload|leak)\b.{0,40}\b(?:private keys?|ssh keys?|"
-        r"environment variables|\.env\b|conversation history|chat history|system prompt|credentials file)",
+        rf"|\b(?:send|append|attach|upload|leak|steal|harvest|reveal|post|forward|embed)\b[^.]{{0,40}}{_SENSITIVE}",
+        re.IGNORECASE | re.DOTALL,
+    ),
+    ScanRule.OTHER_TOOL: re.compile(
+        r"\b(?:supersedes?|hijacks?|intercepts?|impersonates?|modif(?:y|ies) the behaviou?r of)\b.{0,20}"
+        r"\b(?:tools?\b|[a-z]+_[a-z_]+)"
+        r"|\b(?:the|any) [a-z]+_[a-z_]+ tool\b.{0,60}\b(?:instead|always|first|attacker|replace|reroute|redirect)"
+        r"|\b(?:when|whenever|before|instead of) (?:using |calling |the )?[a-z]+_[a-z_]+\b[^.]{0,60}"
+        r"\b(?:always|copy|instead|log|reroute|redirect|bcc|first)\b",
         re.IGNORECASE | re.DOTALL,
     ),
 }
@@ -81,7 +115,15 @@ def scan_definition(definition: Mapping[str, Any], other_tools: Collection[str] 
     """
     telling = [name for name in other_tools if len(name) >= _MIN_NAME_LENGTH and re.search(r"[a-z0-9][_\-.A-Z]", name)]
     others = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in telling)) if telling else None
-    return [found for path, text in _strings(definition, "", _MAX_DEPTH) for found in _scan_text(path, text, others)]
+    found: list[ScanFinding] = []
+    left = MAX_DEFINITION_LENGTH
+    for path, text in _strings(definition, "", _MAX_DEPTH):
+        left -= len(text)
+        if left < 0:
+            found.append(ScanFinding(ScanRule.LENGTH, path, f"more than {MAX_DEFINITION_LENGTH:,} characters in all"))
+            break
+        found += _scan_text(path, text, others)
+    return found
 
 
 def _scan_text(path: str, text: str, others: re.Pattern[str] | None) -> Iterator[ScanFinding]:
@@ -89,15 +131,39 @@ def _scan_text(path: str, text: str, others: re.Pattern[str] | None) -> Iterator
         yield ScanFinding(ScanRule.LENGTH, path, f"{len(text):,} characters")
         text = text[:MAX_TEXT_LENGTH]
     visible = _FLAG.sub("", text).removeprefix("\ufeff")
-    matches = {
+    matches: dict[ScanRule, re.Match[str] | None] = {
         ScanRule.HIDDEN_TEXT: _HIDDEN.search(visible),
         ScanRule.CONTROL_CHARACTER: _CONTROL.search(text),
-        **{rule: pattern.search(text) for rule, pattern in _PATTERNS.items()},
-        ScanRule.OTHER_TOOL: others.search(text) if others is not None else None,
+        ScanRule.ENCODED: next((found for found in _ENCODED.finditer(text) if _is_command(found[0])), None),
+        **{rule: _first(rule, text) for rule in _PATTERNS},
     }
+    if matches[ScanRule.OTHER_TOOL] is None and others is not None:
+        matches[ScanRule.OTHER_TOOL] = others.search(text)
     for rule, match in matches.items():
         if match is not None:
             yield ScanFinding(rule, path, _excerpt(match[0]))
+
+
+def _first(rule: ScanRule, text: str) -> re.Match[str] | None:
+    """Return the first match of a rule; sentences that a text describes as detected or as examples do not count."""
+    found = _PATTERNS[rule].finditer(text)
+    if rule in {ScanRule.MARKUP, ScanRule.OTHER_TOOL}:
+        return next(found, None)
+    return next(
+        (match for match in found if not _QUOTED.search(text, max(0, match.start() - 100), match.start())), None
+    )
+
+
+def _is_command(word: str) -> bool:
+    """Whether a word is hexadecimal or Base64 for a command line, an address or an instruction."""
+    for decode in (bytes.fromhex, partial(b64decode, validate=True)):
+        try:
+            decoded = decode(word)
+        except ValueError:
+            continue
+        if _COMMAND.search(decoded) and decoded.isascii():
+            return True
+    return False
 
 
 def _strings(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:

@@ -67,7 +67,8 @@ class StoreStatus:
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
     `newest` is the time of the newest record, 0 without records; `keeper` and `writer` are the processes that run
-    maintenance and that hold the write lock, or None.
+    maintenance and that hold the write lock, or None. `changed_tools` are the servers and own names of tools that are
+    not as they were approved.
     """
 
     place: str
@@ -81,6 +82,7 @@ class StoreStatus:
     writer: str | None = None
     clients: tuple[RecordedClient, ...] = ()
     knowledge: KnowledgeTotals | None = None
+    changed_tools: tuple[tuple[str, str], ...] = ()
 
 
 class StoreInspectorPort(Protocol):

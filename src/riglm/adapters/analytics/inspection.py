@@ -20,7 +20,7 @@ from riglm.adapters.analytics.rows import count
 from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
-from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought
+from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought, tool_pin
 from riglm.ports.doctor import KnowledgeTotals, RecordedClient, StoreInspectorPort, StoreStatus
 
 _LOOKS: Final = 5
@@ -145,6 +145,7 @@ def _recorded(connection: Connection) -> dict[str, Any]:
         "newest": max(times),
         "clients": _clients(connection),
         "knowledge": _knowledge(connection),
+        "changed_tools": _changed_tools(connection),
     }
 
 
@@ -158,6 +159,12 @@ def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
         details = connection.execute(mine).mappings().one()
         clients.append(RecordedClient(name=client, last_seen=at, sessions=number, **details))
     return tuple(clients)
+
+
+def _changed_tools(connection: Connection) -> tuple[tuple[str, str], ...]:
+    is_changed = (tool_pin.c.seen_digest != "") & (tool_pin.c.seen_digest != tool_pin.c.digest)
+    query = select(tool_pin.c.server, tool_pin.c.name).where(is_changed).order_by(tool_pin.c.server, tool_pin.c.name)
+    return tuple((server, name) for server, name in connection.execute(query))
 
 
 def _knowledge(connection: Connection) -> KnowledgeTotals:

@@ -1,25 +1,30 @@
 """What the servers' tools are like for providers of models, together and one by one."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from riglm.application.doctor.check import Check, SharedProbe
 from riglm.application.doctor.server_probe import ServerProbe
 from riglm.domain import jsonrpc
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.client_support import CLIENTS
+from riglm.domain.definition_scan import scan_definition
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.naming import NamePatterns, Naming, public_names
 from riglm.domain.policy import Policy, ToolVisibility
 from riglm.domain.providers import Provider, providers_of
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.tool import Tool, estimated_tokens
-from riglm.ports.doctor import SchemaValidatorPort
+from riglm.domain.tool_pin import OnChange
+from riglm.ports.doctor import SchemaValidatorPort, StoreStatus
 
 _MAX_NAMED: Final = 5
 _MAX: Final = 64
 _DENY: Final = "deny it with `filtering.denylist`, or ask its authors to rename it: one such tool fails every request"
+_REVIEW: Final = "read its definition, and deny it with `filtering.denylist` unless you trust the server"
 _finding: Final = partial(finding, DoctorSection.TOOLS)
 
 
@@ -31,6 +36,7 @@ class Listed:
         self.name = name
         self.server = server
         self.own_name = tool.name
+        self.definition = tool.raw
         self.fields = jsonrpc.members(tool.raw)
         self.size = len(tool.raw)
         raw = self.fields.get("inputSchema")
@@ -80,6 +86,7 @@ class ToolsFindings:
             return findings
         findings += self._names(listed)
         findings += self._schemas(listed)
+        findings += _suspicious(listed)
         silent = [each.name for each in listed if not jsonrpc.text(each.fields.get("description"))]
         if silent:
             what = f"{_some(silent)}: no description, so that neither a model nor riglm knows what it is for"
@@ -169,6 +176,50 @@ class ToolsFindings:
         """Whether riglm shows fewer than there are."""
         rules = self._filtering
         return rules.is_on and rules.strategy == "prediction" and rules.mode == "enforce" and rules.surface != "full"
+
+
+class ChangedToolsCheck(Check):
+    """Reports tools that are not as they were approved."""
+
+    sections = (DoctorSection.TOOLS,)
+
+    def __init__(self, store: SharedProbe[StoreStatus], on_change: Mapping[str, OnChange]) -> None:
+        """`on_change` is by server; tools of other servers are left out."""
+        self._store = store
+        self._on_change = on_change
+
+    async def examine(self) -> Sequence[Finding]:
+        try:
+            changed = (await self._store.facts()).changed_tools
+        except AnalyticsUnavailableError:
+            return []  # reported by the store check
+        found = []
+        for server, mode in self._on_change.items():
+            names = [name for of, name in changed if of == server]
+            if names:
+                effect = {"note": "", "hold": ", and calls of them are refused", "block": ", and the server is blocked"}
+                what = f"{_some(names)}: changed or added since approved{effect[mode]}"
+                weight = Severity.NOTE if mode == "note" else Severity.WARNING
+                fix = f"see `riglm tools changes`, and approve them with `riglm tools approve {server}`"
+                found.append(_finding(weight, server, what, fix))
+        return found
+
+
+def _suspicious(listed: Sequence[Listed]) -> Iterator[Finding]:
+    """Report texts in definitions that are meant for neither the user nor the caller of a tool."""
+    by_server: dict[str, set[str]] = {}
+    for each in listed:
+        by_server.setdefault(each.server, set()).add(each.own_name)
+    count = 0
+    for each in listed:
+        others = {name for server, names in by_server.items() if server != each.server for name in names}
+        found = scan_definition(jsonrpc.plain(each.definition), others - by_server[each.server])
+        count += bool(found)
+        if found and count <= _MAX_NAMED:
+            what = "; ".join(f"{one.rule} in `{one.path}`: {one.excerpt}" for one in found[:_MAX_NAMED])
+            yield _finding(Severity.WARNING, each.name, what, _REVIEW)
+    if count > _MAX_NAMED:
+        yield _finding(Severity.WARNING, "definitions", f"{count - _MAX_NAMED} more tools have such texts", _REVIEW)
 
 
 def _named(by_server: Mapping[str, Any], at: tuple[str, str]) -> tuple[str, Tool]:

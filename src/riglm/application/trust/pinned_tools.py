@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,7 @@ FOLLOW_SECONDS: Final = 2.0
 """Seconds after which the store is read again while tools are held back, because they may have been approved."""
 
 _MAX_UNREAD: Final = 256
+_MAX_SCANNED: Final = 1000
 _MAX_NAMED: Final = 5
 _log: Final = logging.getLogger("riglm.trust")
 
@@ -167,22 +168,37 @@ class PinnedTools:
         if is_first and not pins:
             self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
         is_first_sight = now < self._first_sight_until.get(server, 0.0)
+        changed = self._changed(server, entries, now, is_first_sight=is_first_sight)
+        pins.update(changed)
+        for pin in changed.values():
+            self._put(pin, len(pin.seen) + len(pin.definition))
+        self._compared.add(server)
+        if is_last:
+            self._first_sight_until.pop(server, None)
+        self._report(server, [pin for pin in changed.values() if pin.change is not None])
+        if changed:
+            asyncio.get_running_loop().run_in_executor(None, _log_suspicious, list(changed.values())[:_MAX_SCANNED])
+
+    def _changed(
+        self, server: str, entries: Sequence[Raw], now: float, *, is_first_sight: bool
+    ) -> Mapping[str, ToolPin]:
+        """Return new pins of the listed tools that are new or other than they were listed last.
+
+        Of several tools with one name, the one that is not approved counts.
+        """
+        pins = self._pins[server]
+        listed: dict[str, ToolPin] = {}
         texts: KnownTexts | None = None
-        before: dict[str, ToolPin] = {}
-        changed: dict[str, ToolPin] = {}
         for raw in entries:
-            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
-            pin = pins.get(name) if name is not None else None
-            definition = bytes(raw)
-            if name is None or (pin is not None and pin.seen == definition and name not in changed):
+            name, definition = jsonrpc.text(jsonrpc.members(raw).get("name")), bytes(raw)
+            pin = listed.get(name or "") or pins.get(name or "")
+            if name is None or (pin is None and len(pins) + len(listed) >= MAX_PINS):
                 continue
-            digest = definition_digest(raw)
             if pin is None:
-                if len(pins) >= MAX_PINS:
-                    continue
                 if not is_first_sight and texts is None:
                     texts = KnownTexts(each for known in self._pins.values() for each in known.values())
-                new = ToolPin(
+                digest = definition_digest(raw)
+                listed[name] = ToolPin(
                     server=server,
                     name=name,
                     digest=digest if is_first_sight else "",
@@ -193,24 +209,17 @@ class PinnedTools:
                     pinned_at=now,
                     seen_at=now,
                 )
-            elif digest == pin.seen_digest or (name in changed and digest == pin.digest):
-                continue  # of two tools with one name, the one that is not approved counts
-            else:
-                before.setdefault(name, pin)
+            elif pin.seen == definition:
+                listed[name] = pin
+            elif name not in listed or pin.change is None:
+                digest = definition_digest(raw)
                 approved = definition if digest == pin.digest else pin.definition
-                new = replace(pin, definition=approved, seen_digest=digest, seen=definition, seen_at=now)
-            pins[name] = changed[name] = new
-        for name, pin in before.items():
-            if pin.seen_digest == changed[name].seen_digest:
-                pins[name] = pin
-                del changed[name]
-        for pin in changed.values():
-            self._put(pin, len(pin.seen) + len(pin.definition))
-        self._compared.add(server)
-        if is_last:
-            self._first_sight_until.pop(server, None)
-        self._report(server, [pin for pin in changed.values() if pin.change is not None])
-        self._scan(server, changed.values())
+                listed[name] = replace(pin, definition=approved, seen_digest=digest, seen=definition, seen_at=now)
+        return {
+            name: pin
+            for name, pin in listed.items()
+            if name not in pins or pins[name].seen_digest != pin.seen_digest or pins[name].definition != pin.definition
+        }
 
     def _permitted(self, server: str, entries: Sequence[Raw], mode: OnChange) -> Sequence[Raw]:
         pins = self._pins[server]
@@ -244,17 +253,17 @@ class PinnedTools:
             words = "tools changed since they were approved" if change is ToolChange.CHANGED else "tools were added"
             _log.warning(words, extra={**about, "on_change": mode})
 
-    def _scan(self, server: str, pins: Collection[ToolPin]) -> None:
-        if not pins:
-            return
-        from riglm.domain.definition_scan import scan_definition  # noqa: PLC0415  # most processes see nothing new
 
-        for pin in pins:
-            findings = scan_definition(jsonrpc.plain(Raw(pin.seen)))
-            if findings:
-                found = [f"{finding.rule} in {finding.path}" for finding in findings[:_MAX_NAMED]]
-                about = {"upstream": server, "tool": pin.name, "findings": found}
-                _log.warning("the definition of a tool is suspicious", extra=about)
+def _log_suspicious(pins: Iterable[ToolPin]) -> None:
+    """Log what a scan finds in definitions; it takes about 0.1 ms each, and more for very long ones."""
+    from riglm.domain.definition_scan import scan_definition  # noqa: PLC0415  # most processes see nothing new
+
+    for pin in pins:
+        findings = scan_definition(jsonrpc.plain(Raw(pin.seen)))
+        if findings:
+            found = [f"{finding.rule} in {finding.path}" for finding in findings[:_MAX_NAMED]]
+            about = {"upstream": pin.server, "tool": pin.name, "findings": found}
+            _log.warning("the definition of a tool is suspicious", extra=about)
 
 
 def _some(names: Sequence[str]) -> str:

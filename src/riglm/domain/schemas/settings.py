@@ -28,6 +28,7 @@ from riglm.domain.schemas.section import (
 )
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.storage import StateSettings, StorageSettings
+from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
@@ -112,6 +113,10 @@ class Settings(SettingsModel):
         else:
             servers = self.mcp_servers
         return tuple(server.spec(name) for name, server in servers.items() if not server.disabled)
+
+    def on_change(self) -> dict[str, OnChange]:
+        """Return, by server, what happens when its tools change."""
+        return {spec.name: spec.on_change or self.trust.on_change for spec in self.upstream_specs()}
 
     @property
     def from_variables(self) -> tuple[str, ...]:
