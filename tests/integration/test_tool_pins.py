@@ -277,3 +277,32 @@ def test_approved_tools_can_be_kept_as_a_file(tmp_path: Path) -> None:
     with other.client() as client:
         assert set(client.tools()) == {"read"}
         assert client.calls("read", "move") == {"read": True, "move": False}
+
+
+def test_decisions_are_in_the_audit_log_without_arguments(tmp_path: Path) -> None:
+    place = Place(tmp_path, ["files"], "hold")
+    configuration = json.loads((tmp_path / "riglm.yaml").read_text())
+    audit = tmp_path / "audit.jsonl"
+    (tmp_path / "riglm.yaml").write_text(json.dumps({**configuration, "audit": {"file": str(audit)}}))
+    first_sight(place)
+    place.set_tools(CHANGES["description"][0])
+    with place.client() as client:
+        client.tools()
+        client.ask("tools/call", {"name": "move", "arguments": {"source": "a-secret"}})
+        client.ask("tools/call", {"name": "read", "arguments": {"path": "a-secret"}})
+    place.command("tools", "approve", "files", "--yes")
+    records = [json.loads(line) for line in audit.read_text().splitlines()]
+    told = [(record["event"], record.get("tool")) for record in records]
+    assert told == [
+        ("session_opened", None),
+        ("session_opened", None),
+        ("tool_changed", "read"),
+        ("tool_called", "move"),
+        ("tool_refused", "read"),
+        ("tool_approved", "read"),
+    ]
+    assert "riglm tools approve" in records[4]["reason"]
+    assert "a-secret" not in audit.read_text()
+    assert json.loads(place.command("audit", "verify", "--json"))["faults"] == []
+    audit.write_text("".join(audit.read_text().splitlines(keepends=True)[1:]).replace("success", "timeout"))
+    assert "line 3: this line was changed" in place.command("audit", "verify", "--after", "0" * 64, code=1)

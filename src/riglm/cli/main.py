@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from riglm.cli import (
+    audit,
     config,
     control,
     database,
@@ -32,7 +33,7 @@ _GROUPS = {
     "Run": ("run", "serve"),
     "Observe": ("report", "stats", "sessions", "tools", "top", "evaluate"),
     "Configure": ("enforce", "shadow", "config", "trust", "control"),
-    "Maintain": ("db", "embedder", "knowledge"),
+    "Maintain": ("db", "embedder", "knowledge", "audit"),
 }
 """Commands in `riglm --help`, by heading."""
 
@@ -73,6 +74,7 @@ app.command()(filtering_mode.enforce)
 app.command()(filtering_mode.shadow)
 app.add_typer(trust.tools, name="tools")
 app.add_typer(trust.trust, name="trust")
+app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")

@@ -78,6 +78,7 @@ def approve(
     if found:
         with opened(settings_of(config)) as store:
             store.approve_tools([replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in found])
+        _audit_approval(config, found)
     if as_json:
         print_json([pin_fields(pin) for pin in found])
     else:
@@ -126,6 +127,7 @@ def import_file(
         named = {(pin.server, pin.name) for pin in wanted}
         withdrawn = [replace(pin, digest="", definition=b"") for key, pin in known.items() if key not in named]
         store.approve_tools([*wanted, *withdrawn])
+    _audit_approval(config, [replace(pin, seen_digest=pin.digest) for pin in wanted])
     counts = {"servers": len(approved), "approved": len(wanted), "withdrawn": sum(bool(p.seen) for p in withdrawn)}
     if as_json:
         print_json(counts)
@@ -150,6 +152,18 @@ def pin_fields(pin: "ToolPin") -> dict[str, Any]:
 def _changed(config: Path | None) -> "list[ToolPin]":
     with opened(settings_of(config)) as store:
         return [pin for pin in store.list_tool_pins() if pin.change is not None]
+
+
+def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:
+    from riglm.composition.container import Container
+    from riglm.domain.audit import AuditEvent
+
+    container = Container(settings_of(config))
+    if container.audit is not None:
+        for pin in approved:
+            about = {"upstream": pin.server, "tool": pin.name, "digest": pin.seen_digest}
+            container.audit(AuditEvent.TOOL_APPROVED, about)
+    container.close()
 
 
 def _print_changes(found: "Iterable[ToolPin]") -> None:

@@ -36,9 +36,11 @@ from riglm.composition.storage import (
     store_url,
     wants_traces,
 )
+from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import AnalyticsPort
 from riglm.ports.upstream import UpstreamPort
 
@@ -217,7 +219,18 @@ class Container:
     @cached_property
     def tracking(self) -> CallRecordingService:
         """Turns what happens into records."""
-        return CallRecordingService(self.recorder, self.hasher, self.settings, meter=self.metrics)
+        return CallRecordingService(self.recorder, self.hasher, self.settings, meter=self.metrics, audit=self.audit)
+
+    @cached_property
+    def audit(self) -> AuditLog | None:
+        """Appends to the audit log, if there is one."""
+        if not self.settings.audit.file:
+            return None
+        from riglm.adapters.audit.file import AuditFile
+
+        file = AuditFile(self.settings.audit.file)
+        self._resources.callback(file.close)
+        return file.record
 
     @cached_property
     def sessions(self) -> SessionRegistry:
@@ -228,11 +241,14 @@ class Container:
     @cached_property
     def pins(self) -> PinnedTools:
         """What was approved of the servers' tools."""
-        return PinnedTools(
-            self.settings.on_change(),
-            self.recorder.put,
-            on_report=(lambda _: None) if self.metrics is None else self.metrics.tool_changed,
-        )
+        return PinnedTools(self.settings.on_change(), self.recorder.put, on_report=self._on_changed_tool)
+
+    def _on_changed_tool(self, pin: ToolPin) -> None:
+        if self.metrics is not None:
+            self.metrics.tool_changed(pin)
+        if self.audit is not None and pin.change is not None:
+            about = {"upstream": pin.server, "tool": pin.name, "change": pin.change.value, "digest": pin.seen_digest}
+            self.audit(AuditEvent.TOOL_CHANGED, about)
 
     @cached_property
     def services(self) -> RequestServices:
@@ -437,4 +453,4 @@ class Container:
             configuration=self.live,
             upstreams=lambda: [upstream.health() for upstream in upstreams],
         )
-        return build_control(proxy, identity, self.create_store)
+        return build_control(proxy, identity, self.create_store, self.audit)

@@ -18,6 +18,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.recording.recorder import Recorder
 from riglm.domain import jsonrpc
+from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
 from riglm.domain.policy import Override
 from riglm.domain.schemas.control_api import (
@@ -58,8 +59,11 @@ class ControlHandlers:
 class ControlService(ControlPort):
     """Answers on the control API's event loop, which is another than the proxy's."""
 
-    def __init__(self, proxy: ProxyLoop, stores: Sequence[StoreThread], desks: ControlHandlers) -> None:
+    def __init__(
+        self, proxy: ProxyLoop, stores: Sequence[StoreThread], desks: ControlHandlers, audit: AuditLog = lambda *_: None
+    ) -> None:
         """The configuration is asked on the proxy's loop; `stores` are closed in the end."""
+        self._audit = audit
         self._proxy = proxy
         self._stores = stores
         self._desks = desks
@@ -81,10 +85,13 @@ class ControlService(ControlPort):
     async def put_configuration(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
     ) -> ConfigurationUpdate:
-        return await self._proxy.ask(
+        update = await self._proxy.ask(
             lambda: self._desks.configuration.put(document, expected_version=expected_version, persist=persist),
             timeout_seconds=CHANGING_SECONDS,
         )
+        about = {"sections": sorted(document), "version": update.version, "persisted": persist}
+        self._audit(AuditEvent.CONFIGURATION_CHANGED, about)
+        return update
 
     async def sessions(
         self, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
@@ -106,7 +113,10 @@ class ControlService(ControlPort):
         return await self._desks.tools.detail(name, since=since)
 
     async def put_override(self, override_request: OverrideRequest) -> Override:
-        return await self._desks.steering.put(override_request)
+        made = await self._desks.steering.put(override_request)
+        about = {"id": str(made.id), "kind": made.kind.value, "tool": made.tool, "scope": made.scope.value}
+        self._audit(AuditEvent.OVERRIDE_CREATED, about | ({"key": made.key} if made.key else {}))
+        return made
 
     async def overrides(self, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
         return await self._desks.steering.entries(limit=limit, cursor=cursor)
@@ -116,6 +126,7 @@ class ControlService(ControlPort):
 
     async def delete_override(self, override_id: UUID) -> None:
         await self._desks.steering.delete(override_id)
+        self._audit(AuditEvent.OVERRIDE_DELETED, {"id": str(override_id)})
 
     async def embedder(self) -> Mapping[str, Any]:
         return await self._desks.doctor.embedder()
@@ -145,7 +156,9 @@ class Proxy:
     upstreams: Callable[[], list[UpstreamHealth]]
 
 
-def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], AnalyticsPort]) -> ControlService:
+def build_control(
+    proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], AnalyticsPort], audit: AuditLog | None = None
+) -> ControlService:
     """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
@@ -176,7 +189,7 @@ def build_control(proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], 
         doctor=HealthService(loop, stores, identity, looks),
         configuration=proxy.configuration,
     )
-    return ControlService(loop, stores, desks)
+    return ControlService(loop, stores, desks, audit or (lambda *_: None))
 
 
 def _live_tools(services: RequestServices) -> Mapping[str, str]:

@@ -84,6 +84,7 @@ class ActiveCall:
         "is_confidential",
         "is_unlisted",
         "on_end",
+        "refusal",
         "sequence_number",
         "session",
         "started",
@@ -123,6 +124,7 @@ class ActiveCall:
         self.on_end = on_end
         self.stopwatch = stopwatch
         self.is_confidential = False
+        self.refusal = ""
         self.with_list = tracking.list_of(session)
         self.sequence_number = session.next_sequence_number()
         self.started = time.time()
@@ -143,6 +145,7 @@ class ActiveCall:
             found=self.found,
             is_confidential=self.is_confidential,
             with_list=self.with_list,
+            refusal=self.refusal,
         )
         if self.on_end is not None:
             self.on_end(kind)

@@ -102,7 +102,7 @@ class RequestServices:
         if error is None:
             return self.call(session, upstream, name, given, known, is_unlisted), None
         call = self.call(session, "", name, given, known=False)
-        call.is_confidential = self.is_confidential(name)
+        call.is_confidential, call.refusal = self.is_confidential(name), refused or ""
         return call, error
 
     def call(

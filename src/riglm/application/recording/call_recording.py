@@ -10,6 +10,7 @@ from uuid import UUID
 from riglm.application.failing_open import FailingOpen
 from riglm.application.recording.record_queue import QueueItem
 from riglm.application.tool_lists.selection import NO_LIST, ListSelection
+from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.session import Session, uuid7
@@ -85,10 +86,12 @@ class CallRecordingService:
         privacy: ArgumentPrivacy,
         *,
         meter: MeterPort | None = None,
+        audit: AuditLog | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`meter` counts records; None without metrics."""
+        """`meter` counts records, `audit` records sessions and calls for people; None without."""
         self._meter = meter
+        self._audit = audit
         self._put = recorder.put
         self._hasher = hasher
         self.take_arguments(privacy.arguments)
@@ -118,6 +121,10 @@ class CallRecordingService:
             self._put_session(session)
             if self._meter is not None:
                 self._meter.session_opened(session)
+            if self._audit is not None:
+                names = {"client": session.client.name, "transport": session.transport.value, "era": session.era.value}
+                whose = {"session": str(session.id), "principal": session.principal}
+                self._audit(AuditEvent.SESSION_OPENED, {**whose, **names})
 
     def session_changed(self, session: Session) -> None:
         """Note what became known of a session since it was opened."""
@@ -179,14 +186,22 @@ class CallRecordingService:
         found: DiscoveryMethod = DiscoveryMethod.NAMED,
         is_confidential: bool = False,
         with_list: ListSelection = NO_LIST,
+        refusal: str = "",
     ) -> None:
         """Note an invocation that ended; `started` is in seconds since the epoch, `sequence_number` was taken then.
 
         `with_list` is what `list_of` gave then: lists may have changed since.
         `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none; of
-        those that are confidential no more than the hash is stored.
+        those that are confidential no more than the hash is stored. `refusal` is why riglm refused the call, if it did.
         """
         with self._guarded:
+            if self._audit is not None:
+                outcome = "success" if error_kind is None else error_kind.value
+                whose = {"session": str(session.id), "principal": session.principal, "tool": tool}
+                if upstream:
+                    self._audit(AuditEvent.TOOL_CALLED, {**whose, "upstream": upstream, "outcome": outcome})
+                else:
+                    self._audit(AuditEvent.TOOL_REFUSED, {**whose, "reason": refusal or "no server has this tool"})
             if self._meter is not None:
                 seconds, result = duration_ms / 1000.0, with_list.result(tool, found)
                 self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, result)

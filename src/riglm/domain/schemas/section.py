@@ -186,6 +186,14 @@ class RetentionSettings(SettingsModel):
         )
 
 
+class AuditSettings(SettingsModel):
+    """A record of decisions without arguments: sessions, calls, refusals, changed tools, approvals and overrides."""
+
+    file: str = Field(
+        default="", description="Path of the file to append JSON lines to, `-` for standard error. Empty: no audit log."
+    )
+
+
 class TrustSettings(SettingsModel):
     """What happens when a server's tools are no longer as they were at first sight, or as approved since."""
 

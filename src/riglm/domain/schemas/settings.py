@@ -13,6 +13,7 @@ from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings
 from riglm.domain.schemas.section import (
+    AuditSettings,
     EmbedderSettings,
     LearningSettings,
     LimitSettings,
@@ -67,6 +68,7 @@ class Settings(SettingsModel):
     knowledge: KnowledgeSettings = KnowledgeSettings.model_construct()
     control: ControlSettings = ControlSettings.model_construct()
     tracing: TracingSettings = TracingSettings.model_construct()
+    audit: AuditSettings = AuditSettings.model_construct()
     trust: TrustSettings = TrustSettings.model_construct()
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
 
