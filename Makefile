@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage clean
+.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage fuzz clean
 
 $(VENV): $(VENV)/.ready
 
@@ -83,6 +83,12 @@ coverage: $(VENV)/.ready browser
 	$(PYTEST) --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --include='$(WITHOUT_GAPS)' --fail-under=100
+
+# Each target runs for SECONDS, all at once; TARGETS names some of them. What they reach is kept in .cache/fuzz.
+SECONDS ?= 10800
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
 clean:
 	rm -rf $(VENV) build dist site .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Fuzz targets, their seeds, and the program that runs them."""
