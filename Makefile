@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage fuzz clean
+.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage fuzz soak clean
 
 $(VENV): $(VENV)/.ready
 
@@ -89,6 +89,11 @@ SECONDS ?= 10800
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+# The report is .cache/soak/soak.html.
+HOURS ?= 1
+soak: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.soak --hours $(HOURS)
 
 clean:
 	rm -rf $(VENV) build dist site .coverage* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

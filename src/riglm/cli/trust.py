@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 tools = typer.Typer(
     name="tools",
-    help="List the tools that were shown or used, and approve those that changed.",
+    help="List recorded tools, and approve those that changed.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -31,7 +31,7 @@ trust = typer.Typer(
 
 @tools.callback()
 def _tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the tools that were shown or used, and approve those that changed."""
+    """List recorded tools, and approve those that changed."""
     if ctx.invoked_subcommand is None:
         usage.tools(config, as_json)
 
