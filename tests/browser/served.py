@@ -18,7 +18,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.ports.analytics import Record
 from tests.interaction.stage import Process
-from tests.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, a_tool_pin, an_exposure, an_invocation
 from tests.started import free_port
 
 HOSTILE: Final = "<img src=x onerror=document.title='broken'>"
@@ -92,7 +92,9 @@ def served(folder: Path) -> Iterator[Served]:
 
 
 def _a_past(now: float) -> Iterator[Record]:
-    """Some sessions of the last hours, most of which used the same few tools."""
+    """Some sessions of the last hours, most of which used the same few tools, and a tool that changed."""
+    changed = b'{"name":"read","description":"Reads a file.\\u200b"}'
+    yield a_tool_pin(server="elsewhere", name=HOSTILE, seen_digest="b" * 64, seen=changed, seen_at=now - 60)
     for number in range(6):
         started = now - 3_600 * (number + 1)
         session = a_session(started_at=started, ended_at=started + 600, tools_available=TOOLS)

@@ -28,6 +28,7 @@ def views(riglm: Served) -> dict[str, str]:
         f"#/tools/{quote(TOOLS[0], safe='')}": "Used together with",
         "#/together": "Pairs",
         "#/overrides": "In force",
+        "#/changes": "To review",
     }
 
 
@@ -171,6 +172,15 @@ async def test_a_tool_is_excluded_once_and_stays_in_sight_with_the_focus_on_it(p
     finally:
         riglm.change({"filtering": {"strategy": None, "allowlist": None}})
     assert [(one["kind"], one["tool"]) for one in made] == [("exclude", tool)]
+
+
+def test_a_changed_tool_is_shown_with_its_difference_and_approved(page, riglm):
+    page.open(f"{riglm.control}/#/changes")
+    page.says('"description": "Reads a file.\\u200b"')
+    page.tab_to("[data-action=approve]")
+    page.press(Keys.ENTER)
+    page.says("No tool changed since it was approved")
+    assert riglm.ask("/tools/changes")["items"] == []
 
 
 def test_the_focus_of_what_is_gone_goes_to_what_was_around_it(page, riglm):

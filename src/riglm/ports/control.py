@@ -17,6 +17,8 @@ from riglm.domain.schemas.control_api import (
     SessionEntry,
     SessionPrediction,
     Summary,
+    ToolChangeEntry,
+    ToolChanges,
     ToolDetail,
     ToolEntry,
 )
@@ -95,6 +97,18 @@ class ControlPort(Protocol):
     @abstractmethod
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         """One tool, over all servers that had it."""
+
+    @abstractmethod
+    async def tool_changes(self) -> ToolChanges:
+        """The tools that are not as they were approved."""
+
+    @abstractmethod
+    async def approve_tool(self, server: str, tool: str, digest: str) -> ToolChangeEntry:
+        """Approve the definition of a tool that has this digest.
+
+        Raises:
+            Conflict: the server lists a different definition by now.
+        """
 
     @abstractmethod
     async def put_override(self, override_request: OverrideRequest) -> Override:

@@ -22,7 +22,8 @@ METRICS: Final = operations("health")
 SESSIONS: Final = operations("sessions", 404, 503)
 STATISTICS: Final = operations("statistics", 503)
 OVERRIDES: Final = operations("overrides", 404, 503)
-USAGE: Final = (SESSIONS, STATISTICS, OVERRIDES)
+TRUST: Final = operations("trust", 503)
+USAGE: Final = (SESSIONS, STATISTICS, OVERRIDES, TRUST)
 
 
 @HEALTH.get("/health", summary="How riglm is")
@@ -142,6 +143,28 @@ async def tool(
 async def tool_of_any_name(port: Port, name: Named, since: Since = 0.0) -> models.ToolDetail:
     """As at `/tools/{tool_name}/stats`."""
     return await port.tool(name, since=since)
+
+
+@TRUST.get("/tools/changes", summary="Tools that are not as approved")
+async def tool_changes(port: Port) -> models.ToolChanges:
+    """With what changed in their definitions, by server and name."""
+    return await port.tool_changes()
+
+
+class ToolApproval(BaseModel):
+    """A tool to approve, with the digest of the definition that was looked at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    server: str = Field(min_length=1, max_length=256, pattern=PRINTED)
+    tool: str = Field(min_length=1, pattern=r"^[^\x00]+$", description="The server's own name for it.")
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+@TRUST.post("/tools/approve", summary="Approve a tool", responses=error_responses(400, 404, 408, 409, 413, 415))
+async def approve_tool(port: Port, approval: Annotated[ToolApproval, Body()]) -> models.ToolChangeEntry:
+    """The definition counts as approved when this is answered."""
+    return await port.approve_tool(approval.server, approval.tool, approval.digest)
 
 
 @STATISTICS.get("/stats/summary", summary="All at a glance")

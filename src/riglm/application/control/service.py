@@ -11,6 +11,7 @@ from riglm.application.control.overrides import OverrideService
 from riglm.application.control.sessions import PredictionQueries, SessionQueries
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.thread_bridge import COUNTING_SECONDS, CachedQueries, ProxyLoop, StoreThread
+from riglm.application.control.tool_changes import ToolChangeService
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.service import FilteringService
@@ -31,6 +32,8 @@ from riglm.domain.schemas.control_api import (
     SessionEntry,
     SessionPrediction,
     Summary,
+    ToolChangeEntry,
+    ToolChanges,
     ToolDetail,
     ToolEntry,
 )
@@ -49,6 +52,7 @@ class ControlHandlers:
     sessions: SessionQueries
     predictions: PredictionQueries
     tools: ToolQueries
+    changes: ToolChangeService
     history: UsageHistory
     statistics: Statistics
     steering: OverrideService
@@ -111,6 +115,14 @@ class ControlService(ControlPort):
 
     async def tool(self, name: str, *, since: float = 0.0) -> ToolDetail:
         return await self._desks.tools.detail(name, since=since)
+
+    async def tool_changes(self) -> ToolChanges:
+        return await self._desks.changes.entries()
+
+    async def approve_tool(self, server: str, tool: str, digest: str) -> ToolChangeEntry:
+        approved = await self._desks.changes.approve(server, tool, digest)
+        self._audit(AuditEvent.TOOL_APPROVED, {"upstream": server, "tool": tool, "digest": digest})
+        return approved
 
     async def put_override(self, override_request: OverrideRequest) -> Override:
         made = await self._desks.steering.put(override_request)
@@ -183,6 +195,7 @@ def build_control(
         sessions=SessionQueries(loop, at_hand, registry),
         predictions=PredictionQueries(loop, at_hand, registry, proxy.filtering),
         tools=tools,
+        changes=ToolChangeService(loop, at_hand, proxy.services.pins),
         history=history,
         statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),
         steering=OverrideService(loop, at_hand, registry, proxy.overrides, live_tools),

@@ -414,6 +414,25 @@ class Health(_Model):
     embedder: EmbedderSignal
 
 
+class ToolChangeEntry(_Model):
+    """A tool that is not as it was approved; `digest` is of the definition that was listed last."""
+
+    server: str
+    tool: str
+    change: Literal["changed", "added"] | None = Field(description="None once it is approved.")
+    resembles: str | None
+    digest: str
+    approved_digest: str | None
+    seen_at: Time
+    diff: list[str] = Field(description="Lines of a unified diff from the approved definition, in printable ASCII.")
+
+
+class ToolChanges(_Model):
+    """The tools that are not as they were approved."""
+
+    items: list[ToolChangeEntry]
+
+
 class OverrideEntry(_Model):
     """A manual decision about one tool."""
 

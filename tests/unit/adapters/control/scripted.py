@@ -38,6 +38,8 @@ from riglm.domain.schemas.control_api import (
     StoreHealth,
     Summary,
     TokenTotals,
+    ToolChangeEntry,
+    ToolChanges,
     ToolDetail,
     ToolEntry,
     ToolPair,
@@ -84,6 +86,16 @@ ENTRY = SessionEntry(
     list_changes=0,
     searches=0,
     tools_available=3,
+)
+CHANGE = ToolChangeEntry(
+    server="files",
+    tool="read",
+    change="changed",
+    resembles=None,
+    digest="b" * 64,
+    approved_digest="a" * 64,
+    seen_at=NOON,
+    diff=["-old", "+new"],
 )
 TOOL = ToolEntry(tool="docs/read", upstream="docs", invocations=2, uses=2, listed=1, median_ms=1.5, last_used=NOON)
 
@@ -221,6 +233,16 @@ class ScriptedControl(ControlPort):
         companion = Companion(tool="docs/list", count=2, mean_distance=1.5)
         series = Series(buckets=(Bucket(at=NOON, seconds=60.0, calls=2),))
         return ToolDetail(**dict(TOOL), cooccurrences=(companion,), series=series)
+
+    async def tool_changes(self) -> ToolChanges:
+        self._answering()
+        return ToolChanges(items=[CHANGE])
+
+    async def approve_tool(self, server: str, tool: str, digest: str) -> ToolChangeEntry:
+        self._answering(server=server, tool=tool, digest=digest)
+        if digest != CHANGE.digest:
+            raise ConflictError("the server lists a different definition by now")
+        return CHANGE
 
     async def put_override(self, override_request: OverrideRequest) -> Override:
         self._answering(override_request=override_request)

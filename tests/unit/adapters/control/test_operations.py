@@ -146,6 +146,16 @@ def test_an_override_is_made_found_and_removed(served: Served):
     assert served.ask("GET", made.headers["location"]).status == 404
 
 
+def test_a_changed_tool_is_found_and_approved_by_its_digest(served: Served):
+    [found] = served.ask("GET", "/tools/changes").json["items"]
+    assert (found["server"], found["tool"], found["change"]) == ("files", "read", "changed")
+    assert found["diff"] == ["-old", "+new"]
+    wanted = {"server": "files", "tool": "read", "digest": found["digest"]}
+    assert served.ask("POST", "/tools/approve", wanted).json == found
+    assert served.ask("POST", "/tools/approve", {**wanted, "digest": "c" * 64}).problem["status"] == 409
+    assert served.ask("POST", "/tools/approve", {**wanted, "digest": "short"}).problem["status"] == 422
+
+
 @pytest.mark.parametrize(
     ("override_request", "place"),
     [

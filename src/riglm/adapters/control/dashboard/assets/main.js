@@ -9,6 +9,7 @@ import { showTrouble, trouble } from "./parts/banner.js";
 import { refreshAges } from "./parts/numbers.js";
 import { mark } from "./parts/panels.js";
 import { askForToken } from "./parts/token_dialog.js";
+import { changes } from "./views/changes.js";
 import { overview } from "./views/overview.js";
 import { overrideActions, overrides } from "./views/overrides.js";
 import { session } from "./views/session.js";
@@ -19,7 +20,7 @@ import { tools } from "./views/tools.js";
 
 const AGES_MS = 5_000;
 const THEMES = [["auto", "auto"], ["light", "light"], ["dark", "dark"]];
-const NAVIGATION = [["", "Overview"], ["sessions", "Sessions"], ["tools", "Tools"], ["together", "Together"], ["overrides", "Overrides"]];
+const NAVIGATION = [["", "Overview"], ["sessions", "Sessions"], ["tools", "Tools"], ["together", "Together"], ["overrides", "Overrides"], ["changes", "Changes"]];
 
 const place = (id) => document.getElementById(id);
 const main = place("main");
@@ -42,7 +43,8 @@ let isAsking = false;
 const poller = new Poller(onTurn, onPart);
 
 function chosenView({ view: word, subject: of }) {
-  if (word === "sessions" || word === "together" || word === "overrides") return { sessions, together, overrides }[word];
+  const plain = { sessions, together, overrides, changes };
+  if (Object.hasOwn(plain, word)) return plain[word];
   if (word === "session") return session;
   if (word === "tools") return of ? tool : tools;
   return overview;
