@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 MAX_UPDATES: Final = 256
-"""Maximum number of waiting training examples; of further ones only the pair update is learned."""
+"""Maximum number of waiting training examples; of more, a random sample waits, and of the rest the pair update."""
 
 MAX_PAIR_UPDATES: Final = 2_000
 """Maximum number of waiting pair updates; further ones are learned at once if learning has begun."""
@@ -36,6 +37,8 @@ class TrainingQueue:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` measures the duration of an update, in seconds."""
         self._clock = clock
+        self._arrived = 0
+        self._random = random.Random(0)  # noqa: S311  # a sample
         self._pair_updates: deque[Update] = deque()
         self._waiting: deque[tuple[Update, Update | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -50,14 +53,20 @@ class TrainingQueue:
         return len(self._pair_updates) + len(self._waiting)
 
     def add(self, whole: Update, pair_update: Update | None = None) -> None:
-        """Queue an update, or at least its pair update, which is a part of it; neither may raise."""
-        if len(self._waiting) < MAX_UPDATES:
-            self._waiting.append((whole, pair_update))
-            self._wait()
-            return
-        self._skip(1)
-        if pair_update is not None:
-            self.add_gist(pair_update)
+        """Queue an update, or at least its pair update, which is a part of it; neither may raise.
+
+        If too many come, each has the same chance to wait (algorithm R: Vitter, "Random sampling with a reservoir").
+        """
+        self._arrived = self._arrived + 1 if self._waiting else 1
+        self._waiting.append((whole, pair_update))
+        self._wait()
+        if len(self._waiting) > MAX_UPDATES:
+            place = min(self._random.randrange(self._arrived), MAX_UPDATES)
+            _, gist = self._waiting[place]
+            del self._waiting[place]
+            self._skip(1)
+            if gist is not None:
+                self.add_gist(gist)
 
     def add_gist(self, pair_update: Update) -> None:
         """Have something learned for sure; it must not raise."""

@@ -95,7 +95,21 @@ async def test_of_what_comes_faster_than_it_can_be_learned_the_gist_is_learned_a
     assert len(training_queue) == MAX_UPDATES + 5
     training_queue.begin()
     await all_of(learned, 6)
-    assert learned[:6] == [*(-number for number in range(MAX_UPDATES, MAX_UPDATES + 5)), 0]
+    gists, first = learned[:5], learned[5]
+    assert all(number <= 0 for number in gists)
+    assert first == min(set(range(MAX_UPDATES + 5)) - {-number for number in gists})
+
+
+async def test_under_load_a_fair_sample_is_learned_in_order():
+    training_queue, learned = TrainingQueue(), []
+    calls = 10 * MAX_UPDATES
+    for number in range(calls):
+        training_queue.add(lambda number=number: learned.append(number))
+    training_queue.begin()
+    training_queue.catch_up()
+    assert len(learned) == MAX_UPDATES
+    assert learned == sorted(learned)
+    assert calls * 0.4 < sum(learned) / len(learned) < calls * 0.6
 
 
 async def test_no_gist_is_ever_left_out_once_learning_has_begun():
