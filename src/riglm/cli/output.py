@@ -111,6 +111,10 @@ McpJsonOption = Annotated[
 ServerUrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="URL of one upstream server to proxy.")
 ]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="'NAME: VALUE'", help="Header of requests to --url; may be given several times."),
+]
 CommandArgument = Annotated[
     list[str] | None,
     typer.Argument(

@@ -7,6 +7,7 @@ import typer
 from riglm.cli.output import (
     CommandArgument,
     ConfigOption,
+    HeaderOption,
     LogLevelOption,
     McpJsonOption,
     NoFilterOption,
@@ -18,6 +19,7 @@ from riglm.cli.starting import common_values, ready
 def run(
     command: CommandArgument = None,
     url: ServerUrlOption = None,
+    header: HeaderOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     no_filter: NoFilterOption = False,
@@ -27,7 +29,7 @@ def run(
 
     For example: riglm run -- npx -y @modelcontextprotocol/server-everything
     """
-    values = common_values(no_filter, log_level)
+    values = common_values(no_filter, log_level, url, header or ())
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.composition.running import run_stdio
 
@@ -52,6 +54,7 @@ def serve(
         int | None, typer.Option("--control-port", metavar="N", help="The same, on this port (8701); 0: a free one.")
     ] = None,
     url: ServerUrlOption = None,
+    header: HeaderOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
     no_filter: NoFilterOption = False,
@@ -62,7 +65,7 @@ def serve(
     Clients find them at http://HOST:PORT/mcp, and with --transport sse or both at /sse.
     """
     values = [
-        *common_values(no_filter, log_level),
+        *common_values(no_filter, log_level, url, header or ()),
         ("--host", ("downstream", "host"), host),
         ("--port", ("downstream", "port"), port),
         ("--transport", ("downstream", "transport"), transport),

@@ -1,9 +1,11 @@
 """What `riglm run` and `riglm serve` do before they serve: settings read, servers looked for."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from riglm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
@@ -36,12 +38,26 @@ def ready(**options: Any) -> "Configuration":
     return configuration
 
 
-def common_values(no_filter: bool, log_level: str | None) -> list[tuple[str, tuple[str, ...], Any]]:
-    """Return the settings that both commands have options for."""
-    return [
+def common_values(
+    no_filter: bool, log_level: str | None, url: str | None = None, headers: Sequence[str] = ()
+) -> list[tuple[str, tuple[str, ...], Any]]:
+    """Return the settings that both commands have options for.
+
+    Raises:
+        ConfigurationError: a header is not written as `NAME: VALUE`, or there is no URL to send it to.
+    """
+    values: list[tuple[str, tuple[str, ...], Any]] = [
         ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
         ("--log-level", ("logging", "level"), log_level),
     ]
+    if headers and url is None:
+        raise ConfigurationError("--header: there is no URL to send it to — fix: give --url as well")
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon:
+            raise ConfigurationError("--header: a header has a name and a value — fix: write --header 'NAME: VALUE'")
+        values.append(("--header", ("upstream", "headers", name.strip()), value.strip()))
+    return values
 
 
 def _predictors() -> tuple[str, ...]:

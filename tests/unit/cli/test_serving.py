@@ -61,6 +61,16 @@ def test_serve_serves_the_control_api_when_it_or_its_port_is_asked_for(
     assert (settings.control.enabled, settings.control.port) == (enabled, port)
 
 
+@pytest.mark.parametrize(("command", "code"), [("run", 0), ("serve", 7)])
+def test_a_url_is_sent_the_headers_that_are_given(started: list[tuple[str, Settings]], command: str, code: int) -> None:
+    headers = ["--header", "Authorization: Bearer a:b", "--header", "X-Team:blue"]
+    assert runner.invoke(app, [command, "--url", "http://h/mcp", *headers]).exit_code == code
+    [(_, settings)] = started
+    [spec] = settings.upstream_specs()
+    assert spec.headers == {"Authorization": "Bearer a:b", "X-Team": "blue"}
+    assert "Bearer a:b" in settings.secrets()
+
+
 @pytest.mark.parametrize("words", [["run"], ["serve"]])
 def test_a_predictor_that_nobody_installed_is_refused_before_anything_starts(
     started: list[tuple[str, Settings]], words: list[str]
@@ -78,6 +88,9 @@ def test_a_predictor_that_nobody_installed_is_refused_before_anything_starts(
     [
         ["run"],
         ["run", "--url", "h"],
+        ["run", "--header", "A: b", "--", "sh"],
+        ["serve", "--url", "http://h", "--header", "no colon"],
+        ["serve", "--url", "http://h", "--header", "two words: b"],
         ["run", "--", "no-such-program"],
         ["run", "--log-level", "loud", "--", "sh"],
         ["serve", "--host", "0.0.0.0", "--", "sh"],
