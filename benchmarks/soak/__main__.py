@@ -104,7 +104,7 @@ def _soak(folder: Path, minutes: int, rate: float, clients: int) -> tuple[list[M
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--rate", type=float, default=60.0, help="operations a second")
+    parser.add_argument("--rate", type=float, default=150.0, help="operations a second")
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--report", type=Path, default=Path(os.environ.get("RIGLM_CACHE", ".cache")) / "soak")
     given = parser.parse_args()

@@ -138,6 +138,7 @@ MANIFEST = (
     ),
     Requirement("guard.origin", "RELIABILITY R15", "Forged Host and Origin are refused before anything is done."),
     Requirement("guard.token", "RELIABILITY 2", "With a token configured, nobody comes in without it."),
+    Requirement("guard.isolation", "PRODUCT 2", "Callers share no process with state, message, list or training."),
     Requirement("guard.session", "RELIABILITY 5 #13", "A session that riglm does not know is answered with 404."),
     # life
     Requirement("life.stdout", "PROTOCOL 6", "riglm's stdout carries messages and nothing else."),

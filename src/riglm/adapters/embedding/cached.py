@@ -54,7 +54,7 @@ def _size(vector: Vector) -> int:
 
 
 _log = logging.getLogger("riglm.embedder")
-_MAX_BYTES: Final = 32 * 1024 * 1024
+_MAX_BYTES: Final = 2 * 1024 * 1024  # a thousand vectors
 _ATTEMPTS: Final = 3
 _BATCH: Final = 16
 

@@ -63,6 +63,9 @@ class PairScores(NamedTuple):
     confidence: float
 
 
+_Key = tuple[str, str, bytes]
+
+_NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_VOTES: Final = PairScores({}, 0.0, 0.0)
 
 
@@ -76,9 +79,10 @@ class LearnedPairs:
         """`key`, of at most 64 bytes, keeps from those who have it not what words and contexts the pairs are of."""
         self._key = key
         self._contexts = LearnedContexts()
-        self._numbers: dict[tuple[str, str, bytes], int] = {}
-        self._training_queue: list[dict[str, LearnedPair]] = []
-        self._example: defaultdict[str, set[int]] = defaultdict(set)  # the contexts of each tool, by number
+        self._numbers: dict[_Key, int] = {}
+        self._keys: list[_Key] = []
+        self._pairs: list[dict[str, LearnedPair]] = []  # of each context by tool, without vector and terms
+        self._contexts_of: defaultdict[str, set[int]] = defaultdict(set)  # of each tool, by number
         self._size = 0
         self._reliability = PairReliability()
 
@@ -107,34 +111,33 @@ class LearnedPairs:
             terms=terms,
         )
         number = self._numbers.get(_key(fresh))
-        known = self._training_queue[number].get(tool) if number is not None else None
+        known = self._pairs[number].get(tool) if number is not None else None
         if signal <= 0:
-            pair = None if known is None else _rejected(known)
+            pair = None if known is None else replace(_rejected(known), vector=vector, terms=terms)
         elif known is None or known.description_hash != description_hash:
             self._check(fresh, number)
             pair = fresh
         else:
             confidence = _KEPT * known.confidence + (1 - _KEPT) * signal
-            pair = replace(known, confidence=confidence, uses=known.uses + 1, updated_at=at)
+            pair = replace(fresh, id=known.id, confidence=confidence, uses=known.uses + 1)
         if pair is not None:
             self._put(pair)
         return pair
 
     def restore(self, pairs: Iterable[LearnedPair]) -> None:
         """Take back what was learned before, and see on a sample how reliable it is."""
-        for pair in pairs:
+        restored = list(pairs)
+        for pair in restored:
             self._put(pair)
-        numbers = range(len(self._training_queue))
-        for number in numbers[:: max(1, len(numbers) // _CHECKED)]:
-            for pair in self._training_queue[number].values():
-                self._check(pair, number)
+        for pair in restored[:: max(1, len(restored) // _CHECKED)]:
+            self._check(pair, self._numbers[_key(pair)])
 
     def catch_up(self, pairs: Iterable[LearnedPair]) -> int:
         """Take what was learned elsewhere where it is newer than what is known here; how many there were."""
         count = 0
         for pair in pairs:
             number = self._numbers.get(_key(pair))
-            known = self._training_queue[number].get(pair.tool) if number is not None else None
+            known = self._pairs[number].get(pair.tool) if number is not None else None
             if known is None or known.updated_at < pair.updated_at:
                 self._put(pair)
                 count += 1
@@ -144,20 +147,23 @@ class LearnedPairs:
         """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
         if self._size <= bound:
             return []
-        pairs = [pair for training_queue in self._training_queue for pair in training_queue.values()]
+        places = [(number, tool) for number, pairs in enumerate(self._pairs) for tool in pairs]
+        pairs = [self._pairs[number][tool] for number, tool in places]
         confidence = np.array([pair.confidence for pair in pairs])
         age = np.array([pair.updated_at for pair in pairs])
         order = np.argsort(-confidence * 0.5 ** ((age.max() - age) / _HALF_LIFE), kind="stable")
         most = int(bound * _KEPT_WHEN_PRUNED)  # leaves space, so that not every new example prunes again
-        return self._forget([pairs[at] for at in order[most:]])
+        return self._forget([places[at] for at in order[most:]])
 
     def forget_tools(self, described: Mapping[str, str]) -> list[UUID]:
         """Forget what was learned of tools under other descriptions than these hashes; the ids of the pairs that went.
 
         It costs what these tools were taught, not what all were.
         """
-        example = (self._training_queue[number][tool] for tool in described for number in self._example.get(tool, ()))
-        return self._forget([pair for pair in example if pair.description_hash != described[pair.tool]])
+        places = ((number, tool) for tool in described for number in self._contexts_of.get(tool, ()))
+        return self._forget(
+            [(number, tool) for number, tool in places if self._pairs[number][tool].description_hash != described[tool]]
+        )
 
     def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
         """Return the context confidence: the mean similarity of the ten most similar, times their number by ten.
@@ -168,7 +174,7 @@ class LearnedPairs:
 
     def pair_scores(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
-        if not self._training_queue:
+        if not self._pairs:
             return _NO_VOTES
         similarity = self._contexts.similarity(scope, context.model, _vector(context), self._terms(context.text))
         best = _best(similarity.overall)
@@ -178,9 +184,9 @@ class LearnedPairs:
         shares = np.exp((similar - similar[0]) / _NARROWNESS)
         pair_scores: dict[str, float] = defaultdict(float)
         for number, share in zip(best, shares / shares.sum(), strict=True):
-            training_queue = self._training_queue[number]
-            most = max(1, *(pair.uses for pair in training_queue.values()))
-            for tool, pair in training_queue.items():
+            pairs = self._pairs[number]
+            most = max(1, *(pair.uses for pair in pairs.values()))
+            for tool, pair in pairs.items():
                 if _still_counts(pair, fingerprints):
                     pair_scores[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
         nearest = float(similarity.meaning[best].max())
@@ -202,10 +208,8 @@ class LearnedPairs:
     def _confidence(self, meaning: Scores, fingerprints: Mapping[str, str]) -> float:
         left, total = MAX_SIMILAR, 0.0
         for number in _best(meaning):
-            training_queue = self._training_queue[number].values()
-            counted = (
-                pair.uses for pair in training_queue if pair.confidence > 0 and _still_counts(pair, fingerprints)
-            )
+            pairs = self._pairs[number].values()
+            counted = (pair.uses for pair in pairs if pair.confidence > 0 and _still_counts(pair, fingerprints))
             uses = min(left, sum(counted))
             total += float(meaning[number]) * uses
             left -= uses
@@ -213,34 +217,35 @@ class LearnedPairs:
 
     def _check(self, pair: LearnedPair, number: int | None) -> None:
         """Note whether the contexts most like that of a pair, but itself, would have named its tool."""
-        if not self._training_queue:
+        if not self._pairs:
             return
         overall = self._contexts.similarity(pair.scope, pair.model, pair.vector, pair.terms).overall
         if number is not None:
             overall[number] = -1.0
-        self._reliability.note(any(pair.tool in self._training_queue[like] for like in _best(overall)))
+        self._reliability.note(any(pair.tool in self._pairs[like] for like in _best(overall)))
 
     def _put(self, pair: LearnedPair) -> None:
-        number = self._numbers.get(_key(pair))
+        key = _key(pair)
+        number = self._numbers.get(key)
         if number is None:
             number = self._contexts.add(pair.scope, pair.model, pair.vector, pair.terms)
-            self._numbers[_key(pair)] = number
-            self._training_queue.append({})
-        pairs = self._training_queue[number]
+            self._numbers[key] = number
+            self._keys.append(key)
+            self._pairs.append({})
+        pairs = self._pairs[number]
         self._size += pair.tool not in pairs
-        self._example[pair.tool].add(number)
-        pairs[pair.tool] = pair
+        self._contexts_of[pair.tool].add(number)
+        pairs[pair.tool] = replace(pair, vector=_NO_VECTOR, terms=())
 
-    def _forget(self, pairs: Iterable[LearnedPair]) -> list[UUID]:
+    def _forget(self, places: Iterable[tuple[int, str]]) -> list[UUID]:
+        """Forget the pairs of these contexts, by number, and tools; their ids."""
         gone = []
-        for pair in pairs:
-            number = self._numbers[_key(pair)]
-            del self._training_queue[number][pair.tool]
-            self._example[pair.tool].discard(number)
-            if not self._training_queue[number]:
+        for number, tool in places:
+            gone.append(self._pairs[number].pop(tool).id)
+            self._contexts_of[tool].discard(number)
+            if not self._pairs[number]:
                 self._contexts.drop(number)
-                del self._numbers[_key(pair)]
-            gone.append(pair.id)
+                del self._numbers[self._keys[number]]
         self._size -= len(gone)
         if self._contexts.is_hollow:
             self._compact()
@@ -248,13 +253,13 @@ class LearnedPairs:
 
     def _compact(self) -> None:
         kept = self._contexts.compact().tolist()
-        self._training_queue = [self._training_queue[number] for number in kept]
-        at = dict(zip(kept, range(len(kept)), strict=True))
-        self._numbers = {key: at[number] for key, number in self._numbers.items()}
-        self._example = defaultdict(set)
-        for number, training_queue in enumerate(self._training_queue):
-            for tool in training_queue:
-                self._example[tool].add(number)
+        self._keys = [self._keys[number] for number in kept]
+        self._pairs = [self._pairs[number] for number in kept]
+        self._numbers = {key: number for number, key in enumerate(self._keys)}
+        self._contexts_of = defaultdict(set)
+        for number, pairs in enumerate(self._pairs):
+            for tool in pairs:
+                self._contexts_of[tool].add(number)
 
 
 def _best(similar: Scores) -> NDArray[np.intp]:
@@ -268,7 +273,7 @@ def _best(similar: Scores) -> NDArray[np.intp]:
 def _vector(context: Context) -> Vector:
     """The vector of the whole context."""
     if context.vector is None:
-        return np.zeros(0, np.float32)
+        return _NO_VECTOR
     return np.asarray(context.vector if context.vector.ndim == 1 else context.vector[0], np.float32)
 
 
@@ -283,6 +288,6 @@ def _rejected(pair: LearnedPair) -> LearnedPair:
     return replace(pair, confidence=_KEPT * pair.confidence, updated_at=updated_at)
 
 
-def _key(pair: LearnedPair) -> tuple[str, str, bytes]:
+def _key(pair: LearnedPair) -> _Key:
     said = pair.vector.tobytes() if len(pair.vector) else repr(pair.terms).encode()
     return pair.scope, pair.model, blake2b(said, digest_size=16).digest()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from riglm.domain.prediction import Context
-from riglm.domain.retrieval import pairs as pairs_module
 from riglm.domain.retrieval.pairs import LearnedPairs
 from tests.unit.domain.retrieval.samples import context
 
@@ -103,19 +102,21 @@ def test_a_changed_description_forgets_what_was_learned_of_the_tool():
 
 
 def _of_three_tools(count: int = 600):
+    """Pairs of three tools, the hashes of these, and each pair by its id."""
     hashes = {"deploy": "d1", "rollback": "r1", "notify": "n1"}
-    pairs = LearnedPairs()
+    pairs, learned = LearnedPairs(), {}
     for number in range(count):
         tool = list(hashes)[number % 3]
         asked = context(f"ship number{number} to place{number % 7}")
-        pairs.learn(asked, tool, 1.0, scope="", at=float(number), description_hash=hashes[tool])
-    return pairs, hashes
+        pair = pairs.learn(asked, tool, 1.0, scope="", at=float(number), description_hash=hashes[tool])
+        learned[pair.id] = pair
+    return pairs, hashes, learned
 
 
-def _compared(pairs, hashes):
-    """What pairs say about contexts, with what those say that learned the same and forgot nothing."""
+def _compared(pairs, hashes, left):
+    """What pairs say about contexts, with what those say that learned only what is left."""
     fresh = LearnedPairs()
-    fresh.catch_up(pair for training_queue in pairs._training_queue for pair in training_queue.values())
+    fresh.catch_up(left)
     for text in ("ship number3 to place3", "ship number10 to place4", "place2 number300"):
         said, expected = (each.pair_scores(context(text), "", hashes) for each in (pairs, fresh))
         assert said.by_tool == pytest.approx(expected.by_tool)
@@ -125,31 +126,33 @@ def _compared(pairs, hashes):
 
 @pytest.mark.parametrize("changed", [("deploy",), ("deploy", "rollback")], ids=["a third", "most"])
 def test_what_is_left_answers_as_if_the_rest_had_never_been_learned(changed):
-    pairs, hashes = _of_three_tools()
+    pairs, hashes, learned = _of_three_tools()
     gone = pairs.forget_tools(dict.fromkeys(changed, "changed"))
     assert len(gone) == 200 * len(changed)
-    _compared(pairs, hashes)
-    pairs.learn(context("ship number3 to place3"), "deploy", 1.0, scope="", at=1e3, description_hash="d1")
-    _compared(pairs, hashes)
+    for each in gone:
+        del learned[each]
+    _compared(pairs, hashes, learned.values())
+    again = pairs.learn(context("ship number3 to place3"), "deploy", 1.0, scope="", at=1e3, description_hash="d1")
+    _compared(pairs, hashes, [*learned.values(), again])
 
 
 def test_pruned_pairs_answer_as_if_the_rest_had_never_been_learned():
-    pairs, hashes = _of_three_tools()
-    pairs.pruned(100)
-    _compared(pairs, hashes)
+    pairs, hashes, learned = _of_three_tools()
+    for each in pairs.pruned(100):
+        del learned[each]
+    _compared(pairs, hashes, learned.values())
 
 
 def test_forgetting_a_tool_looks_at_no_pair_of_another_and_builds_nothing_anew(monkeypatch):
-    pairs, _ = _of_three_tools()
-    looked_at = []
-    key = pairs_module._key
-    monkeypatch.setattr(pairs_module, "_key", lambda pair: looked_at.append(pair.tool) or key(pair))
-    assert len(pairs.forget_tools({"deploy": "changed"})) == 200
-    assert set(looked_at) == {"deploy"}
+    pairs, _, learned = _of_three_tools()
+    monkeypatch.setattr(LearnedPairs, "_compact", lambda _: pytest.fail("built anew"))
+    gone = pairs.forget_tools({"deploy": "changed"})
+    assert {learned[each].tool for each in gone} == {"deploy"}
+    assert len(gone) == 200
 
 
 def test_pruning_forgets_little_at_a_time_so_that_no_lesson_waits_long_for_it():
-    pairs, _ = _of_three_tools()
+    pairs, _, _ = _of_three_tools()
     assert 1 <= len(pairs.pruned(599)) <= 600 * 0.03
 
 
@@ -180,7 +183,7 @@ def test_scopes_stay_apart_when_contexts_of_others_are_forgotten():
 
 
 def test_all_can_be_forgotten_and_learned_again():
-    pairs, hashes = _of_three_tools()
+    pairs, hashes, _ = _of_three_tools()
     pairs.forget_tools(dict.fromkeys(hashes, "changed"))
     assert len(pairs) == 0
     assert pairs.pair_scores(context("ship number3 to place3"), "", hashes) == ({}, 0.0, 0.0)
