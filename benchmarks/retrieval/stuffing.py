@@ -1,8 +1,10 @@
-"""Search answers with a server among the others whose 15 descriptions are written to be found."""
+"""Search answers with a server among the others whose 15 tools are described to be found, or copied."""
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,7 @@ from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.retrieval.words import split_name
 from riglm.domain.tool import ToolProfile
 
-_SETS: Final = ("mcptoolbenchpp", "toolathlon")
+_SETS: Final = ("mcptoolbenchpp", "bfcl_multiturn", "toolathlon")
 _ANSWER_SIZES: Final = (5, 10)
 _SERVER: Final = "boost"
 _TOOLS: Final = 15
@@ -43,16 +45,50 @@ def _server(tools: Sequence[ToolProfile], rng: random.Random) -> str:
     return " ".join([tool.description[:150] for tool in tools if tool.server == server][:8])
 
 
-_KINDS: Final[Mapping[str, Callable[[Sequence[ToolProfile], random.Random], str]]] = {
-    "words of other tools": _words,
-    "names of other tools": _names,
-    "one tool's text, eight times": _repeated,
-    "texts of one server's tools": _server,
+def _described(
+    description: Callable[[Sequence[ToolProfile], random.Random], str],
+) -> Callable[[EmbeddedDataset], tuple[ToolProfile, ...]]:
+    def tools(prepared: EmbeddedDataset) -> tuple[ToolProfile, ...]:
+        rng = random.Random(1)
+        return tuple(
+            ToolProfile(
+                name=f"{_SERVER}/{at}",
+                server=_SERVER,
+                bare_name=f"tool_{at}",
+                description=description(prepared.dataset.tools, rng),
+            )
+            for at in range(_TOOLS)
+        )
+
+    return tools
+
+
+def _copies(prepared: EmbeddedDataset) -> tuple[ToolProfile, ...]:
+    """The tools that are needed most often, under new names."""
+    needed = Counter(row for query in prepared.dataset.queries for group in query.gold for row in group)
+    return tuple(
+        replace(
+            prepared.dataset.tools[row],
+            name=f"{_SERVER}/{at}",
+            server=_SERVER,
+            server_description="",
+            bare_name=f"better_{at}",
+        )
+        for at, (row, _) in enumerate(needed.most_common(_TOOLS))
+    )
+
+
+_KINDS: Final[Mapping[str, Callable[[EmbeddedDataset], tuple[ToolProfile, ...]]]] = {
+    "words of other tools": _described(_words),
+    "names of other tools": _described(_names),
+    "one tool's text, eight times": _described(_repeated),
+    "texts of one server's tools": _described(_server),
+    "copies of popular tools": _copies,
 }
 
 
 def print_stuffing(data: Path, cache: Path, limit: int) -> None:
-    """Print recall, the places that the server takes, and what it pushes out, for each kind of description."""
+    """Print recall, the places that the server takes, and what it pushes out, for each kind of tool."""
     for prepared in prepared_sets(data, cache, limit, _SETS):
         for size in _ANSWER_SIZES:
             _print_set(prepared, cache, size)
@@ -63,27 +99,21 @@ def _print_set(prepared: EmbeddedDataset, cache: Path, size: int) -> None:
     needed = [{tools[row].name for group in query.gold for row in group} for query in prepared.dataset.queries]
     before = _answers(prepared, size)
     print(f"\n{prepared.dataset.name}, {size} tools in an answer: R@{size} {_recall(needed, before):.1f}\n")
-    print(
-        f"| descriptions | R@{size} | places | first tools kept | right tools pushed out |\n|---|---:|---:|---:|---:|"
-    )
-    for kind, description in _KINDS.items():
-        rng = random.Random(1)
-        added = tuple(
-            ToolProfile(
-                name=f"{_SERVER}/{at}", server=_SERVER, bare_name=f"tool_{at}", description=description(tools, rng)
-            )
-            for at in range(_TOOLS)
-        )
-        extra = Dataset(name=_SERVER, side="", tools=added, queries=())
+    print(f"| descriptions | R@{size} | places | first tools kept | first tools lost | right tools pushed out |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for kind, added in _KINDS.items():
+        extra = Dataset(name=_SERVER, side="", tools=added(prepared), queries=())
         after = _answers(with_tools(extra, cache, [prepared])[0], size)
         places = sum(name.startswith(f"{_SERVER}/") for answer in after for name in answer) / len(after)
         rows = list(zip(needed, before, after, strict=True))
-        first = [(old[0], new[:1]) for right, old, new in rows if old and old[0] in right]
-        kept = sum(new == [old] for old, new in first)
+        first = [(old[0], new) for right, old, new in rows if old and old[0] in right]
+        kept = sum(new[:1] == [old] for old, new in first)
+        gone = sum(old not in new for old, new in first)
         had = [(right & set(old), set(new)) for right, old, new in rows if right & set(old)]
         lost = sum(not right <= new for right, new in had)
         print(
-            f"| {kind} | {_recall(needed, after):.1f} | {places:.2f} | {kept} of {len(first)} | {lost} of {len(had)} |",
+            f"| {kind} | {_recall(needed, after):.1f} | {places:.2f} | {kept} of {len(first)} | {gone} | "
+            f"{lost} of {len(had)} |",
             flush=True,
         )
 

@@ -8,13 +8,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from riglm.domain.prediction import Scores, Vector
 
+_FIRST_ROWS: Final = 64
+
 
 class GrowingRows:
-    """Rows of equal width, or numbers if the width is 0; appending costs the same however many there are."""
+    """Rows of equal width, or numbers if the width is 0, with space for an eighth more of them."""
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
         self._count = 0
-        self._kept: NDArray[Any] = np.zeros((64, width) if width else 64, dtype)
+        self._kept: NDArray[Any] = np.zeros((_FIRST_ROWS, width) if width else _FIRST_ROWS, dtype)
 
     def __len__(self) -> int:
         return self._count
@@ -40,7 +42,8 @@ class GrowingRows:
     def append(self, row: Any) -> None:
         """Add one at the end."""
         if self._count == len(self._kept):
-            self._kept = np.concatenate([self._kept, np.zeros_like(self._kept)])
+            more = max(_FIRST_ROWS, len(self._kept) // 8)
+            self._kept = np.concatenate([self._kept, np.zeros((more, *self._kept.shape[1:]), self._kept.dtype)])
         self._kept[self._count] = row
         self._count += 1
 
@@ -84,8 +87,8 @@ class LearnedContexts:
 
     @property
     def is_hollow(self) -> bool:
-        """Whether a third of the contexts were dropped, so that leaving them out is worth its time."""
-        return self._count > _WORTH_COMPACTING and 2 * self._count > 3 * self._living
+        """Whether an eighth of the contexts were dropped, so that leaving them out is worth its time."""
+        return self._count > _WORTH_COMPACTING and 7 * self._count > 8 * self._living
 
     def add(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> int:
         """Take in a context and give its number. A vector of no length is none."""

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from riglm.domain.prediction import Context, Relevance, Scores, ToolMatch, ToolS
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.scoring import relative
 from riglm.domain.retrieval.static_index import SignalWeights, StaticIndex
-from riglm.domain.retrieval.words import MAX_REQUEST_LENGTH, spelt, tool_text
+from riglm.domain.retrieval.words import MAX_REQUEST_LENGTH, spelt, tool_text, words
 from riglm.domain.tool import ToolProfile
 
 # fitted by `python -m benchmarks.retrieval probability`
@@ -57,6 +58,14 @@ SERVER_SHARE: Final = 0.4
 SERVER_DISCOUNT: Final = 0.8
 """Factor of each further tool of that server, unless the tool was used in similar contexts."""
 
+COPY_OVERLAP: Final = 0.8
+"""Share of the distinct words of two descriptions that both have if one is a copy."""
+
+COPY_MARGIN: Final = 0.9
+"""Share of a copy's score from which the earlier tool is preferred."""
+
+_MIN_COPIED_WORDS: Final = 6
+_STEP: Final = 1e-6
 _TELLING: Final = 0.3
 _LEARNED_EVIDENCE: Final = 10.0  # what fully trusted votes weigh in deviations
 _MAX_WORDS_NAMED: Final = 4
@@ -135,7 +144,7 @@ class Retriever:
         """
         names = [name for name in self._rows if allowed is None or allowed(name)]
         relevance, strength, example = self._judged(query, names, scope)
-        found = self._ordered(names, relevance, limit)[: max(limit, 0) + NEAR_MISSES]
+        found = self._ordered(names, relevance, limit)
         if not found or (may_abstain and example < _TELLING and self._static.suitability(query) < 0):
             return ToolSearchResult(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
         _, similarity = self._static.similarity(query)
@@ -154,7 +163,10 @@ class Retriever:
         return ToolSearchResult(hits=hits, near=tuple(names[at] for at in found[limit:]), abstained=False)
 
     def _ordered(self, names: Sequence[str], relevance: Relevance, limit: int) -> list[int]:
-        """Return the places of the tools that fit, best first, with the discount for those of the same server."""
+        """Return the places of the `limit` best tools and of the next `NEAR_MISSES`, best first.
+
+        Further tools of one server get a discount, and copies come after what they copy.
+        """
         scores = relevance.combined.copy()
         order = [int(at) for at in np.argsort(-scores, kind="stable") if scores[at] > 0]
         full = max(1, int(SERVER_SHARE * limit))
@@ -164,7 +176,22 @@ class Retriever:
                 server = self._tools[self._rows[names[at]]].server
                 counts[server] += 1
                 scores[at] *= SERVER_DISCOUNT ** max(0, counts[server] - full)
-        return sorted(order, key=lambda at: -scores[at])
+        order.sort(key=lambda at: -scores[at])
+        shown = order[: max(limit, 0) + NEAR_MISSES]
+        self._put_copies_last([(at, self._rows[names[at]]) for at in shown if not relevance.learned[at]], scores)
+        return sorted(shown, key=lambda at: -scores[at])
+
+    def _put_copies_last(self, shown: Sequence[tuple[int, int]], scores: Scores) -> None:
+        """Lower a tool below an earlier tool of another server that says the same and fits nearly as well."""
+        said = {row: frozenset(words(self._tools[row].description)) for _, row in shown}
+        for (at, row), (other_at, other) in permutations(shown, 2):
+            if (
+                other < row
+                and scores[at] > scores[other_at] >= COPY_MARGIN * scores[at]
+                and self._tools[other].server != self._tools[row].server
+                and len(said[row] & said[other]) >= COPY_OVERLAP * max(len(said[row] | said[other]), _MIN_COPIED_WORDS)
+            ):
+                scores[at] = scores[other_at] * (1 - _STEP)
 
     def _judged(self, context: Context, names: Sequence[str], scope: str) -> tuple[Relevance, float, float]:
         """Return the relevance of tools, how distinct the best one is, and how strongly use supports one."""
