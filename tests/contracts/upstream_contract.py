@@ -136,7 +136,7 @@ class UpstreamContract:
         """It is passed on as it is."""
         link = await greeted(upstream)
         answer = await call(link, 1, "no such tool").answered()
-        assert answer.error or jsonrpc.is_tool_error(answer.result)
+        assert answer.error or jsonrpc.is_tool_error(answer)
         assert answer.id == b"1"
 
     async def test_clients_with_equal_ids_get_their_own_answers(self, upstream: UpstreamPort) -> None:

@@ -198,8 +198,18 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     return None
 
 
+_SLICE: Final = 1 << 20
+_LONGEST_ESCAPE: Final = len(rb"\u0041")
+
+
 def _count_spellings(raw: bytes, name: bytes) -> int:
-    return sum(1 for _ in _spellings(name).finditer(raw))
+    """How often a string, given as JSON, is there in any spelling; other threads run between slices of long JSON."""
+    longest, find = _LONGEST_ESCAPE * len(name), _spellings(name).finditer
+    return sum(
+        found.start() < start + _SLICE
+        for start in range(0, len(raw), _SLICE)
+        for found in find(raw, start, start + _SLICE + longest)
+    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -298,6 +308,6 @@ def next_cursor(fields: Mapping[str, Raw]) -> bytes:
     return b"" if cursor == b"null" else cursor
 
 
-def is_tool_error(raw: Raw) -> bool:
-    """True if the raw result of a `tools/call` is an error of the tool."""
-    return b'"isError"' in bytes(raw) and bytes(members(raw).get("isError", b"")) == b"true"
+def is_tool_error(response: Message) -> bool:
+    """True if the response to a `tools/call` is an error of the tool."""
+    return b'"isError"' in response.line and bytes(members(response.result).get("isError", b"")) == b"true"

@@ -108,11 +108,23 @@ def repaired(raw: bytes) -> bytes:
     """Raw JSON with U+FFFD in place of every lone surrogate, of the same length."""
     if not has_surrogates(raw) or b"\0" in raw:  # no JSON has that byte
         return raw
-    hidden = raw.replace(rb"\\", b"\0\0")  # no escape begins behind an escaped backslash
-    return b"".join(_LONE.sub(rb"\\ufffd", part) for part in _slices(hidden)).replace(b"\0\0", rb"\\")
+    parts = (part.replace(rb"\\", b"\0\0") for part in _slices(raw))  # no escape begins behind an escaped backslash
+    hidden = b"".join(parts)
+    return b"".join(_LONE.sub(rb"\\ufffd", part).replace(b"\0", b"\\") for part in _unpaired_slices(hidden))
 
 
 def _slices(raw: bytes) -> Iterator[bytes]:
+    """Parts of JSON, cut where no escaped backslash is: other threads run between parts."""
+    start = 0
+    while start < len(raw):
+        part = raw[start : start + _SLICE]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2 and len(part) == _SLICE:
+            part = part[:-1]
+        yield part
+        start += len(part)
+
+
+def _unpaired_slices(raw: bytes) -> Iterator[bytes]:
     """Parts of JSON without escaped backslashes, cut where no escape and no pair of surrogates is."""
     start = 0
     while start < len(raw):

@@ -113,7 +113,9 @@ def test_what_is_no_message_is_refused_with_its_code_and_id(line, code, message_
         b'{"method":"a","params":{"_meta":{},"_meta":{}}}',
     ],
 )
-def test_a_request_that_says_twice_what_is_read_is_refused(line):
+@pytest.mark.parametrize("size", [1 << 20, 1, 7])
+def test_a_request_that_says_twice_what_is_read_is_refused(size, line, monkeypatch):
+    monkeypatch.setattr(jsonrpc, "_SLICE", size)
     with pytest.raises(MalformedMessageError, match="is there twice"):
         jsonrpc.decode(line)
 
@@ -254,7 +256,7 @@ def test_the_code_of_an_error_is_its_number(raw, code):
     ],
 )
 def test_only_the_result_s_own_word_makes_a_tool_error(raw, failed):
-    assert jsonrpc.is_tool_error(jsonrpc.Raw(raw)) is failed
+    assert jsonrpc.is_tool_error(jsonrpc.result(b"1", raw)) is failed
 
 
 def test_a_message_shows_its_envelope_and_not_its_payload():

@@ -157,7 +157,7 @@ class ActiveCall:
         """
         if message.error:
             self.ended(ErrorKind.PROTOCOL, jsonrpc.error_code(message))
-        elif jsonrpc.is_tool_error(message.result):
+        elif jsonrpc.is_tool_error(message):
             is_tool = self.is_unlisted is None or not self.is_unlisted()
             self.ended(ErrorKind.TOOL if is_tool else ErrorKind.PROTOCOL)
         else:

@@ -41,7 +41,7 @@ def _end(span: Span, method: str | None, answer: Message) -> None:
         code = jsonrpc.error_code(answer)
         span.ended("error" if code is None else str(code), code)
     else:
-        failed = method == "tools/call" and jsonrpc.is_tool_error(answer.result)
+        failed = method == "tools/call" and jsonrpc.is_tool_error(answer)
         span.ended(_TOOL_ERROR if failed else None)
 
 

@@ -24,7 +24,7 @@ from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.jsonrpc import MalformedMessageError
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.downstream import DownstreamPort, SessionSharing
 
@@ -32,6 +32,9 @@ _log = logging.getLogger("riglm.downstream")
 _SWEEP_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 0.5
+_LONG_BODY: Final = 1 << 20
+"""From this number of bytes on, a body is read by a thread, because others would wait for it."""
+
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
 _SENT_HEADERS: Final = b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id"
 _CLOSE: Final = ((b"connection", b"close"),)
@@ -168,7 +171,7 @@ class HttpDownstream:
             body = await request.body(self._limit)
             if self._arrived is not None:
                 self._arrived()
-            message = jsonrpc.decode(well_formed(body))
+            message = _decode(body) if len(body) < _LONG_BODY else await asyncio.to_thread(_decode, body)
         except MalformedMessageError as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return
@@ -210,6 +213,12 @@ class _Outgoing:
             if self._extra:
                 event["headers"] = [*event["headers"], *self._extra]
         await self._send(event)
+
+
+def _decode(body: bytes) -> Message:
+    message = jsonrpc.decode(well_formed(body))
+    request_params.read(message)
+    return message
 
 
 async def _refuse_body(request: McpHttpRequest, send: Send, status: int, words: str) -> None:

@@ -219,7 +219,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         unread = self._stdin.get_write_buffer_size()
         if unread > self._limit * _MAX_UNREAD:
             raise UpstreamUnavailableError(f"does not read its input: {unread} bytes wait for it already")
-        self._stdin.write(line + b"\n")
+        self._stdin.writelines((line, b"\n"))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split what the child says into lines."""
