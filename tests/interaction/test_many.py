@@ -155,15 +155,18 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
 
 
 @behaviour("many.health")
-@routes([route for route in SEVERAL if route.era == HANDSHAKE])
-async def test_a_server_that_fails_at_the_first_start_is_started_again_and_announced(stage: Stage, route: Route):
+@routes(SEVERAL)
+async def test_a_server_that_fails_at_the_start_is_started_again_and_announced(stage: Stage, route: Route):
     servers = pair(stage)
-    marker, alpha = stage.folder / "failed once", servers["alpha"]
-    script = f"if test -e {shlex.quote(str(marker))}; then exec {shlex.join([alpha['command'], *alpha['args']])}; fi; "
-    servers["alpha"] = {"command": "sh", "args": ["-c", f"{script} touch {shlex.quote(str(marker))}; exit 1"]}
+    marker, alpha = stage.folder / "alpha may start", servers["alpha"]
+    script = f"test -e {shlex.quote(str(marker))} && exec {shlex.join([alpha['command'], *alpha['args']])}; exit 1"
+    servers["alpha"] = {"command": "sh", "args": ["-c", script]}
     async with stage.client(route, upstream=stage.config("again", servers)) as client:
         first = names(await everything(client, "tools/list", "tools"))
         assert first == [f"beta__{name}" for name in catalog.NAMES]
+        if route.era == MODERN:
+            await listening(client, {"toolsListChanged": True}, "tools")
+        marker.touch()
         await client.wait_for("notifications/tools/list_changed")
         assert set(names(await everything(client, "tools/list", "tools"))) > set(first)
         assert (await client.call("alpha__nonce", {"nonce": "back"}, within=QUICK)).words == "back"
