@@ -1,6 +1,7 @@
 """What the scan of tool definitions finds: `python -m benchmarks.definition_scan --corpora DIR`.
 
-`DIR` holds checkouts of public corpora, each of which may be missing: `mcpproxy-go`, `mcp-scanner` and `safe-mcp`.
+`DIR` holds checkouts of public corpora, each of which may be missing: `mcpproxy-go`, `mcp-scanner`, `mcpsecbench` and
+`safe-mcp`.
 False alarms are measured on the tools of real servers. With yara-python installed, the offline rules of mcp-scanner run
 on the same definitions.
 """
@@ -45,10 +46,23 @@ def _mcpproxy(corpora: Path) -> Iterator[Case]:
 def _mcp_scanner(corpora: Path) -> Iterator[Case]:
     for kind in ("benign", "malicious"):
         for file in sorted((corpora / "mcp-scanner" / "evals" / "remote" / kind).glob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-                if isinstance(node, ast.FunctionDef) and node.decorator_list and (text := ast.get_docstring(node)):
-                    schema = {argument.arg: "" for argument in node.args.args}
-                    yield Case({"name": node.name, "description": text, "inputSchema": schema}, kind == "malicious")
+            yield from (Case(definition, kind == "malicious") for definition in _defined_in(file))
+
+
+def _mcpsecbench(corpora: Path) -> Iterator[Case]:
+    for name in ("addserver", "download", "maliciousadd"):
+        for definition in _defined_in(corpora / "mcpsecbench" / "code" / f"{name}.py"):
+            yield Case(definition, name == "maliciousadd")
+
+
+def _defined_in(file: Path) -> Iterator[dict[str, Any]]:
+    """The tools that a server in Python defines by decorated functions."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if node.decorator_list and text:
+                schema = {argument.arg: "" for argument in node.args.args}
+                yield {"name": node.name, "description": text, "inputSchema": schema}
 
 
 def _safe_mcp(corpora: Path) -> Iterator[Case]:
@@ -63,6 +77,7 @@ _CORPORA: Final[dict[str, Callable[[Path], Iterator[Case]]]] = {
     "real servers (mcp_catalog)": _catalog,
     "mcpproxy-go": _mcpproxy,
     "mcp-scanner, remote": _mcp_scanner,
+    "MCPSecBench": _mcpsecbench,
     "SAFE-MCP, T1008": _safe_mcp,
 }
 

@@ -70,7 +70,7 @@ _PATTERNS: Final[Mapping[ScanRule, re.Pattern[str]]] = {
         r"<\s*/?\s*(?:important|system|secret|hidden|instructions?|assistant|critical|admin|script|iframe)\b[^>]{0,80}>"
         r"|<!--[^<]{0,400}?(?:instruct|ignore|must|secret|always|call|send|read)[^<]{0,400}?-->"
         r"|\[/?INST\]|<\|(?:im_start|im_end|system|user|assistant)\|>|javascript:|!\[[^\]]{0,80}\]\(https?://"
-        r"|#{2,}\s*(?:system|instructions?)\s*:|\{\{\s*system\b",
+        r"|#{2,}\s*(?:system|instructions?)\s*:|\{\{\s*system\b|\A\s*[\[(*]+(?:important|critical|system)[\])*]+",
         re.IGNORECASE | re.DOTALL,
     ),
     ScanRule.INSTRUCTION: re.compile(
@@ -102,7 +102,11 @@ _PATTERNS: Final[Mapping[ScanRule, re.Pattern[str]]] = {
         r"\b(?:tools?\b|[a-z]+_[a-z_]+)"
         r"|\b(?:the|any) [a-z]+_[a-z_]+ tool\b.{0,60}\b(?:instead|always|first|attacker|replace|reroute|redirect)"
         r"|\b(?:when|whenever|before|instead of) (?:using |calling |the )?[a-z]+_[a-z_]+\b[^.]{0,60}"
-        r"\b(?:always|copy|instead|log|reroute|redirect|bcc|first)\b",
+        r"\b(?:always|copy|instead|log|reroute|redirect|bcc|first)\b"
+        r"|\buse this (?:tool|function)\b[^.]{0,20}\b(?:rather than|instead of|no matter|over) (?:any |all |the )*"
+        r"(?:others?|how|what|which)\b"
+        r"|\bbefore (?:execut|call|us|runn|invok|perform)\w+ [^.]{0,40}\boperations?, (?:execute|call|use|run|invoke) "
+        r"this (?:tool|function)\b",
         re.IGNORECASE | re.DOTALL,
     ),
 }
