@@ -52,10 +52,10 @@ class RequestEnvelope(msgspec.Struct, frozen=True):
 
 def envelope(message: Message) -> RequestEnvelope | None:
     """The envelope of a request, None when it carries none and so belongs to the handshake era."""
-    if b"protocolVersion" not in message.line:  # the rest of the name may be escaped: some writers escape slashes
-        return None
     meta = read(message).meta
-    fields = jsonrpc.members(meta) if meta else {}
+    if b"protocolVersion" not in bytes(meta):  # the rest of the name may be escaped: some writers escape slashes
+        return None
+    fields = jsonrpc.members(meta)
     version = fields.get(protocol.META_VERSION)
     if version is None:
         return None
