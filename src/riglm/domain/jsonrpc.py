@@ -166,7 +166,7 @@ def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
         raise MalformedMessageError(
             INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id
         )
-    if _may_repeat(line.count) or b"\\u00" in line:
+    if len(line) > _SLICE or _may_repeat(line.count) or b"\\u00" in line:
         twice = repeated(line, _TOP_LEVEL) or repeated(bytes(params), _IN_PARAMS)
         if twice:
             raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
@@ -187,7 +187,7 @@ def _may_repeat(count: Callable[[bytes], int]) -> bool:
 
 def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped."""
-    count = _count_spellings if b"\\u00" in raw else bytes.count
+    count = _count_spellings if b"\\u00" in raw else _count
     suspects = [name for name in names if count(raw, name) > 1]
     if not suspects or raw.lstrip()[:1] != b"{":
         return None
@@ -198,12 +198,19 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     return None
 
 
-_SLICE: Final = 1 << 20
+_SLICE: Final = 1 << 18
+"""Bytes of long JSON that are searched at once: other threads run between slices."""
+
 _LONGEST_ESCAPE: Final = len(rb"\u0041")
 
 
+def _count(raw: bytes, name: bytes) -> int:
+    """How often a string, given as JSON, is there as it is spelled."""
+    return sum(raw.count(name, start, start + _SLICE + len(name) - 1) for start in range(0, len(raw), _SLICE))
+
+
 def _count_spellings(raw: bytes, name: bytes) -> int:
-    """How often a string, given as JSON, is there in any spelling; other threads run between slices of long JSON."""
+    """How often a string, given as JSON, is there in any spelling."""
     longest, find = _LONGEST_ESCAPE * len(name), _spellings(name).finditer
     return sum(
         found.start() < start + _SLICE

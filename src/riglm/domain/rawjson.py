@@ -20,7 +20,7 @@ _LOW: Final = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE: Final = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _low_at: Final = re.compile(_LOW).match
 _ESCAPE: Final = len(rb"\ud800")
-_SLICE: Final = 1 << 20
+_SLICE: Final = 1 << 18
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
