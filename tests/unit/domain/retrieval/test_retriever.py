@@ -194,6 +194,24 @@ def test_one_server_fills_an_answer_alone_where_no_other_fits():
     assert all(name.startswith("post__") for name in _ranked(retriever, Context(text="send a mail")))
 
 
+LETTER = "Sends a letter with text and attachments to one or several people"
+
+
+@pytest.mark.parametrize(
+    ("copy", "asked", "best"),
+    [
+        ("better", "a letter with attachments", "post__dispatch"),
+        ("letter_with_attachments", "a letter with attachments", "boost__letter_with_attachments"),
+    ],
+)
+def test_a_copy_comes_after_what_it_copies_unless_it_fits_clearly_better(copy, asked, best):
+    original = ToolProfile(name="post__dispatch", server="post", bare_name="dispatch", description=LETTER)
+    shorter = LETTER.replace("text and ", "")
+    copied = ToolProfile(name=f"boost__{copy}", server="boost", bare_name=copy, description=shorter)
+    assert _ranked(Retriever([original, copied, *OTHERS]), Context(text=asked))[0] == best
+    assert _ranked(Retriever([copied, original, *OTHERS]), Context(text=asked))[0] == copied.name
+
+
 def test_the_order_of_a_single_servers_tools_does_not_depend_on_the_size_of_the_answer():
     retriever = Retriever([ToolProfile(name=tool.name, description=tool.description) for tool in TOOLS])
     asked = Context(text="get the issue of a repository by its title")
