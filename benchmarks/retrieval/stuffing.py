@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,21 +47,18 @@ def _server(tools: Sequence[ToolProfile], rng: random.Random) -> str:
 
 
 def _described(
-    description: Callable[[Sequence[ToolProfile], random.Random], str],
-) -> Callable[[EmbeddedDataset], tuple[ToolProfile, ...]]:
-    def tools(prepared: EmbeddedDataset) -> tuple[ToolProfile, ...]:
-        rng = random.Random(1)
-        return tuple(
-            ToolProfile(
-                name=f"{_SERVER}/{at}",
-                server=_SERVER,
-                bare_name=f"tool_{at}",
-                description=description(prepared.dataset.tools, rng),
-            )
-            for at in range(_TOOLS)
+    description: Callable[[Sequence[ToolProfile], random.Random], str], prepared: EmbeddedDataset
+) -> tuple[ToolProfile, ...]:
+    rng = random.Random(1)
+    return tuple(
+        ToolProfile(
+            name=f"{_SERVER}/{at}",
+            server=_SERVER,
+            bare_name=f"tool_{at}",
+            description=description(prepared.dataset.tools, rng),
         )
-
-    return tools
+        for at in range(_TOOLS)
+    )
 
 
 def _copies(prepared: EmbeddedDataset) -> tuple[ToolProfile, ...]:
@@ -79,10 +77,10 @@ def _copies(prepared: EmbeddedDataset) -> tuple[ToolProfile, ...]:
 
 
 _KINDS: Final[Mapping[str, Callable[[EmbeddedDataset], tuple[ToolProfile, ...]]]] = {
-    "words of other tools": _described(_words),
-    "names of other tools": _described(_names),
-    "one tool's text, eight times": _described(_repeated),
-    "texts of one server's tools": _described(_server),
+    "words of other tools": partial(_described, _words),
+    "names of other tools": partial(_described, _names),
+    "one tool's text, eight times": partial(_described, _repeated),
+    "texts of one server's tools": partial(_described, _server),
     "copies of popular tools": _copies,
 }
 

@@ -166,7 +166,7 @@ def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
         raise MalformedMessageError(
             INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id
         )
-    if len(line) > _SLICE or _may_repeat(line.count) or b"\\u00" in line:
+    if len(line) > rawjson.SLICE or _may_repeat(line.count) or b"\\u00" in line:
         twice = repeated(line, _TOP_LEVEL) or repeated(bytes(params), _IN_PARAMS)
         if twice:
             raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
@@ -198,24 +198,22 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     return None
 
 
-_SLICE: Final = 1 << 18
-"""Bytes of long JSON that are searched at once: other threads run between slices."""
-
 _LONGEST_ESCAPE: Final = len(rb"\u0041")
 
 
 def _count(raw: bytes, name: bytes) -> int:
     """How often a string, given as JSON, is there as it is spelled."""
-    return sum(raw.count(name, start, start + _SLICE + len(name) - 1) for start in range(0, len(raw), _SLICE))
+    size = rawjson.SLICE
+    return sum(raw.count(name, start, start + size + len(name) - 1) for start in range(0, len(raw), size))
 
 
 def _count_spellings(raw: bytes, name: bytes) -> int:
     """How often a string, given as JSON, is there in any spelling."""
-    longest, find = _LONGEST_ESCAPE * len(name), _spellings(name).finditer
+    size, longest, find = rawjson.SLICE, _LONGEST_ESCAPE * len(name), _spellings(name).finditer
     return sum(
-        found.start() < start + _SLICE
-        for start in range(0, len(raw), _SLICE)
-        for found in find(raw, start, start + _SLICE + longest)
+        found.start() < start + size
+        for start in range(0, len(raw), size)
+        for found in find(raw, start, start + size + longest)
     )
 
 

@@ -20,7 +20,8 @@ _LOW: Final = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE: Final = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _low_at: Final = re.compile(_LOW).match
 _ESCAPE: Final = len(rb"\ud800")
-_SLICE: Final = 1 << 18
+SLICE: Final = 1 << 18
+"""Bytes of long JSON that are searched at once: other threads run between slices."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
@@ -108,27 +109,29 @@ def repaired(raw: bytes) -> bytes:
     """Raw JSON with U+FFFD in place of every lone surrogate, of the same length."""
     if not has_surrogates(raw) or b"\0" in raw:  # no JSON has that byte
         return raw
-    parts = (part.replace(rb"\\", b"\0\0") for part in _slices(raw))  # no escape begins behind an escaped backslash
+    parts = (
+        part.replace(rb"\\", b"\0\0") for part in _slices_of_pairs(raw)
+    )  # no escape begins behind an escaped backslash
     hidden = b"".join(parts)
-    return b"".join(_LONE.sub(rb"\\ufffd", part).replace(b"\0", b"\\") for part in _unpaired_slices(hidden))
+    return b"".join(_LONE.sub(rb"\\ufffd", part).replace(b"\0", b"\\") for part in _slices_of_escapes(hidden))
 
 
-def _slices(raw: bytes) -> Iterator[bytes]:
-    """Parts of JSON, cut where no escaped backslash is: other threads run between parts."""
+def _slices_of_pairs(raw: bytes) -> Iterator[bytes]:
+    """Parts of JSON, cut where no pair of backslashes is."""
     start = 0
     while start < len(raw):
-        part = raw[start : start + _SLICE]
-        if (len(part) - len(part.rstrip(b"\\"))) % 2 and len(part) == _SLICE:
+        part = raw[start : start + SLICE]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2 and len(part) == SLICE:
             part = part[:-1]
         yield part
         start += len(part)
 
 
-def _unpaired_slices(raw: bytes) -> Iterator[bytes]:
+def _slices_of_escapes(raw: bytes) -> Iterator[bytes]:
     """Parts of JSON without escaped backslashes, cut where no escape and no pair of surrogates is."""
     start = 0
     while start < len(raw):
-        end = start + _SLICE
+        end = start + SLICE
         cut = raw.rfind(b"\\", end - _ESCAPE + 1, end)
         end = end if cut < 0 else cut
         if _low_at(raw, end):

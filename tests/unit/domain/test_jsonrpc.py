@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, rawjson
 from riglm.domain.jsonrpc import INVALID_REQUEST, PARSE_ERROR, MalformedMessageError
 from tests.unit.domain.test_rawjson import DOCUMENTS, TEXTS, TORN_TEXTS, VALUES, plain_members, spelt
 
@@ -113,9 +113,9 @@ def test_what_is_no_message_is_refused_with_its_code_and_id(line, code, message_
         b'{"method":"a","params":{"_meta":{},"_meta":{}}}',
     ],
 )
-@pytest.mark.parametrize("size", [1 << 20, 1, 7])
+@pytest.mark.parametrize("size", [1 << 20, 7, 8])
 def test_a_request_that_says_twice_what_is_read_is_refused(size, line, monkeypatch):
-    monkeypatch.setattr(jsonrpc, "_SLICE", size)
+    monkeypatch.setattr(rawjson, "SLICE", size)
     with pytest.raises(MalformedMessageError, match="is there twice"):
         jsonrpc.decode(line)
 

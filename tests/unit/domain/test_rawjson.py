@@ -148,7 +148,7 @@ def test_text_shows_a_mark_for_each_lone_surrogate(raw, value):
 @given(raw=TORN_TEXTS)
 def test_only_lone_surrogates_are_replaced(size, raw):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rawjson, "_SLICE", size)
+        patch.setattr(rawjson, "SLICE", size)
         fixed = rawjson.repaired(raw.encode())
     assert len(fixed) == len(raw.encode())
     assert json.loads(fixed) == re.sub("[\ud800-\udfff]", "\ufffd", json.loads(raw))

@@ -216,6 +216,7 @@ class _Outgoing:
 
 
 def _decode(body: bytes) -> Message:
+    """Read a message and its params, which it keeps."""
     message = jsonrpc.decode(well_formed(body))
     request_params.read(message)
     return message
