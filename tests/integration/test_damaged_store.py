@@ -1,6 +1,7 @@
 """A damaged database under the whole of riglm: calls pass, what comes is recorded, and commands say what to do."""
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -135,6 +136,26 @@ async def test_calls_of_several_processes_pass_and_are_recorded_when_their_datab
         await until(lambda: stored(database) == 20)
     assert [link.exit_code for link in links] == [0, 0]
     assert len(aside(database)) == 1
+    assert stage.damage() == []
+
+
+async def test_calls_of_several_processes_pass_and_are_recorded_when_the_index_of_their_journal_is_truncated(
+    stage: Stage, database: Path
+) -> None:
+    links = [stage.pipe(stage.riglm("run", "--", *stage.scripted())) for _ in range(2)]
+    index = database.with_name("riglm.db-shm")
+    async with RawClient(links[0], HANDSHAKE) as one, RawClient(links[1], HANDSHAKE) as other:
+        for client in (one, other):
+            await client.greet()
+            await client.request("tools/list")
+        for count in range(1, 6):
+            assert (await one.call("echo")).result
+            assert (await other.call("echo")).result
+            await until(lambda count=count: database.exists() and stored(database) == 2 * count)
+            os.truncate(index, 0)
+    assert [link.exit_code for link in links] == [0, 0]
+    assert stored(database) == 10
+    assert aside(database) == []
     assert stage.damage() == []
 
 

@@ -36,6 +36,7 @@ _WAL_PAUSE_SECONDS: Final = 0.01
 
 def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
     """An engine that has not connected yet, and makes a missing file; statements wait `timeout` seconds for others."""
+    file = database_file(url)
     engine = create_engine(parsed(url), hide_parameters=True, connect_args={"timeout": timeout})
 
     def set_up(connection: Any, _record: Any) -> None:
@@ -45,19 +46,30 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
         connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()
 
     def name_database(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
-        if is_file:
-            file = Path(arguments[0])
+        if file is not None:
             store_file.make(file)
-            arguments[0] = f"{file.as_uri()}?mode=rw"  # SQLite creates none: a move of the file would be missed
+            store_file.extend_index(file)
+            arguments[0] = f"{Path(arguments[0]).as_uri()}?mode=rw"  # SQLite creates none: a move would be missed
         else:
             arguments[0] = parsed(url).database
         options["uri"] = True
 
-    is_file = database_file(url) is not None
+    def begin(connection: Connection) -> None:
+        if file is not None:
+            store_file.extend_index(file)
+        options = connection.get_execution_options()
+        if not options.get(APART):
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITES) else "BEGIN")
+
+    def close(_connection: Any, _record: Any) -> None:
+        if file is not None:
+            store_file.extend_index(file)  # the last connection writes the journal back
+
     if parsed(url).database:
         event.listen(engine, "do_connect", name_database)
     event.listen(engine, "connect", set_up)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", begin)
+    event.listen(engine, "close", close)
     return engine
 
 
@@ -124,9 +136,3 @@ def lease(url: str) -> Iterator[bool]:
     database = (parsed(url).database or "").replace(_IN_MEMORY, f"-lease{_IN_MEMORY}")
     with closing(sqlite3.connect(database, uri=True, timeout=0, isolation_level=None)) as connection:
         yield store_file.is_locked_by(connection)
-
-
-def _begin(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if not options.get(APART):
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITES) else "BEGIN")

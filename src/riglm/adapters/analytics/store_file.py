@@ -22,6 +22,7 @@ _SECONDS: Final = 5.0
 
 def connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
     """A connection to a file that is there, to read (`ro`) or write (`rw`) it; statements wait `timeout` seconds."""
+    extend_index(path)
     return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None)
 
 
@@ -69,8 +70,13 @@ def _finds_fault(path: Path, check: str) -> bool:
 
 _HEADER: Final = b"SQLite format 3\0"
 _JOURNAL: Final = "-wal"
+_INDEX: Final = "-shm"
+_INDEX_BYTES: Final = 1 << 15
+_INDEXED_BYTES: Final = 1 << 24
+"""Bytes of the journal that one part of the index, of `_INDEX_BYTES`, covers (4,096 pages of 4 KiB)."""
+
 _GUARD: Final = "-guard"
-_BESIDE: Final = (_JOURNAL, "-shm", "-journal")
+_BESIDE: Final = (_JOURNAL, _INDEX, "-journal")
 _MAX_ASIDE: Final = 10
 """A disk that damages one file after the other is not to be filled with them."""
 
@@ -172,6 +178,19 @@ def make(path: Path) -> None:
             # SQLite would remove it. What is in it belonged to a file that was removed, or cut to nothing.
             _move_journal(path)
         _make_empty(path)
+
+
+def extend_index(path: Path) -> None:
+    """Extend the index of a journal that another program truncated; SQLite then rebuilds its content.
+
+    SQLite maps the index into memory. Without this, its next access to a page beyond the end ends the process (SIGBUS).
+    """
+    path = path.resolve()
+    size = _INDEX_BYTES * (1 + _size(_beside(path, _JOURNAL)) // _INDEXED_BYTES)
+    index = _beside(path, _INDEX)
+    with suppress(OSError):
+        if index.stat().st_size < size:
+            os.truncate(index, size)
 
 
 @contextmanager
