@@ -84,12 +84,13 @@ async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, 
     async with RawClient(link, era) as client:
         await client.greet()
         await client.call("echo")
-        await client.start_call("slow", {"hold": True, "marker": "in flight"})
+        exchange = await client.start_call("slow", {"hold": True, "marker": "in flight"})
         await log.wait_for_event("holding")
         if how != "end of input":
             os.kill(_riglm_of(client), getattr(signal, how))
             async with asyncio.timeout(10):
                 await link.process.wait()
+            assert "riglm is stopping" in (await exchange.answer()).decoded("error")["message"]
     assert link.exit_code == 0, link.stderr.read_text(errors="replace")[-1000:]
     assert stage.leaks(GRACE) == {}
 

@@ -19,6 +19,7 @@ __all__ = [  # code that reads messages also reads their content
     "MalformedMessageError",
     "Message",
     "Raw",
+    "create_stop_error",
     "decode",
     "elements",
     "encode",
@@ -299,6 +300,12 @@ def error(message_id: bytes | None, code: int, words: str, data: Any = None) -> 
     body = encode(fields)
     line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message_id or b"null", body)
     return Message(line, message_id, None, error=Raw(body))
+
+
+def create_stop_error(request: Message) -> Message:
+    """Return the error for a request that no server has answered when riglm stops."""
+    words = "riglm is stopping and the server has not answered yet: the request may have taken effect"
+    return error(request.id, UPSTREAM_UNAVAILABLE, words)
 
 
 def error_code(message: Message) -> int | None:

@@ -189,8 +189,8 @@ class DualEraConnection(Protocol):
 
     @property
     @abstractmethod
-    def owes(self) -> bool:
-        """Whether the client asked something that is not answered yet; a subscription has no answer to wait for."""
+    def in_flight(self) -> Sequence[Message]:
+        """The client's requests without a response yet, except subscriptions, which have none to wait for."""
 
     @abstractmethod
     def received(self, line: bytes) -> None:

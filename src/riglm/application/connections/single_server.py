@@ -263,11 +263,11 @@ class DualEraRouter(DualEraConnection):
         self._sink = sink
         self._conversation: HandshakeConnection | None = None
         self._modern: dict[bytes, InFlightRequest] = {}
-        self._owed: list[InFlightRequest] = []
+        self._requests: list[tuple[Message, InFlightRequest]] = []
 
     @property
-    def owes(self) -> bool:
-        return not all(one.done for one in self._owed)
+    def in_flight(self) -> list[Message]:
+        return [message for message, one in self._requests if not one.done]
 
     def received(self, line: bytes) -> None:
         if self._arrived is not None:
@@ -310,7 +310,7 @@ class DualEraRouter(DualEraConnection):
             self._conversation = self._proxy.converse(self._caller, self._channel)
         in_flight = self._conversation.received(message, self._sink)
         if in_flight is not None and not in_flight.done:
-            self._owe(in_flight)
+            self._add(message, in_flight)
         if message.method == "notifications/initialized":
             self._conversation.listen(listening=True)
 
@@ -331,8 +331,8 @@ class DualEraRouter(DualEraConnection):
         if not in_flight.done:
             self._modern[key] = in_flight
             if message.method != "subscriptions/listen":
-                self._owe(in_flight)
+                self._add(message, in_flight)
 
-    def _owe(self, in_flight: InFlightRequest) -> None:
-        self._owed = [one for one in self._owed if not one.done]
-        self._owed.append(in_flight)
+    def _add(self, message: Message, in_flight: InFlightRequest) -> None:
+        self._requests = [(each, one) for each, one in self._requests if not one.done]
+        self._requests.append((message, in_flight))

@@ -297,6 +297,31 @@ async def test_a_server_that_does_not_start_does_not_keep_a_client_that_left(
     await within(client.gone.wait(), 5)
 
 
+async def test_a_stop_waits_for_the_response_to_a_request_in_flight(connect: Connect):
+    client = await connect()
+    await client.write(request("hold"))
+    asked = await client.script.held()
+    assert client.riglm.stop_reading()
+    assert not client.gone.is_set()
+    asked.answer(b'"in time"')
+    await within(client.gone.wait(), 1)
+    assert (await client.read())["result"] == "in time"
+
+
+async def test_a_request_without_a_response_gets_an_error_when_riglm_stops(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stdio, "STOP_SECONDS", 0.05)
+    client = await connect()
+    await client.write(request("hold"))
+    await client.script.held()
+    assert client.riglm.stop_reading()
+    await within(client.gone.wait(), 5)
+    await client.riglm.close()
+    [response] = await client.read_to_end()
+    assert "riglm is stopping" in response["error"]["message"]
+
+
 @pytest.mark.parametrize("ends", [pipes, unix_sockets])
 async def test_a_client_that_closed_its_output_is_gone(connect: Connect, ends: Callable[[], tuple[int, int, int, int]]):
     client = await connect(ends)

@@ -108,16 +108,16 @@ async def test_a_modern_id_in_use_is_refused_and_the_first_request_keeps_it(stag
 
 
 async def test_what_a_client_is_owed_is_answered_or_given_up(stage):
-    assert not stage.connection.owes
+    assert not stage.connection.in_flight
     stage.send(modern(1))
     stage.send(b'{"id":2,"method":"tools/list"}')
-    assert stage.connection.owes
+    assert stage.connection.in_flight
     stage.modern.asked[0].result(tools())
-    assert stage.connection.owes
+    assert stage.connection.in_flight
     stage.send(b'{"method":"notifications/cancelled","params":{"requestId":2}}')
-    assert not stage.connection.owes
+    assert not stage.connection.in_flight
     stage.send(modern(3, "subscriptions/listen"))
-    assert not stage.connection.owes
+    assert not stage.connection.in_flight
 
 
 async def test_a_failure_inside_is_an_error_of_the_request_and_of_nothing_else(stage, monkeypatch, caplog):

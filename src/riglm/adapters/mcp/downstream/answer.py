@@ -225,12 +225,6 @@ class JsonOrSseResponse(HttpResponse):
             self._wake.set_result(None)
 
 
-def stopped(request: Message) -> Message:
-    """The error for a request that no server has answered when riglm stops."""
-    words = "riglm is stopping and the server has not answered yet: the request may have taken effect"
-    return jsonrpc.error(request.id, jsonrpc.UPSTREAM_UNAVAILABLE, words)
-
-
 _waiting: Final[set["asyncio.Task[None]"]] = set()
 
 

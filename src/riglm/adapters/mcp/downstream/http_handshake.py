@@ -15,7 +15,6 @@ from riglm.adapters.mcp.downstream.answer import (
     no_extra,
     send_error,
     send_status,
-    stopped,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
@@ -115,7 +114,7 @@ class HandshakeEndpoint:
                 if message is None:
                     answer.interrupted()
                 else:
-                    answer.replied(stopped(message))
+                    answer.replied(jsonrpc.create_stop_error(message))
 
     async def _open(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         session = self._sessions.open(request.caller)

@@ -10,7 +10,6 @@ from riglm.adapters.mcp.downstream.answer import (
     send_error,
     send_json,
     send_status,
-    stopped,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.domain import jsonrpc, protocol, request_params
@@ -63,7 +62,7 @@ class ModernEndpoint:
     def give_up(self) -> None:
         """Answer what is still in flight with an error."""
         for answer, message in list(self.answers.items()):
-            answer.replied(stopped(message))
+            answer.replied(jsonrpc.create_stop_error(message))
 
     async def _told(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         unsupported = _unsupported(message, request.mcp_headers.get(b"mcp-protocol-version", b"").decode("latin-1"))

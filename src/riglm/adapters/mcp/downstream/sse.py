@@ -64,7 +64,7 @@ class _Client:
         self._answered()
 
     def _answered(self) -> None:
-        if self._leaving and not self.connection.owes:
+        if self._leaving and not self.connection.in_flight:
             self.events.ended()
 
 
@@ -103,8 +103,10 @@ class SseClients:
             client.end_stream()
 
     def give_up(self) -> None:
-        """End all streams now."""
+        """Answer what is still in flight with an error, and end all streams."""
         for client in self._clients.values():
+            for request in client.connection.in_flight:
+                client.events.put(encode_message(jsonrpc.create_stop_error(request)))
             client.events.ended()
 
     async def _stream(self, request: McpHttpRequest, send: Send) -> None:

@@ -221,9 +221,11 @@ STALL_SECONDS: Final = 60.0
 twice as many wait. Beyond `BUFFER` these come from servers that cannot be held back, those that are reached by URL."""
 
 START_SECONDS: Final = 8.0
+STOP_SECONDS: Final = 4.0
 ANSWER_SECONDS: Final = 1.5
 """A client that closed its input gets what it still waits for: the first answer of all, for which a server may have to
-start, within the first of these times in seconds, each further one within the second after the one before."""
+start, within the first of these times in seconds (the second, if riglm is stopped), each further one within the third
+after the one before. The other requests get an error."""
 
 _FLUSH_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
@@ -297,13 +299,27 @@ class StdioClient:
         await self._input.open(source)
 
     async def close(self) -> None:
-        """Give up what is under way, and let the client read what was written."""
+        """Answer what is in flight with an error, and let the client read what was written."""
         self._ended = True
+        for request in self._connection.in_flight:
+            self._output.write(jsonrpc.create_stop_error(request).line + b"\n")
         if self._timer is not None:
             self._timer.cancel()
         self._input.close()
         await self._connection.close()
         await self._output.close(_FLUSH_SECONDS)
+
+    def stop_reading(self) -> bool:
+        """Read nothing more; `on_disconnect` is called once what is in flight is answered, or takes too long.
+
+        False if the client had ended before, so that nothing is to wait for.
+        """
+        if self._ended:
+            return False
+        self._timeout_seconds = min(self._timeout_seconds, STOP_SECONDS)
+        self._input.close()
+        self._end()
+        return True
 
     def _line(self, line: bytes) -> None:
         self._connection.received(well_formed(line))
@@ -332,7 +348,7 @@ class StdioClient:
     def _wait_or_go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._connection.owes:
+        if self._connection.in_flight:
             self._taken = self._output.taken
             self._timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._waited)
         else:
@@ -348,11 +364,14 @@ class StdioClient:
     def _lost(self, reason: str) -> None:
         level = logging.WARNING if self._output.is_stuck else logging.INFO
         _log.log(level, "client disconnected", extra={"reason": reason})
+        self._ended = True
         self._on_disconnect()
 
 
 async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event, buffer: int = BUFFER) -> None:
     """Serve the one client on standard input and output until it disconnects or `stop` is set.
+
+    When `stop` is set, requests in flight are finished first; when it is set again, they are not.
 
     Standard output is reserved at once: later prints of other code go to standard error. `limit` is the
     longest message and `buffer` what may wait for the client before riglm reads nothing more from it, in bytes.
@@ -366,6 +385,9 @@ async def serve_stdio(proxy: DownstreamPort, *, limit: int, stop: asyncio.Event,
     client = StdioClient(proxy, limit=limit, buffer=buffer, on_disconnect=stop.set)
     await client.open(source, target)
     await stop.wait()
+    stop.clear()
+    if client.stop_reading():
+        await stop.wait()
     await client.close()
     if client.is_stuck:
         raise RiglmError("the client did not read its responses and was disconnected; the log may give the reason")
