@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from tests.interaction import text
@@ -49,6 +51,21 @@ async def test_a_client_that_was_refused_can_initialize_on_the_same_pipe(stage: 
         assert probe.code == UNSUPPORTED
         await client.greet()
         assert (await client.call("nonce", {"nonce": "fallen back"})).words == "fallen back"
+
+
+@behaviour("era.fallback")
+async def test_a_modern_client_is_served_once_a_slow_server_has_started(stage: Stage):
+    slow = ("sh", "-c", 'sleep 2; exec "$@"', "sh", *stage.scripted())
+    link = stage.pipe(stage.riglm("run", "--", *slow), {"RIGLM_TIMEOUTS__INITIALIZE": "0.5"})
+    async with RawClient(link, MODERN) as client:
+        refused = await client.request("tools/list", within=40)
+        assert refused.code == UNSUPPORTED
+        assert "has not answered yet" in refused.decoded("error")["message"]
+        await stage.log().wait_for_event("started")
+        async with asyncio.timeout(10):
+            while "error" in (await client.request("tools/list", within=40)).parts:
+                await asyncio.sleep(0.1)
+        assert (await client.call("echo")).result
 
 
 @behaviour("era.fallback")

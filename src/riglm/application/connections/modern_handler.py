@@ -1,6 +1,5 @@
 """Requests of the modern era in front of one upstream."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -18,7 +17,9 @@ from riglm.domain.session import ProtocolEra, Session
 from riglm.ports.downstream import NO_HEADERS, ClientResponseSink
 from riglm.ports.upstream import NullServerMessageHandler, UpstreamLink, UpstreamPort
 
-_SILENCE_SECONDS: Final = 30.0
+_MAX_SILENCES: Final = 6
+"""Maximum number of probes without an answer, after which only the next request sends one again."""
+
 _MODERN_ERRORS: Final = frozenset({jsonrpc.HEADER_MISMATCH, -32021})
 
 
@@ -32,15 +33,20 @@ def probe(request_id: bytes) -> Message:
     return jsonrpc.request(request_id, "server/discover", jsonrpc.encode({"_meta": meta}))
 
 
-def refusal(message: Message, requested: str | None, supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS) -> Message:
-    """The error for modern clients of an upstream that supports only the handshake era.
+def refusal(
+    message: Message,
+    requested: str | None,
+    supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS,
+    *,
+    is_silent: bool = False,
+) -> Message:
+    """The error for modern clients of an upstream that supports only the handshake era, or has not answered yet.
 
     It may open with any of `supported`: riglm passes the handshake on, and the upstream settles on a revision.
     """
     data = {"supported": list(supported), "requested": requested or ""}
-    return jsonrpc.error(
-        message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version: open with initialize", data
-    )
+    reason = "The server has not answered yet: try again, or" if is_silent else "Unsupported protocol version:"
+    return jsonrpc.error(message.id, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, f"{reason} open with initialize", data)
 
 
 def verdict(message: Message) -> bool | None:
@@ -71,7 +77,10 @@ def _is_modern(versions: list[object]) -> bool:
 
 
 class EraProbe:
-    """Checks once, by `server/discover`, whether an upstream supports the modern era."""
+    """Checks once, by `server/discover`, whether an upstream supports the modern era.
+
+    A silent server is asked again for a while, since it may still be starting.
+    """
 
     def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:
         """`silence_tells`: whether a server that does not answer is taken, for a while, for one of the handshake."""
@@ -80,19 +89,24 @@ class EraProbe:
         self._silence_tells = silence_tells
         self.supported: Sequence[str] = protocol.HANDSHAKE_VERSIONS
         """The revisions of the handshake that the upstream named when it refused; all of them if it named none."""
-        self._silent_until = 0.0
+        self._silences = 0
+        self._is_asked = False
         self._waiting: list[Callable[[bool | None], None]] = []
 
     def ask(self, then: Callable[[bool | None], None]) -> None:
         """Call `then` with the answer; None when there is none."""
-        if self._silent_until > time.monotonic():
+        if self.is_silent:
             then(False)
             return
         context = copy_context()  # of the request that waits, which need not be the one whose answer comes
         self._waiting.append(lambda modern: context.run(then, modern))
-        if len(self._waiting) == 1:
-            message = probe(b'"riglm-probe"')
-            ProxiedRequest(message, NOWHERE, on_reply=self._answered).send(self._link)
+        if not self._is_asked:
+            self._send()
+
+    @property
+    def is_silent(self) -> bool:
+        """True if the upstream did not answer so far, and is still asked."""
+        return self._silences > 0
 
     def judge(self, answer: Message) -> bool | None:
         """The verdict on an answer to `server/discover`; what it names is noted."""
@@ -104,16 +118,26 @@ class EraProbe:
 
     def note_silence(self) -> None:
         """The upstream did not answer a `server/discover` in time."""
-        self._silent_until = time.monotonic() + _SILENCE_SECONDS
+        if not self._is_asked:
+            self._silences = (self._silences + 1) % (_MAX_SILENCES + 1)
+            if self.is_silent:
+                self._send()
+
+    def _send(self) -> None:
+        self._is_asked = True
+        ProxiedRequest(probe(b'"riglm-probe"'), NOWHERE, on_reply=self._answered).send(self._link)
 
     def _answered(self, exchange: ProxiedRequest, message: Message) -> Message:
         modern: bool | None = None
+        self._is_asked = False
         if exchange.failure is ErrorKind.TIMEOUT and self._silence_tells:
             self.note_silence()
             modern = False
-        elif exchange.failure in (None, ErrorKind.PROTOCOL):
-            modern = self.judge(message) or False
-            self._upstream.learned(ProtocolEra.MODERN, supported=modern)
+        else:
+            self._silences = 0
+            if exchange.failure in (None, ErrorKind.PROTOCOL):
+                modern = self.judge(message) or False
+                self._upstream.learned(ProtocolEra.MODERN, supported=modern)
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then(modern)
@@ -227,4 +251,5 @@ class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler
             exchange.replied(reply)
 
     def _refusal(self, exchange: ProxiedRequest, envelope: RequestEnvelope) -> Message:
-        return refusal(exchange.message, envelope.version, self._probe.supported)
+        supported, is_silent = self._probe.supported, self._probe.is_silent
+        return refusal(exchange.message, envelope.version, supported, is_silent=is_silent)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from riglm.application.connections import modern_handler
 from riglm.application.connections.modern_handler import EraProbe, SingleServerModernHandler, probe, verdict
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -223,17 +222,29 @@ def test_a_server_that_is_down_has_no_era():
 
 
 @pytest.mark.parametrize("method", ["tools/list", "server/discover"])
-def test_a_silent_server_is_asked_again_only_after_a_while(monkeypatch, method):
-    stage = Stage(**{"server/discover": lambda asked: asked.reply.failed(ErrorKind.TIMEOUT, "no answer")})
-    sink, _ = stage.send(1, method)
-    assert [answer.line for answer in sink.answers] == [REFUSED % 1]
-    sink, _ = stage.send(2, "tools/list")
-    assert [answer.line for answer in sink.answers] == [REFUSED % 2]
-    assert len(stage.link.asked) == 1
+def test_a_silent_server_is_asked_a_few_times_and_then_only_for_a_request(method):
+    stage = Stage()
+    stage.send(1, method)
+    for number in range(2, 9):
+        stage.link.asked[-1].reply.failed(ErrorKind.TIMEOUT, "no answer")
+        if number < 8:
+            sink, _ = stage.send(number, "tools/list")
+            assert "has not answered yet" in jsonrpc.plain(sink.answers[0].error)["message"]
+    assert stage.link.methods == ["server/discover"] * 7
     assert stage.server.eras == {}
-    monkeypatch.setattr(modern_handler.time, "monotonic", lambda: float("inf"))
     stage.server.answers["server/discover"] = MODERN
-    stage.send(3, "tools/list")
+    stage.send(9, "tools/list")
+    assert stage.link.methods == [*["server/discover"] * 8, "tools/list"]
+
+
+@pytest.mark.parametrize("method", ["tools/list", "server/discover"])
+def test_a_server_that_answers_late_serves_the_next_request(method):
+    stage = Stage()
+    first, _ = stage.send(1, method)
+    stage.link.asked[-1].reply.failed(ErrorKind.TIMEOUT, "no answer")
+    assert jsonrpc.error_code(first.answers[0]) == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION
+    stage.link.asked[-1].result(MODERN)
+    stage.send(2, "tools/list")
     assert stage.link.methods == ["server/discover", "server/discover", "tools/list"]
 
 
