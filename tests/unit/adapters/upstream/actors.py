@@ -5,8 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
@@ -189,7 +190,8 @@ class Wire(MessageChannel):
         return [line for line in self.lines if line.get("method") == method][-1]
 
     def say(self, message: object) -> None:
-        self.receiver.heard(message if isinstance(message, bytes) else json.dumps(message).encode())
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        deliver(decode(line), line, receiver=self.receiver, upstream="server")
 
     def answer(self, asked: dict[str, Any], result: object = None) -> None:
         self.say({"jsonrpc": "2.0", "id": asked["id"], "result": {} if result is None else result})

@@ -161,7 +161,7 @@ def main() -> None:
     if "stubborn" in modes:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "deaf" in modes:
-        say(b"not listening\n")
+        say(b'{"method":"not listening"}\n')
         time.sleep(120)
     while line := sys.stdin.buffer.readline():
         if "stillborn" in modes:

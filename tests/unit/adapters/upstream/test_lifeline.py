@@ -7,6 +7,7 @@ from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import MessageChannel
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import Message
 from tests.unit.adapters.upstream.actors import Wire, Wires, eventually, settle, within
 
 ONE, TWO, THREE = b'{"n":1}', b'{"n":2}', b'{"n":3}'
@@ -16,13 +17,13 @@ class Owner:
     """Has a lifeline and writes down what it hears."""
 
     def __init__(self, wires: Wires, greet: object = None) -> None:
-        self.lines: list[bytes] = []
+        self.messages: list[Message] = []
         self.missed: list[str] = []
         self.downs: list[str] = []
         self.line = ReconnectingChannel(
             "server",
             wires,
-            on_line=self.lines.append,
+            on_message=self.messages.append,
             on_missed=lambda words, _: self.missed.append(words),
             on_down=self.down,
             on_open=greet,  # type: ignore[arg-type]
@@ -67,9 +68,9 @@ async def test_what_is_sent_while_the_channel_opens_arrives_in_order(wires):
     wire = await wires.number(1)
     owner.line.send(ONE)
     assert wire.raw == [ONE, TWO, THREE, ONE]
-    wire.say(b"answer")
+    wire.notify("answer")
     wire.receiver.missed("too long")
-    assert (owner.lines, owner.missed) == ([b"answer"], ["too long"])
+    assert ([each.method for each in owner.messages], owner.missed) == (["answer"], ["too long"])
     await owner.line.close()
     assert wire.closed == 1
 
@@ -120,10 +121,10 @@ async def test_a_channel_that_was_replaced_is_not_heard_any_more(wires):
     owner.line.send(ONE)
     first = await wires.number(1)
     first.receiver.ended("gone")
-    first.say(b"late")
+    first.notify("late")
     first.receiver.missed("late")
     first.receiver.ended("gone again")
-    assert (owner.lines, owner.missed, owner.downs) == ([], [], ["gone"])
+    assert (owner.messages, owner.missed, owner.downs) == ([], [], ["gone"])
     await owner.line.close()
 
 
@@ -278,9 +279,9 @@ async def test_a_channel_that_is_released_lives_on_and_is_replaced(wires):
     owner.line.send(ONE)
     wire = await wires.number(1)
     assert owner.line.release() is wire
-    wire.say(b"not for you")
+    wire.notify("not for you")
     wire.receiver.ended("nor is this")
     owner.line.send(TWO)
     await wires.number(2)
     await owner.line.close()
-    assert (owner.lines, owner.downs, wire.closed) == ([], [], 0)
+    assert (owner.messages, owner.downs, wire.closed) == ([], [], 0)

@@ -14,6 +14,7 @@ from riglm.adapters.mcp.upstream.channel import Receiver
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import eventually, settle, within
 
@@ -28,9 +29,9 @@ class Hearing(Receiver):
         self.missing: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue()
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def heard(self, line: bytes) -> None:
+    def received(self, message: Message) -> None:
         assert not self.end.done(), "nothing comes after the end"
-        self.lines.put_nowait(line)
+        self.lines.put_nowait(message.line)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         if key is None:
@@ -127,20 +128,20 @@ async def test_a_command_that_cannot_be_run_is_named(reaper, command):
 
 async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(reaper):
     async with Running(reaper) as running:
-        running.notify("raw", hex=b'\r\n \n{"id":1,"x":"\xff\xe2\x82"}\r\n'.hex())
-        assert await within(running.hearing.lines.get()) == '{"id":1,"x":"\ufffd\ufffd"}'.encode()
+        running.notify("raw", hex=b'\r\n \n{"id":1,"result":"\xff\xe2\x82"}\r\n'.hex())
+        assert await within(running.hearing.lines.get()) == '{"id":1,"result":"\ufffd\ufffd"}'.encode()
 
 
 async def test_a_message_that_fails_inside_riglm_does_not_hold_up_the_next(reaper, caplog):
     async with Running(reaper) as running:
-        heard = running.hearing.heard
+        received = running.hearing.received
 
-        def fail_once(line: bytes) -> None:
-            running.hearing.heard = heard
+        def fail_once(message: Message) -> None:
+            running.hearing.received = received
             raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
 
-        running.hearing.heard = fail_once
-        running.notify("raw", hex=b'{"id":1}\n{"id":2}\n'.hex())
+        running.hearing.received = fail_once
+        running.notify("raw", hex=b'{"id":1,"result":{}}\n{"id":2,"result":{}}\n'.hex())
         assert (await running.hear())["id"] == 2
     assert "a message of a server failed inside riglm" in caplog.text
 

@@ -20,6 +20,7 @@ from riglm.adapters.mcp.downstream.http_request import (
 from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
+from riglm.adapters.mcp.wire.decoding import LONG_BYTES
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
@@ -32,8 +33,6 @@ _log = logging.getLogger("riglm.downstream")
 _SWEEP_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 0.5
-_LONG_BODY: Final = 1 << 20
-"""From this number of bytes on, a body is read by a thread, because others would wait for it."""
 
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
 _SENT_HEADERS: Final = b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id"
@@ -171,7 +170,7 @@ class HttpDownstream:
             body = await request.body(self._limit)
             if self._arrived is not None:
                 self._arrived()
-            message = _decode(body) if len(body) < _LONG_BODY else await asyncio.to_thread(_decode, body)
+            message = _decode(body) if len(body) < LONG_BYTES else await asyncio.to_thread(_decode, body)
         except MalformedMessageError as error:
             await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
             return

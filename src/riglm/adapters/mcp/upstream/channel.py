@@ -1,17 +1,21 @@
 """A channel: a two-way line of whole messages to one server, over pipes or over HTTP with SSE."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.wire.decoding import Decoded
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
 from riglm.ports.upstream import OutboundRequest
+
+_log: Final = logging.getLogger("riglm.upstream")
 
 
 class MessageChannel(Protocol):
@@ -31,14 +35,25 @@ class MessageChannel(Protocol):
 class Receiver(Protocol):
     """Receives what comes back over a channel."""
 
-    def heard(self, line: bytes) -> None:
-        """One message of the server."""
+    def received(self, message: Message) -> None:
+        """Called with each message of the server."""
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         """A response was lost because of `words`: that to the request with this key, or to any if there is none."""
 
     def ended(self, words: str) -> None:
         """The channel is closed, for the reason in `words`. Called once, unless riglm closed it."""
+
+
+def deliver(decoded: Decoded, line: bytes, *, receiver: Receiver, upstream: str) -> None:
+    """Pass on a message. Noise on the output is skipped; a response that cannot be read fails its request."""
+    if isinstance(decoded, Message):
+        receiver.received(decoded)
+        return
+    _log.warning("skipped a line that is no message", extra={"upstream": upstream, "bytes": len(line)})
+    key = answered_id(line, line)
+    if key is not None:
+        receiver.missed(f"sent an unreadable answer: {decoded}", key)
 
 
 Opener = Callable[[Receiver], Awaitable[MessageChannel]]

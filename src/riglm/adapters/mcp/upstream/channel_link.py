@@ -4,21 +4,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import (
-    NOTED,
-    HandshakeReplay,
-    MessageChannel,
-    Opener,
-    PendingRequests,
-    answered_id,
-)
+from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener, PendingRequests
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
 
@@ -51,7 +44,7 @@ class ChannelLink(UpstreamLink):
         self._line = ReconnectingChannel(
             spec.name,
             opener,
-            on_line=self._received,
+            on_message=self._received,
             on_missed=self._pending.missed,
             on_down=lambda words: self._pending.fail_all(ErrorKind.UNAVAILABLE, words),
             on_open=self._greet,
@@ -93,12 +86,7 @@ class ChannelLink(UpstreamLink):
         finally:
             self._on_close(self)
 
-    def _received(self, line: bytes) -> None:
-        try:
-            message = jsonrpc.decode(line)
-        except MalformedMessageError as error:
-            self._garbled(line, error)
-            return
+    def _received(self, message: Message) -> None:
         if message.method is not None:
             self._said(message)
             return
@@ -134,13 +122,6 @@ class ChannelLink(UpstreamLink):
             if b'"progressToken"' in asked.line and token == progress_token(asked):
                 return waiting
         return None
-
-    def _garbled(self, line: bytes, error: MalformedMessageError) -> None:
-        """Noise on the output is skipped; an answer that cannot be read fails its request."""
-        _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
-        key = answered_id(line, line)
-        if key is not None:
-            self._pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
 
     async def _greet(self, channel: MessageChannel) -> None:
         """Repeat the client's handshake on a channel that replaces a broken one."""

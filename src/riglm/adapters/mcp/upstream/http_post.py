@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
-from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
+from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import EventPosition, OutboundRequest
 
@@ -55,28 +57,6 @@ class PostOwner(Protocol):
         """The server ended a connection that was left to it."""
 
 
-class ResponseBody:
-    """Collects an answer's body up to a limit."""
-
-    __slots__ = ("chunks", "size")
-
-    def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-        self.size = 0
-
-    def add(self, chunk: bytes) -> None:
-        """Take a piece."""
-        self.chunks.append(chunk)
-        self.size += len(chunk)
-
-    def message(self) -> Message | None:
-        """The message that the body is, None when it is none."""
-        try:
-            return jsonrpc.decode(well_formed(b"".join(self.chunks)))
-        except MalformedMessageError:
-            return None
-
-
 def names_session(answer: Message | None) -> bool:
     """True if a response is an error about the session."""
     return answer is not None and b"session" in bytes(answer.error).lower()
@@ -86,7 +66,9 @@ class PostRequest(HttpResponseSink):
     """Passes on what comes back for one request, as JSON or as an event stream."""
 
     __slots__ = (
+        "_answer",
         "_body",
+        "_decoder",
         "_last_event_id",
         "_owner",
         "_parser",
@@ -115,7 +97,10 @@ class PostRequest(HttpResponseSink):
         self.session = b""
         """The headers that name the session in which it was sent last."""
         self.status = 0
-        self._body = ResponseBody()
+        self._body = ChunkBuffer()
+        self._answer: Message | None = None
+        """The message that the body is."""
+        self._decoder = MessageDecoder(self._pause)
         self._parser: EventParser | None = None
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
@@ -125,13 +110,14 @@ class PostRequest(HttpResponseSink):
     def again(self) -> None:
         """Discard what was received: the request, or the rest of its stream, is requested again."""
         self.status = 0
-        self._body = ResponseBody()
+        self._body = ChunkBuffer()
+        self._answer = None
         self._parser = None
 
     @property
     def names_session(self) -> bool:
         """True if the response is an error of the server about the session, and thus not of a gateway."""
-        return names_session(self._body.message())
+        return names_session(self._answer)
 
     def abandon(self, after: float = 0.0) -> None:
         """Read nothing more, and release the connection `after` seconds."""
@@ -164,13 +150,24 @@ class PostRequest(HttpResponseSink):
             self.abandon()
 
     def end(self) -> None:
+        if self._parser is None and not self.over:
+            self._decoder.feed(self._body.take(b""), self._read)
+        self._decoder.end(self._end)
+
+    def failed(self, failure: HttpClientError) -> None:
+        self._decoder.end(lambda: self._fail(failure))
+
+    def _read(self, body: Decoded, _: bytes) -> None:
+        self._answer = body if isinstance(body, Message) else None
+
+    def _end(self) -> None:
         if self.over:
             self._leave()
             return
         if self._parser is not None:
             self._broke_off()
             return
-        message = self._body.message()
+        message = self._answer
         if message is not None and message.is_response and self.status < 300:
             self._replied(message)
         elif not self._resumptions and self._owner.refused(self, message):
@@ -182,7 +179,7 @@ class PostRequest(HttpResponseSink):
         """End the request by the HTTP error, or the body without an answer, that came for it."""
         if self.over:
             return
-        message = self._body.message()
+        message = self._answer
         if self.status in _REFUSALS:
             words = f"refused the credentials (HTTP {self.status}): see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)
@@ -196,7 +193,7 @@ class PostRequest(HttpResponseSink):
             kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
             self.fail(kind, f"answered HTTP {self.status}")
 
-    def failed(self, failure: HttpClientError) -> None:
+    def _fail(self, failure: HttpClientError) -> None:
         if self.over:
             self._leave()
             return
@@ -236,19 +233,25 @@ class PostRequest(HttpResponseSink):
             if mark is not None:
                 self.reply.primed(mark)
             return
-        try:
-            message = jsonrpc.decode(well_formed(event.data))
-        except MalformedMessageError as error:
-            self.fail(ErrorKind.PROTOCOL, f"sent an unreadable event: {error}")
-            self.abandon()
+        self._decoder.feed(event.data, partial(self._deliver, mark))
+
+    def _deliver(self, mark: EventPosition | None, message: Decoded, _: bytes) -> None:
+        if self.over:
             return
-        if message.is_response:
+        if not isinstance(message, Message):
+            self.fail(ErrorKind.PROTOCOL, f"sent an unreadable event: {message}")
+            self.abandon()
+        elif message.is_response:
             self._replied(message, mark)
             if self.exchange is not None:
                 self._owner.linger(self.exchange, _LINGER_SECONDS)
         else:
             self.waiting.progressed()
             self.reply.related(message, mark)
+
+    def _pause(self, on: bool) -> None:
+        if self.exchange is not None:
+            (self.exchange.pause if on else self.exchange.resume)()
 
     def _replied(self, message: Message, event: EventPosition | None = None) -> None:
         asked = self.message.id or b"null"

@@ -7,13 +7,14 @@ from typing import Final
 
 from riglm.adapters.mcp import headers
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink, HttpLinkContext
-from riglm.adapters.mcp.upstream.http_post import PostRequest, ResponseBody, names_session
-from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.upstream.http_post import PostRequest, names_session
+from riglm.adapters.mcp.wire.decoding import decode
+from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import UpstreamUnavailableError
-from riglm.domain.jsonrpc import MalformedMessageError, Message, Raw
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
 
 SESSION_HEADER: Final = b"mcp-session-id"
@@ -30,7 +31,7 @@ class _Answer(HttpResponseSink):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._body = ResponseBody()
+        self._body = ChunkBuffer()
         self._parser: EventParser | None = None
         self.status = 0
         self.session_id = b""
@@ -53,18 +54,16 @@ class _Answer(HttpResponseSink):
 
     def end(self) -> None:
         if self._parser is None:
-            self.message = self._body.message()
+            body = decode(self._body.take(b""))
+            self.message = body if isinstance(body, Message) else None
         self._finish()
 
     def failed(self, failure: HttpClientError) -> None:
         self._fail(str(failure))
 
     def _event(self, event: Event) -> None:
-        try:
-            message = jsonrpc.decode(well_formed(event.data)) if event.data else None
-        except MalformedMessageError:
-            return
-        if message is not None and message.is_response:
+        message = decode(event.data)
+        if isinstance(message, Message) and message.is_response:
             self.message = message
             self._finish()
 

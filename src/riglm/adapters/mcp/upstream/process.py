@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer
-from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, deliver, not_an_answer
+from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder, decode
+from riglm.adapters.mcp.wire.framing import LineSplitter
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
@@ -147,7 +149,8 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._open_pipes = {0, 1, 2}
         self._ended = False
         self._ending: asyncio.TimerHandle | None = None
-        self._held = False
+        self._decoder = MessageDecoder(lambda on: self._pause("decoding", on=on))
+        self._pauses: set[str] = set()
         self._last_words: deque[bytes] | None = deque(maxlen=_LAST_WORDS)
         """The last lines of its standard error; None once they may quote what a client sent."""
         self._complains = False
@@ -188,17 +191,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
 
     def hold(self, *, on: bool) -> None:
         """Stop reading the child's output, so that it has to wait, or resume; its end is still noticed in its turn."""
-        pipe: Any = None if self._process is None else self._process.get_pipe_transport(1)
-        if pipe is None or self._held == on:
-            return
-        self._held = on
-        if not pipe.is_closing():
-            (pipe.pause_reading if on else pipe.resume_reading)()
-        if not on:
-            self._settle()
-        elif self._ending is not None:
-            self._ending.cancel()
-            self._ending = None
+        self._pause("hold", on=on)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the guardian watch the new group before anything else happens."""
@@ -247,7 +240,9 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self.closing = True
         if self._ending is not None:
             self._ending.cancel()
-        self.hold(on=False)  # it can only go when it can write what it has
+        self._decoder.close()
+        for reason in list(self._pauses):
+            self._pause(reason, on=False)  # it can only go when it can write what it has
         if self._stdin is not None:
             self._stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -260,6 +255,23 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
             self._stdin.abort()  # a process that left the group may hold the pipe and not read it
         self._process.close()
 
+    def _pause(self, reason: str, *, on: bool) -> None:
+        """Stop reading the child's output, or resume once there is no reason left not to."""
+        pipe: Any = None if self._process is None else self._process.get_pipe_transport(1)
+        if pipe is None or (reason in self._pauses) == on:
+            return
+        had_reasons = bool(self._pauses)
+        (self._pauses.add if on else self._pauses.discard)(reason)
+        if bool(self._pauses) == had_reasons:
+            return
+        if not pipe.is_closing():
+            (pipe.pause_reading if on else pipe.resume_reading)()
+        if not on:
+            self._settle()
+        elif self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
     def _settle(self) -> None:
         """End the channel once the child has ended and all its output is read, or a little after the first sign of it.
 
@@ -267,7 +279,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         A last line without its newline still counts if it is complete, but not before the end: its receiver may send
         the next request.
         """
-        if self.closing or self._held:
+        if self.closing or self._pauses:
             return
         if self._gone.is_set() and self._open_pipes <= {0}:
             self._end()
@@ -339,12 +351,18 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         return True
 
     def _spoke(self, line: bytes) -> None:
-        if self._ended and not _is_whole(line):
-            return
         try:
-            self._receiver.heard(well_formed(line))
+            if self._ended:
+                decoded = decode(line)
+                if isinstance(decoded, Message):
+                    self._receiver.received(decoded)
+            else:
+                self._decoder.feed(line, self._deliver)
         except Exception:  # noqa: BLE001  # a message must not take those behind it along
             _log.exception("a message of a server failed inside riglm", extra={"upstream": self._spec.name})
+
+    def _deliver(self, decoded: Decoded, line: bytes) -> None:
+        deliver(decoded, line, receiver=self._receiver, upstream=self._spec.name)
 
     def _complained(self, line: bytes) -> None:
         self._complains = True
@@ -378,11 +396,3 @@ def _is_opening(line: bytes) -> bool:
         return jsonrpc.decode(line).method in _OPENINGS
     except jsonrpc.MalformedMessageError:
         return False
-
-
-def _is_whole(line: bytes) -> bool:
-    try:
-        jsonrpc.decode(well_formed(line))
-    except jsonrpc.MalformedMessageError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from typing import Any, Final
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import LinkState
 
 _log = logging.getLogger("riglm.upstream")
@@ -29,7 +30,7 @@ class ReconnectingChannel:
         name: str,
         opener: Opener,
         *,
-        on_line: Callable[[bytes], None],
+        on_message: Callable[[Message], None],
         on_missed: Callable[[str, bytes | None], None],
         on_down: Callable[[str], None],
         on_open: Callable[[MessageChannel], Awaitable[None]] | None = None,
@@ -40,7 +41,7 @@ class ReconnectingChannel:
         Args:
             name: for the log.
             opener: opens each channel.
-            on_line: gets each message of the server.
+            on_message: gets each message of the server.
             on_missed: called when a response was lost, as `Receiver.missed` is.
             on_down: called with the reason when the channel is closed, and with it everything sent or waiting.
             on_open: is awaited with each new channel before anything else is sent.
@@ -49,7 +50,7 @@ class ReconnectingChannel:
         self._condition = condition or ChannelHealthTracker(name)
         self._name = name
         self._opener = opener
-        self.on_line = on_line
+        self.on_message = on_message
         self.on_missed = on_missed
         self._on_down = on_down
         self._on_open = on_open
@@ -234,9 +235,9 @@ class _ChannelReceiver(Receiver):
         """Why the channel closed before it was ready."""
         self.deaf = False
 
-    def heard(self, line: bytes) -> None:
+    def received(self, message: Message) -> None:
         if not self.deaf:
-            self._reconnecting_channel.on_line(line)
+            self._reconnecting_channel.on_message(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         if not self.deaf:

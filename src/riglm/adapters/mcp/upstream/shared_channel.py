@@ -4,7 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests, answered_id
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests
 from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
@@ -12,7 +12,7 @@ from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
 
@@ -35,7 +35,7 @@ class SharedChannel(ABC):
         self._line = ReconnectingChannel(
             spec.name,
             opener,
-            on_line=self._received,
+            on_message=self._received,
             on_missed=self.pending.missed,
             on_down=self.down,
             on_open=self.opened,
@@ -106,12 +106,7 @@ class SharedChannel(ABC):
         self.pending.close()
         await self._line.close()
 
-    def _received(self, line: bytes) -> None:
-        try:
-            message = jsonrpc.decode(line)
-        except MalformedMessageError as error:
-            self._garbled(line, error)
-            return
+    def _received(self, message: Message) -> None:
         if message.method == "notifications/progress":
             self._progressed(message)
         elif message.method is not None:
@@ -139,13 +134,6 @@ class SharedChannel(ABC):
         """Pass on what belongs to a request; it is a sign of life for that request."""
         waiting.progressed()
         waiting.reply.related(message)
-
-    def _garbled(self, line: bytes, error: MalformedMessageError) -> None:
-        """Noise on the output is skipped; an answer that cannot be read fails its request."""
-        _log.warning("skipped a line that is no message", extra={"upstream": self.spec.name, "bytes": len(line)})
-        key = answered_id(line, line)
-        if key is not None:
-            self.pending.fail(key, ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
 
     def _expired(self, key: bytes, reply: OutboundRequest) -> None:
         if reply.message.method != "initialize":

@@ -4,10 +4,10 @@ import asyncio
 from typing import Final
 from urllib.parse import urljoin
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
-from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.decoding import decode
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
@@ -119,7 +119,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         if event.name == "endpoint" and not self._endpoint.done():
             self._name_endpoint(event.data.decode("utf-8", "replace"))
         elif event.name == "message":
-            self._receiver.heard(well_formed(event.data))
+            deliver(decode(event.data), event.data, receiver=self._receiver, upstream=self._place.spec.name)
 
     def _name_endpoint(self, reference: str) -> None:
         place = self._place
@@ -141,7 +141,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})
         if message.is_request and not self._over:
             words = f"upstream {self._place.spec.name!r} {words}"
-            self._receiver.heard(jsonrpc.error(message.id, jsonrpc.UPSTREAM_UNAVAILABLE, words).line)
+            self._receiver.received(jsonrpc.error(message.id, jsonrpc.UPSTREAM_UNAVAILABLE, words))
 
     def _initialized(self, message: Message) -> None:
         if message.method == "notifications/initialized":

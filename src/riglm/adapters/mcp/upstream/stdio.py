@@ -14,6 +14,7 @@ from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
 from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 
@@ -94,10 +95,10 @@ class _EarlyReceiver(Receiver):
     """Keeps what a process says before a client comes."""
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
+        self.messages: list[Message] = []
 
-    def heard(self, line: bytes) -> None:
-        self.lines.append(line)
+    def received(self, message: Message) -> None:
+        self.messages.append(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         """No request can be waiting for it."""
@@ -115,10 +116,10 @@ class _FirstMessageReceiver(Receiver):
         self._on_end = on_end
         self.done = False
 
-    def heard(self, line: bytes) -> None:
+    def received(self, message: Message) -> None:
         if not self.done:
             self._on_life()
-            self._receiver.heard(line)
+            self._receiver.received(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         if not self.done:
@@ -230,8 +231,8 @@ class StdioUpstream(ChannelUpstream):
             await child.close()
             return None
         child.hand_over(receiver)
-        for line in earlier.lines:
-            receiver.heard(line)
+        for message in earlier.messages:
+            receiver.received(message)
         return child
 
     async def _start(self, receiver: Receiver, principal: str = "") -> Child:

@@ -1,0 +1,75 @@
+"""Messages decoded in the order in which they came, long ones in a thread."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import MalformedMessageError, Message
+
+LONG_BYTES: Final = 1 << 20
+"""Minimum size of a message that is decoded in a thread, so that other clients need not wait for it."""
+
+Decoded = Message | MalformedMessageError
+Deliver = Callable[[Decoded, bytes], None]
+"""Called with a message, or the reason why there is none, and the bytes that it was decoded from."""
+
+_log: Final = logging.getLogger("riglm.wire")
+
+
+def decode(data: bytes) -> Decoded:
+    """Return the message of a line, an event or a body, or the reason why it is none."""
+    try:
+        return jsonrpc.decode(well_formed(data))
+    except MalformedMessageError as error:
+        return error
+
+
+class MessageDecoder:
+    """Decodes the messages of one peer. While a long one is in the thread, it pauses the peer and keeps the order."""
+
+    __slots__ = ("_on_end", "_pause", "_task", "_waiting")
+
+    def __init__(self, pause: Callable[[bool], None]) -> None:
+        """`pause` is called with True to read nothing more from the peer, and with False to resume."""
+        self._pause = pause
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[bytes, Deliver]] = deque()
+        self._on_end: Callable[[], None] | None = None
+
+    def feed(self, data: bytes, deliver: Deliver) -> None:
+        """Decode and deliver a message, at once if it is short and no long one comes before it."""
+        if self._task is None and len(data) < LONG_BYTES:
+            deliver(decode(data), data)
+            return
+        self._waiting.append((data, deliver))
+        if self._task is None:
+            self._pause(True)
+            self._task = asyncio.get_running_loop().create_task(self._deliver_waiting())
+
+    def end(self, on_end: Callable[[], None]) -> None:
+        """Call `on_end` once all messages are delivered."""
+        if self._task is None:
+            on_end()
+        else:
+            self._on_end = on_end
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _deliver_waiting(self) -> None:
+        while self._waiting:
+            data, deliver = self._waiting.popleft()
+            try:
+                deliver(decode(data) if len(data) < LONG_BYTES else await asyncio.to_thread(decode, data), data)
+            except Exception:  # noqa: BLE001  # a message must not take those behind it along
+                _log.exception("a message failed inside riglm")
+        self._task = None
+        self._pause(False)
+        if self._on_end is not None:
+            self._on_end()

@@ -1,0 +1,89 @@
+"""Messages decoded in order, long ones in a thread."""
+
+import asyncio
+import threading
+
+import pytest
+
+from riglm.adapters.mcp.wire import decoding
+from riglm.adapters.mcp.wire.decoding import LONG_BYTES, Decoded, MessageDecoder
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Message
+
+SHORT = b'{"id":2,"result":{}}'
+LONG = b'{"id":1,"result":"%b"}' % (b"x" * LONG_BYTES)
+
+
+class Peer:
+    """What a decoder delivered, and whether it paused."""
+
+    def __init__(self) -> None:
+        self.ids: list[bytes | None] = []
+        self.pauses: list[bool] = []
+        self.ended = asyncio.Event()
+        self.decoder = MessageDecoder(self.pauses.append)
+
+    def feed(self, data: bytes) -> None:
+        self.decoder.feed(data, self.deliver)
+
+    def deliver(self, decoded: Decoded, data: bytes) -> None:
+        self.ids.append(decoded.id if isinstance(decoded, Message) else data)
+
+    async def end(self) -> None:
+        self.decoder.end(self.ended.set)
+        await asyncio.wait_for(self.ended.wait(), 10)
+
+
+async def test_a_short_message_is_delivered_at_once() -> None:
+    peer = Peer()
+    peer.feed(SHORT)
+    assert (peer.ids, peer.pauses) == ([b"2"], [])
+    await peer.end()
+
+
+async def test_messages_keep_their_order_behind_a_long_one_and_the_peer_is_paused_meanwhile() -> None:
+    peer = Peer()
+    for data in (LONG, SHORT, LONG, b"noise", SHORT):
+        peer.feed(data)
+    assert (peer.ids, peer.pauses) == ([], [True])
+    await peer.end()
+    assert (peer.ids, peer.pauses) == ([b"1", b"2", b"1", b"noise", b"2"], [True, False])
+    peer.feed(SHORT)
+    assert peer.ids[-1] == b"2"
+
+
+async def test_a_long_message_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def decode(data: bytes) -> Message:
+        threads.append(threading.current_thread())
+        return jsonrpc.decode(data)
+
+    monkeypatch.setattr(decoding, "decode", decode)
+    peer = Peer()
+    peer.feed(LONG)
+    peer.feed(SHORT)
+    await peer.end()
+    assert threads[0] is not threading.main_thread()
+    assert threads[1] is threading.main_thread()
+
+
+async def test_a_message_that_fails_does_not_hold_up_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer()
+
+    def fail(_: Decoded, __: bytes) -> None:
+        raise ValueError
+
+    peer.decoder.feed(LONG, fail)
+    peer.feed(SHORT)
+    await peer.end()
+    assert peer.ids == [b"2"]
+    assert "a message failed inside riglm" in caplog.text
+
+
+async def test_nothing_is_delivered_after_the_close() -> None:
+    peer = Peer()
+    peer.feed(LONG)
+    peer.decoder.close()
+    await asyncio.sleep(0)
+    assert peer.ids == []
