@@ -1,6 +1,7 @@
 """An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name.
 
-With the argument `modern` it also answers requests of the modern era.
+With the argument `modern` it also answers requests of the modern era. After a call with the argument `then`, it exits,
+or reads the file again and announces a change.
 """
 
 import json
@@ -18,7 +19,7 @@ def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, 
         return {
             "result": {
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": "listing", "version": "1"},
             }
         }
@@ -38,6 +39,13 @@ def main() -> None:
             said = _answer(asked["method"], asked.get("params") or {}, tools)
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}) + "\n")
             sys.stdout.flush()
+            then = (asked.get("params") or {}).get("arguments", {}).get("then")
+            if then == "exit":
+                return
+            if then == "announce":
+                tools = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+                sys.stdout.write('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
 META_MISSING: Final = "riglm/missing"

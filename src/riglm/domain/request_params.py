@@ -1,5 +1,6 @@
 """The few members of a request's params that riglm reads."""
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -76,3 +77,16 @@ def cancelled_id(message: Message) -> bytes | None:
     """The key of the request that a `notifications/cancelled` names."""
     raw = bytes(jsonrpc.members(message.params).get("requestId", b""))
     return jsonrpc.id_key(raw) if raw else None
+
+
+def disguised_key(message: Message) -> str | None:
+    """Return a key that a server could mistake for one that riglm reads (such as `Method` or `Name`), or None."""
+    keys = mistakable_keys(jsonrpc.members(message.line), ("id", "method", "params"))
+    if not keys and message.params:
+        keys = mistakable_keys(jsonrpc.members(message.params), ("name",))
+    return keys[0] if keys else None
+
+
+def mistakable_keys(keys: Iterable[str], read: Collection[str]) -> list[str]:
+    """Return the keys that differ from one of `read`, which are in lower case, only in case."""
+    return [key for key in keys if key not in read and key.casefold() in read]

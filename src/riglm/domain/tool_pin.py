@@ -56,15 +56,20 @@ class ToolPin:
 
 _PINNED_MEMBERS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
+_PINNED_NAMES: Final = tuple(f'"{name}"'.encode() for name in _PINNED_MEMBERS)
+_FOLDED_MEMBERS: Final = frozenset(name.casefold() for name in _PINNED_MEMBERS)
+
 
 def definition_digest(raw: Raw) -> str:
     """Return the SHA-256, in hexadecimal, of what models and clients read of a definition.
 
     These are its name, title, description, schemas and annotations, regardless of the order of members and the
-    spelling of strings. A repeated member counts, since parsers differ in which one they take.
+    spelling of strings. A member that is repeated, or there in another case as well, counts, since parsers differ in
+    which one they take.
     """
     fields = jsonrpc.members(raw)
-    if jsonrpc.repeated(bytes(raw), tuple(f'"{name}"'.encode() for name in _PINNED_MEMBERS)) is not None:
+    is_ambiguous = any(name not in _PINNED_MEMBERS and name.casefold() in _FOLDED_MEMBERS for name in fields)
+    if is_ambiguous or jsonrpc.repeated(bytes(raw), _PINNED_NAMES) is not None:
         return sha256(bytes(raw)).hexdigest()
     told = (f"{name}:{_canonical(fields[name])}" for name in _PINNED_MEMBERS if name in fields)
     return sha256("\n".join(told).encode()).hexdigest()

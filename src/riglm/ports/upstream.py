@@ -96,6 +96,11 @@ class UpstreamLink(Protocol):
         """Whether the server may name places in its event streams, at which `resume` takes them up."""
         return False
 
+    @property
+    def tools_version(self) -> int:
+        """Number of times that the server's tools may have changed: it was restarted, or announced a change."""
+        return 0
+
     @abstractmethod
     def request(self, message: Message, reply: OutboundRequest) -> None:
         """Forward a request; the answer comes through `reply`."""

@@ -217,7 +217,8 @@ class MultiServerConnection(FilteringConnection):
         """Send a request to the server that it belongs to, at once if that is known."""
         route = self._router.find(exchange.message)
         is_call = exchange.message.method == "tools/call"
-        if route is None or (is_call and self._services.pins.needs_comparison(route.server)):
+        pins, members = self._services.pins, self._upstreams.members
+        if route is None or (is_call and pins.needs_comparison(members[route.server].link)):
             self._workers.start(exchange, self._search, exchange)
         elif (refused := self._refusal(exchange, route)) is None:
             self._forward(exchange, route)

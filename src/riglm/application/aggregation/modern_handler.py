@@ -164,9 +164,7 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
             await self._lists.refresh(self._router.lists_for(message), message, self._services.grace)
             self._services.waited()
             route = self._router.find(message)
-        elif message.method == "tools/call" and (
-            not self._directory.knows("tools/list", route.server) or self._services.pins.needs_comparison(route.server)
-        ):
+        elif message.method == "tools/call" and self._needs_list(route.server):
             await self._lists.refresh(("tools/list",), message, self._services.grace, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route
@@ -181,6 +179,12 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
         else:
             links = self._era_negotiation.links().values()
             exchange.replied(await self._router.offer(message, links, lambda _, __: None))
+
+    def _needs_list(self, server: str) -> bool:
+        """True if a call must wait until the server has listed its tools."""
+        link = self._era_negotiation.links().get(server)
+        is_unknown = not self._directory.knows("tools/list", server)
+        return is_unknown or (link is not None and self._services.pins.needs_comparison(link))
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
         link = self._era_negotiation.links().get(route.server)

@@ -58,6 +58,8 @@ class UpstreamListCache:
         self._directory = directory
         self._on_change = on_change
         self._fresh_until: dict[ListKey, float] = {}
+        self._versions: dict[ListKey, int] = {}
+        """The `tools_version` of its link when each list was asked for last."""
         self._asked_at: dict[str, float] = {}
         """When each server that gave no answer since was first asked."""
         self._sent_without: set[ListKey] = set()
@@ -97,7 +99,8 @@ class UpstreamListCache:
         keys = [(method, server) for method in methods for server in wanted]
         now = time.monotonic()
         for key in keys:
-            if self._fresh_until.get(key, 0.0) <= now and key not in self._fetching:
+            is_fresh = self._fresh_until.get(key, 0.0) > now and self._versions.get(key) == links[key[1]].tools_version
+            if not is_fresh and key not in self._fetching:
                 self._asked_at.setdefault(key[1], now)
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
@@ -129,6 +132,7 @@ class UpstreamListCache:
         for _ in range(_MAX_TRIES):
             self._changed.discard(key)
             params = b'{"_meta":%b}' % meta
+            version = self._versions[key] = link.tools_version
             entries, answer = await self._asking.pages(link, method, protocol.LIST_MEMBER[method], params)
             if key not in self._changed:
                 break
@@ -140,10 +144,13 @@ class UpstreamListCache:
         elif jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
             entries = []
         else:
+            if method == "tools/list":
+                self._catalogs.pins.end_comparison(link, version, succeeded=False)
             return key in self._unconfirmed and self._withdraw(key)
         self._unconfirmed.discard(key)
         if method == "tools/list":
             entries = list(self._catalogs.pins.review(server, entries))
+            self._catalogs.pins.end_comparison(link, version, succeeded=True)
             self._catalogs.note(self._specs[server], self._catalogs.variant_for(ProtocolEra.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
 

@@ -70,6 +70,8 @@ class UpstreamSession:
         """When each list that is being fetched was asked for."""
         self._refused: UpstreamLink | None = None
         self._stale: set[str] = set(protocol.LIST_MEMBER)
+        self._tools_version = 0
+        """The link's when the tools that are known were asked for."""
         self._failed_at = -math.inf
         self._asked_at = 0.0
         self._handshake = b""
@@ -129,7 +131,7 @@ class UpstreamSession:
 
     def is_fresh(self, method: str) -> bool:
         """Whether the list is known and has not changed."""
-        return method not in self._stale
+        return method not in self._stale and (method != "tools/list" or self._tools_version == self.link.tools_version)
 
     def fetch(self, method: str) -> asyncio.Task[bool]:
         """Refresh a list, and open the link first if necessary. Returns True if the list has changed."""
@@ -232,11 +234,13 @@ class UpstreamSession:
                 self._on_change(method)
         self._unconfirmed.clear()
 
-    def _learn(self, method: str, entries: Sequence[Raw]) -> bool:
+    def _learn(self, method: str, entries: Sequence[Raw], tools_version: int) -> bool:
         """Store the complete list of the server. Returns True if it has changed."""
         self._unconfirmed.discard(method)
         if method == "tools/list":
             entries = self._catalogs.pins.review(self.name, entries)
+            self._catalogs.pins.end_comparison(self.link, tools_version, succeeded=True)
+            self._tools_version = tools_version
         if method == "tools/list" and self._variant:
             greeting = bytes(jsonrpc.join_object(self.capabilities)), self.instructions
             self._catalogs.note(self._upstream.spec, self._variant, greeting=greeting, entries=entries)
@@ -267,15 +271,18 @@ class UpstreamSession:
         capability = CAPABILITY[method]
         if not self.has(capability):
             self._stale.discard(method)
-            return self._learn(method, ())
+            return self._learn(method, (), self.link.tools_version)
         for _ in range(_MAX_TRIES):
             self._stale.discard(method)
+            version = self.link.tools_version
             entries, answer = await self._asking.pages(self.link, method, protocol.LIST_MEMBER[method], b"{}")
             if jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
-                return self._learn(method, ())
+                return self._learn(method, (), version)
             if not answer.result:
                 self._stale.add(method)
                 self._note_failure(answer)
+                if method == "tools/list":
+                    self._catalogs.pins.end_comparison(self.link, version, succeeded=False)
                 if method in self._unconfirmed:
                     about = {"upstream": self.name, "method": method, "reason": self.reason}
                     _log.warning("left out a server whose list could not be had", extra=about)
@@ -285,7 +292,7 @@ class UpstreamSession:
                 break
         if not self._announces(capability):
             self._stale.add(method)
-        return self._learn(method, entries)
+        return self._learn(method, entries, version)
 
     def _fetched(self, method: str) -> None:
         del self._fetching[method], self._listed_at[method]

@@ -47,6 +47,10 @@ class BridgeLink(UpstreamLink):
             self._link, self._enveloped, lambda said: message_handler.unsolicited(self, said)
         )
 
+    @property
+    def tools_version(self) -> int:
+        return self._link.tools_version
+
     def request(self, message: Message, reply: OutboundRequest) -> None:
         match message.method:
             case "initialize":

@@ -200,16 +200,16 @@ class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler
             self._forward(exchange)
 
     def _forward(self, exchange: ProxiedRequest) -> None:
-        message, session, upstream = exchange.message, exchange.session, self._upstream.spec.name
+        message, session = exchange.message, exchange.session
         if session is not None and message.method == "tools/call":
-            if self._services.pins.needs_comparison(upstream):
+            if self._services.pins.needs_comparison(self._link):
                 params = jsonrpc.join_object({"_meta": jsonrpc.members(message.params).get("_meta", b"{}")})
                 self._services.known_catalogs.compare_first(self._link, params, partial(self._call, exchange, session))
             else:
                 self._call(exchange, session)
             return
         if session is not None and message.method == "tools/list":
-            exchange.on_reply = lambda exchange, reply: self._services.listed(session, upstream, exchange, reply)
+            exchange.on_reply = partial(self._services.listed, session, self._link, self._link.tools_version)
         exchange.send(self._link)
 
     def _call(self, exchange: ProxiedRequest, session: Session) -> None:

@@ -107,7 +107,7 @@ class SingleServerConnection(FilteringConnection):
             message, sink, headers=headers, resumable=resumable, session=session, on_done=self._finished
         )
         if message.method == "tools/list":
-            exchange.on_reply = self._note_list
+            exchange.on_reply = functools.partial(self._note_list, self._link, self._link.tools_version)
         elif message.method == "initialize":
             client, _ = request_params.client_of(message)
             self._client = _shared(client) if len(client.name) + len(client.version) <= _DEFAULT else client
@@ -117,7 +117,7 @@ class SingleServerConnection(FilteringConnection):
         self._open[key] = exchange
         if message.method != "tools/call":
             exchange.send(self._link)
-        elif self._services.pins.needs_comparison(self._upstream.spec.name):
+        elif self._services.pins.needs_comparison(self._link):
             self._services.known_catalogs.compare_first(self._link, b"{}", functools.partial(self._send_call, exchange))
         else:
             self._send_call(exchange)
@@ -205,10 +205,10 @@ class SingleServerConnection(FilteringConnection):
         else:
             exchange.replied(refused)
 
-    def _note_list(self, exchange: ProxiedRequest, message: Message) -> Message:
+    def _note_list(self, link: UpstreamLink, version: int, exchange: ProxiedRequest, message: Message) -> Message:
         self._seen = self._seen or ListedTools()
         session = exchange.session or self.session
-        return self._services.listed(session, self._upstream.spec.name, exchange, message, self._seen)
+        return self._services.listed(session, link, version, exchange, message, self._seen)
 
     def _opened(self, exchange: ProxiedRequest, message: Message) -> Message | None:
         if message.result:

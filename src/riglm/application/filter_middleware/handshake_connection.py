@@ -153,13 +153,13 @@ class FilteringConnection(HandshakeConnection):
     def _receive(
         self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], *, resumable: bool
     ) -> InFlightRequest | None:
-        if not self._filters:
-            return self.accept(message, sink, headers, resumable=resumable)
-        refused = self._showing.misreading(message) or self._id_error(message)
+        refused = self._services.misreading(message) or (self._id_error(message) if self._filters else None)
         if refused is not None:
             if message.is_request:
                 sink.replied(refused, 400)
             return None
+        if not self._filters:
+            return self.accept(message, sink, headers, resumable=resumable)
         if message.id is None or message.method is None:
             if not (self._own and message.method == "notifications/cancelled" and self._cancel_own(message)):
                 self.accept(message, sink)

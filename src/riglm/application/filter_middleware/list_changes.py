@@ -1,17 +1,14 @@
 """Notifications to handshake clients that their tool list has changed."""
 
 from collections.abc import Callable
-from typing import Final
 
 from riglm.application.forwarding.notifier import HeldMessages
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.protocol import ACKNOWLEDGED
+from riglm.domain.protocol import ACKNOWLEDGED, TOOLS_CHANGED
 from riglm.domain.session import Session
 from riglm.ports.downstream import ClientChannel, ClientResponseSink, ForwardingSink, InFlightRequest
 from riglm.ports.upstream import EventPosition
-
-TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 
 
 class ListChangeNotifier:

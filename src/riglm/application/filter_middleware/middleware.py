@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filter_middleware.paged_lists import PagedListRequest, ReadLists, disguised_key, read_plainly
+from riglm.application.filter_middleware.paged_lists import PagedListRequest, ReadLists, read_plainly
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.proxied_request import NOWHERE
@@ -129,6 +129,7 @@ class FilterMiddleware:
             on_call=self.filtering.start_call,
             filters_lists=lambda: self.filtering.is_on,
             permits=self._permits,
+            guards=lambda: self.filtering.guards,
             is_confidential=self.meta_tools.is_confidential,
         )
 
@@ -138,16 +139,6 @@ class FilterMiddleware:
         if not names or self.meta_tools.withholds(session, names[0]):
             return False
         return all(self.filtering.denial(session, name, owner) is None for name in names)
-
-    def misreading(self, message: Message) -> Message | None:
-        """The answer to a message that could be a call of a denied tool to a server that does not mind case."""
-        if not self.filtering.guards:
-            return None
-        key = disguised_key(message)
-        if key is None:
-            return None
-        words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
-        return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
 
     def listed(self, session: Session, walk: PagedListRequest, done: Callable[[ToolCatalog], None]) -> None:
         """Answer a list whose pages are all there; `done` gets the whole catalogue just before."""

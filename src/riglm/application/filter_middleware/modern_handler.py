@@ -106,14 +106,14 @@ class FilteringModernHandler(ModernRequestHandler):
         caller: Caller,
         headers: Mapping[bytes, bytes],
     ) -> InFlightRequest:
+        refused = self._services.misreading(message)
+        if refused is not None:
+            return _answered(message, sink, refused, 400)
         asked = _Asked(self, message, envelope, caller, headers)
         if not self._filters:
             if message.method in ("tools/call", "tools/list"):
                 asked.session = self._session_of(asked)
             return asked.forward(message, sink)
-        refused = self._showing.misreading(message)
-        if refused is not None:
-            return _answered(message, sink, refused, 400)
         match message.method:
             case "tools/list":
                 return self._filter_list(
@@ -130,7 +130,7 @@ class FilteringModernHandler(ModernRequestHandler):
         return asked.forward(message, sink)
 
     def handle_notification(self, message: Message) -> None:
-        if not self._filters or self._showing.misreading(message) is None:
+        if self._services.misreading(message) is None:
             self.notify_upstream(message)
 
     def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from riglm.application.forwarding.riglm_requests import MAX_BYTES, MAX_PAGES, MAX_SECONDS
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tool import Tool, ToolCatalog, read_catalog
 from riglm.ports.downstream import ClientResponseSink, InFlightRequest
@@ -105,30 +105,14 @@ class PagedListRequest(ClientResponseSink, InFlightRequest):
         return False
 
 
-_READ: Final = frozenset({"id", "method", "params"})
-_READ_OF_CALLS: Final = frozenset({"name"})
-
-
-def disguised_key(message: Message) -> str | None:
-    """Return a key that a server could mistake for one that riglm reads (such as `Method` or `Name`), or None."""
-    keys = _mistakable(jsonrpc.members(message.line), _READ)
-    if not keys and message.params:
-        keys = _mistakable(jsonrpc.members(message.params), _READ_OF_CALLS)
-    return keys[0] if keys else None
-
-
 def has_one_name(tool: Tool) -> bool:
     """Whether a listed tool has the same name for every reader."""
-    if _mistakable(jsonrpc.members(tool.raw), _READ_OF_CALLS):
+    if request_params.mistakable_keys(jsonrpc.members(tool.raw), ("name",)):
         return False
     try:
         return jsonrpc.repeated(bytes(tool.raw), (b'"name"',)) is None
     except jsonrpc.MalformedMessageError:
         return False
-
-
-def _mistakable(keys: Iterable[str], read: frozenset[str]) -> list[str]:
-    return [key for key in keys if key not in read and key.casefold() in read]
 
 
 MAX_KEPT: Final = 16

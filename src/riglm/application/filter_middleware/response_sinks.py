@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from riglm.application.filter_middleware.list_changes import TOOLS_CHANGED
 from riglm.domain.jsonrpc import Message
+from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.ports.downstream import ClientResponseSink, ForwardingSink
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 

@@ -174,9 +174,11 @@ class KnownCatalogs:
 
     async def _compare_first(self, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
         with self._guarded:
+            version = link.tools_version
             entries, answer = await Asking().pages(link, "tools/list", "tools", params)
             if answer.result:
                 self.pins.review(link.spec.name, entries)
+            self.pins.end_comparison(link, version, succeeded=bool(answer.result))
         then()
 
     def note(

@@ -20,6 +20,7 @@ from riglm.domain.request_params import RequestParams
 from riglm.domain.session import Session
 from riglm.domain.tool import ToolCatalog
 from riglm.ports.telemetry import TracerPort
+from riglm.ports.upstream import UpstreamLink
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -62,6 +63,8 @@ class RequestServices:
     filters_lists: Callable[[], bool] = lambda: False
     """True while the filter records what lists show."""
     permits: Permission = lambda *_: True
+    guards: Callable[[], bool] = lambda: False
+    """True while the filter denies tools."""
     is_confidential: Callable[[str], bool] = lambda _: False
     """True for a tool whose arguments must not be recorded."""
     overhead: OverheadMeter | None = None
@@ -73,6 +76,16 @@ class RequestServices:
     def pins(self) -> PinnedTools:
         """What was approved of the servers' tools."""
         return self.known_catalogs.pins
+
+    def misreading(self, message: Message) -> Message | None:
+        """Return the error for a message that a server that ignores case could take for the call of a refused tool."""
+        if not self.guards() and not self.pins.is_strict:
+            return None
+        key = request_params.disguised_key(message)
+        if key is None:
+            return None
+        words = f"Invalid request: {key!r} could be taken for {key.casefold()!r}"
+        return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words)
 
     def start_call(
         self,
@@ -141,16 +154,20 @@ class RequestServices:
     def listed(
         self,
         session: Session,
-        upstream: str,
+        link: UpstreamLink,
+        tools_version: int,
         exchange: ProxiedRequest,
         message: Message,
         seen: ListedTools | None = None,
     ) -> Message:
-        """Return an upstream's answer to `tools/list` without what is held back; note it, in `seen` as well."""
+        """Return an upstream's answer to `tools/list` without what is held back; note it, in `seen` as well.
+
+        `tools_version` is that of the link when the list was asked for.
+        """
         if message.result:
-            message = self.pins.review_page(upstream, exchange.message, message)
+            message = self.pins.review_page(link, tools_version, exchange.message, message)
             with self.guarded:
-                page = self.catalogs.read(upstream, exchange.message, bytes(message.result))
+                page = self.catalogs.read(link.spec.name, exchange.message, bytes(message.result))
                 if seen is not None:
                     seen.note(exchange.message, page)
                 self.expose(session, page)

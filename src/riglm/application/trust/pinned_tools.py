@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
@@ -15,6 +16,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest
 from riglm.ports.prediction_store import ToolPinsPort
+from riglm.ports.upstream import UpstreamLink
 
 MAX_PINS: Final = 10_000
 """Maximum number of pinned tools of one server. What it lists beyond them is neither pinned nor reported."""
@@ -61,7 +63,10 @@ class PinnedTools:
         self._unread: deque[tuple[str, Sequence[Raw], bool, bool]] = deque(maxlen=_MAX_UNREAD)
         """Lists that came before the pins were read."""
         self._first_sight_until: dict[str, float] = {}
-        self._compared: set[str] = set()
+        self._compared: WeakKeyDictionary[UpstreamLink, int] = WeakKeyDictionary()
+        """The `tools_version` of each link whose server's tools were compared over it."""
+        self._listed: set[str] = set()
+        """Servers that listed their tools when they were last asked."""
         self._reported: set[tuple[str, str, str]] = set()
         self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
         self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
@@ -75,16 +80,23 @@ class PinnedTools:
         """Return the tools that are not as they were approved."""
         return [pin for pins in self._pins.values() for pin in pins.values() if pin.change is not None]
 
-    def needs_comparison(self, server: str) -> bool:
-        """Whether a call must wait until the server has listed its tools in this process."""
-        return server in self._modes and server not in self._compared
+    def needs_comparison(self, link: UpstreamLink) -> bool:
+        """True if a call must wait until the server has listed its tools over this link as they are now."""
+        return link.spec.name in self._modes and self._compared.get(link) != link.tools_version
+
+    def end_comparison(self, link: UpstreamLink, tools_version: int, *, succeeded: bool) -> None:
+        """Note that a server was asked for its complete list, when the link had this `tools_version`."""
+        if succeeded and self._is_read:
+            self._compared[link] = tools_version
+        elif not succeeded:
+            self._listed.discard(link.spec.name)
 
     def refusal(self, server: str, tool: str) -> str | None:
         """Return why a tool, by the server's own name for it, is held back; None if it may be called."""
         mode = self._modes.get(server)
         if mode is None:
             return None
-        if server not in self._compared:
+        if server not in self._listed:
             reason = "listed its tools" if self._is_read else "been compared: the store of riglm could not be read"
             return f"riglm holds the tools of {server} back: it has not {reason}"
         pins = self._pins.get(server, {})
@@ -97,14 +109,20 @@ class PinnedTools:
         what = "was never listed" if tool not in pins else "changed" if pins[tool].digest else "was added"
         return f"riglm holds {tool} of {server} back: it {what}. To approve: riglm tools approve {server} {tool}"
 
-    def review_page(self, server: str, asked: Message, answer: Message) -> Message:
-        """Compare one page of a server's `tools/list`; return the page with what clients may see of it."""
+    def review_page(self, link: UpstreamLink, tools_version: int, asked: Message, answer: Message) -> Message:
+        """Compare one page of a server's `tools/list`; return the page with what clients may see of it.
+
+        `tools_version` is that of the link when the page was asked for.
+        """
         fields = jsonrpc.members(answer.result) if answer.result else {}
         if "tools" not in fields:
             return answer
         is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")
         entries = jsonrpc.elements(fields["tools"])
-        permitted = self.review(server, entries, is_first=is_first, is_last=not jsonrpc.next_cursor(fields))
+        is_last = not jsonrpc.next_cursor(fields)
+        permitted = self.review(link.spec.name, entries, is_first=is_first, is_last=is_last)
+        if is_first and is_last:
+            self.end_comparison(link, tools_version, succeeded=True)
         if permitted is entries:
             return answer
         fields["tools"] = Raw(b"[%b]" % b",".join(map(bytes, permitted)))
@@ -167,12 +185,14 @@ class PinnedTools:
         pins, now = self._pins.setdefault(server, {}), self._clock()
         if is_first and not pins:
             self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
-        is_first_sight = now < self._first_sight_until.get(server, 0.0)
+            is_first_sight = True
+        else:
+            is_first_sight = not is_first and now < self._first_sight_until.get(server, 0.0)
         changed = self._changed(server, entries, now, is_first_sight=is_first_sight)
         pins.update(changed)
         for pin in changed.values():
             self._put(pin, len(pin.seen) + len(pin.definition))
-        self._compared.add(server)
+        self._listed.add(server)
         if is_last:
             self._first_sight_until.pop(server, None)
         self._report(server, [pin for pin in changed.values() if pin.change is not None])

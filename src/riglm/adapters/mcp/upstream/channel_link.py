@@ -51,6 +51,10 @@ class ChannelLink(UpstreamLink):
             condition=condition,
         )
 
+    @property
+    def tools_version(self) -> int:
+        return self._line.tools_version
+
     def request(self, message: Message, reply: OutboundRequest) -> None:
         key = jsonrpc.id_key(message.id or b"null")
         if key in self._pending:

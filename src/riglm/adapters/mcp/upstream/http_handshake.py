@@ -157,6 +157,7 @@ class HandshakeHttpLink(HttpLink):
     def answered(self, post: PostRequest, message: Message) -> None:
         method = post.message.method
         if method == "initialize" and message.result:
+            self._tools_version += 1
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
             self._session = session_headers(self._offered, as_header(version))
             self._offered = b""
@@ -196,6 +197,7 @@ class HandshakeHttpLink(HttpLink):
             if not known:
                 greeting = greet(place, jsonrpc.decode(self._handshake), tuple((self._repeated or {}).values()))
                 self._session = session_headers(*await asyncio.wait_for(greeting, place.timeout_seconds.initialize))
+                self._tools_version += 1
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailableError, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
@@ -233,6 +235,7 @@ class HandshakeHttpLink(HttpLink):
         return self._send(b"GET", block, b"", sink)
 
     def _heard(self, message: Message, event: EventPosition | None) -> None:
+        self.notified(message)
         self._message_handler.unsolicited(self, message, event)
 
     def _release(self) -> None:

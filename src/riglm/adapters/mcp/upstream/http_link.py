@@ -18,6 +18,7 @@ from riglm.adapters.mcp.wire.http_client import (
     HttpResponseSink,
     Target,
 )
+from riglm.domain import protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
@@ -119,7 +120,7 @@ class HttpLink(UpstreamLink, PostOwner):
     link rarely needs is made on demand.
     """
 
-    __slots__ = ("_around", "_closed", "_deliveries", "_message_handler", "_posts", "limit", "spec")
+    __slots__ = ("_around", "_closed", "_deliveries", "_message_handler", "_posts", "_tools_version", "limit", "spec")
 
     def __init__(self, around: HttpLinkContext, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
@@ -131,6 +132,11 @@ class HttpLink(UpstreamLink, PostOwner):
         """The requests on their way; None when there are none."""
         self._deliveries = Deliveries()
         self._closed = False
+        self._tools_version = 0
+
+    @property
+    def tools_version(self) -> int:
+        return self._tools_version
 
     @abstractmethod
     def block(self, post: PostRequest) -> bytes:
@@ -156,6 +162,10 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def answered(self, post: PostRequest, message: Message) -> None:
         """Nothing to note."""
+
+    def notified(self, message: Message) -> None:
+        if message.method == protocol.TOOLS_CHANGED:
+            self._tools_version += 1
 
     def refused(self, post: PostRequest, message: Message | None) -> bool:
         return False

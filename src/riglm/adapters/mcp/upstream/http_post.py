@@ -38,6 +38,9 @@ class PostOwner(Protocol):
     def answered(self, post: "PostRequest", message: Message) -> None:
         """The answer is there, and will be passed on next."""
 
+    def notified(self, message: Message) -> None:
+        """Called with each notification and request of the upstream in the response to a request."""
+
     def refused(self, post: "PostRequest", message: Message | None) -> bool:
         """The upstream answered with an HTTP error; True when the link deals with it and the request goes on."""
 
@@ -247,6 +250,7 @@ class PostRequest(HttpResponseSink):
                 self._owner.linger(self.exchange, _LINGER_SECONDS)
         else:
             self.waiting.progressed()
+            self._owner.notified(message)
             self.reply.related(message, mark)
 
     def _pause(self, on: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
+from riglm.domain import protocol
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import LinkState
@@ -65,6 +66,8 @@ class ReconnectingChannel:
         self._opened_at = 0.0
         self._closed = False
         self._reason = ""
+        self.tools_version = 0
+        """See `UpstreamLink.tools_version`."""
         self._state: LinkState = "idle"
 
     def send(self, line: bytes) -> None:
@@ -100,6 +103,7 @@ class ReconnectingChannel:
     def release(self) -> MessageChannel | None:
         """Hand over the open channel; messages that it receives from now on are not handled here."""
         channel, self._channel = self._channel, None
+        self.tools_version += 1
         self._deafen()
         self._is("idle")
         return channel
@@ -237,6 +241,8 @@ class _ChannelReceiver(Receiver):
 
     def received(self, message: Message) -> None:
         if not self.deaf:
+            if message.method == protocol.TOOLS_CHANGED:
+                self._reconnecting_channel.tools_version += 1
             self._reconnecting_channel.on_message(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:

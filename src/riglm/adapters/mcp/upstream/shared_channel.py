@@ -43,6 +43,11 @@ class SharedChannel(ABC):
         )
         self._last_number = 0
 
+    @property
+    def tools_version(self) -> int:
+        """See `UpstreamLink.tools_version`."""
+        return self._line.tools_version
+
     @abstractmethod
     def said(self, message: Message) -> None:
         """Deal with a notification or a request of the server that is no progress."""

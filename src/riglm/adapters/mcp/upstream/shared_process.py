@@ -31,6 +31,10 @@ class SharedClientLink(UpstreamLink):
         self._opening: OutboundRequest | None = None
         self._closed = False
 
+    @property
+    def tools_version(self) -> int:
+        return self._shared.tools_version
+
     def request(self, message: Message, reply: OutboundRequest) -> None:
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more")
