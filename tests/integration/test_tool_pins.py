@@ -284,6 +284,31 @@ def test_nothing_is_reported_where_no_definition_changed(tmp_path: Path, servers
     assert place.changes() == set()
 
 
+def test_a_running_process_follows_what_others_see_and_decide(tmp_path: Path) -> None:
+    place, exported = Place(tmp_path, ["files"], "hold"), tmp_path / "approved.json"
+    first_sight(place)
+    place.command("trust", "export", str(exported))
+    document = json.loads(exported.read_text())
+    with place.client() as client:
+        assert all(client.calls("read", "move").values())
+        place.set_tools(CHANGES["description"][0])
+        with place.client() as other:
+            other.tools()
+        called_within(client, {"read": False, "move": True})
+        del document["servers"]["files"]["tools"]["move"]
+        exported.write_text(json.dumps(document))
+        place.command("trust", "import", str(exported))
+        called_within(client, {"read": False, "move": False})
+
+
+def called_within(client: Client, expected: Mapping[str, bool]) -> None:
+    """Wait until calls of these tools reach their server, or do not."""
+    deadline = time.monotonic() + 30
+    while client.calls(*expected) != expected:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_approved_tools_can_be_kept_as_a_file(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

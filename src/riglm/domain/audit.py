@@ -58,19 +58,29 @@ class AuditCheck:
 def verify(lines: Iterable[str], previous: str | None = None) -> AuditCheck:
     """Check that no line of an audit log was changed, removed from between others, or added.
 
-    `previous` is the hash of the line before the first one; without it, the first line may follow any line. Lines that
-    were removed at the end are not noticed: compare the last hash with one that was kept elsewhere.
+    `previous` is the hash of the line before the first one; without it, the first line may follow any line, so that
+    lines removed at the beginning are not noticed. Neither are those removed at the end: compare the last hash with one
+    that was kept elsewhere.
     """
     faults: list[tuple[int, str]] = []
     count, last = 0, previous or FIRST
     for count, line in enumerate(lines, 1):
-        digest = hash_of(line)
-        if digest is None:
+        digest, link = hash_of(line), _link_of(line)
+        if digest is None or link is None:
             faults.append((count, "this line was changed, or is incomplete"))
             previous = None
             continue
-        link = json.loads(line).get("previous")
         if previous is not None and link != previous:
             faults.append((count, "this line does not follow the one before it: lines were removed or added"))
         last = previous = digest
     return AuditCheck(lines=count, last=last, faults=tuple(faults))
+
+
+def _link_of(line: str) -> str | None:
+    """Return the hash that a line names as that of the line before it, None if it is no audit record."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    link = record.get("previous") if isinstance(record, dict) else None
+    return link if isinstance(link, str) else None

@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+from itertools import islice
+from math import ceil
 from typing import Any, Final, Literal
 
 from riglm.domain import jsonrpc
@@ -118,25 +121,41 @@ def _lines(raw: bytes) -> list[str]:
 
 _MIN_WORDS: Final = 6
 _MIN_OVERLAP: Final = 0.8
+_MAX_COMPARED: Final = 64
 _WORD: Final = re.compile(r"\w+")
 
 
 class KnownTexts:
-    """The schemas and words of pinned tools, to recognize them under other names."""
+    """The schemas and words of pinned tools, to recognize them under other names.
+
+    Texts with four fifths of their words in common share one of the rarest fifth of each one's words, so only tools
+    that do are compared (prefix filtering, Chaudhuri et al., A Primitive Operator for Similarity Joins, 2006).
+    """
 
     def __init__(self, pins: Iterable[ToolPin]) -> None:
         """`pins` are those of all servers that are compared."""
         self._known = [(pin, *_schema_and_words(pin.definition or pin.seen)) for pin in pins]
+        self._frequency = Counter(word for _, _, words in self._known for word in words)
+        self._by_word: defaultdict[str, list[int]] = defaultdict(list)
+        self._by_schema: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for number, (pin, schema, words) in enumerate(self._known):
+            for word in self._rarest(words):
+                self._by_word[word].append(number)
+            if schema:
+                self._by_schema[pin.server, schema].append(number)
 
     def resembled(self, server: str, name: str, raw: Raw) -> str:
         """Return the pinned tool, as `SERVER/TOOL`, that a tool new to `server` resembles; empty if there is none.
 
         A tool resembles a different tool of its server with an equal schema that has properties, and any tool with four
-        fifths of the distinct words of both descriptions in common.
+        fifths of the distinct words of both descriptions in common. At most `_MAX_COMPARED` tools are compared.
         """
         schema, words = _schema_and_words(raw)
+        alike = self._by_schema.get((server, schema), [])[:2]  # the second one if the first is this tool itself
+        sharing = (number for word in self._rarest(words) for number in self._by_word.get(word, ()))
         best, found = 0.0, ""
-        for pin, other_schema, other_words in self._known:
+        for number in sorted({*alike, *islice(sharing, _MAX_COMPARED)}):
+            pin, other_schema, other_words = self._known[number]
             if (pin.server, pin.name) == (server, name):
                 continue
             overlap = 0.0
@@ -147,6 +166,11 @@ class KnownTexts:
             if overlap >= _MIN_OVERLAP and overlap > best:
                 best, found = overlap, f"{pin.server}/{pin.name}"
         return found
+
+    def _rarest(self, words: frozenset[str]) -> list[str]:
+        """Return the words of which a text must share one with each text that it resembles, rarest first."""
+        ranked = sorted(words, key=lambda word: (self._frequency[word], word))
+        return ranked[: len(words) - ceil(_MIN_OVERLAP * len(words)) + 1]
 
 
 def _schema_and_words(raw: bytes) -> tuple[str, frozenset[str]]:

@@ -1,6 +1,7 @@
 """The chain of audit records."""
 
 import json
+from hashlib import sha256
 
 import pytest
 
@@ -44,3 +45,11 @@ def test_the_end_is_noticed_by_a_hash_that_was_kept(lines):
     assert verify(lines[3:], hash_of(lines[2])).faults == ()
     assert verify(lines[3:]).faults == ()
     assert verify(lines[3:], FIRST).faults
+
+
+@pytest.mark.parametrize("body", ["no JSON", "[1]", "7", '{"previous":7'])
+def test_a_line_that_is_no_record_is_a_fault_whatever_its_hash(body):
+    digest = sha256((body + "}").encode()).hexdigest()
+    line = f'{body},"hash":"{digest}"}}'
+    assert hash_of(line) == digest
+    assert verify([line]).faults == ((1, "this line was changed, or is incomplete"),)

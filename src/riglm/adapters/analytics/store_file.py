@@ -269,7 +269,8 @@ def _set_aside(path: Path) -> None:
     _make_empty(path)
     _log.warning(
         "the database %s is damaged; it was set aside as %s with all that is in it, and a new one was begun — to "
-        "save what can be read: sqlite3 '%s' .recover | sqlite3 saved.db",
+        "save what can be read: sqlite3 '%s' .recover | sqlite3 saved.db. Approved tools are lost with it: unless you "
+        "run `riglm trust import`, servers' tools are approved as they are listed next",
         path,
         aside,
         aside,

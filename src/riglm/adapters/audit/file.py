@@ -29,6 +29,7 @@ else:
 STANDARD_ERROR: Final = "-"
 _FAR: Final = 1 << 40
 _MAX_QUEUED: Final = 100_000
+_MAX_TEXT_LENGTH: Final = 1_024
 _TAIL_BYTES: Final = 1 << 20
 _CLOSE_SECONDS: Final = 5.0
 _log: Final = logging.getLogger("riglm.audit")
@@ -47,10 +48,11 @@ class AuditFile:
         self._thread.start()
 
     def record(self, event: AuditEvent, about: Mapping[str, Any]) -> None:
-        """Queue a record; may be called by any thread."""
+        """Queue a record, its texts cut to 1,024 characters; may be called by any thread."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        texts = {name: text[:_MAX_TEXT_LENGTH] for name, text in about.items() if isinstance(text, str)}
         try:
-            self._queue.put_nowait({"time": now, "event": event.value, **about})
+            self._queue.put_nowait({"time": now, "event": event.value, **about, **texts})
         except queue.Full:
             self._report("it cannot be written as fast as records come")
 

@@ -25,7 +25,10 @@ FIRST_SIGHT_SECONDS: Final = 120.0
 """Seconds within which all pages of a new server's first list are pinned."""
 
 FOLLOW_SECONDS: Final = 2.0
-"""Seconds after which the store is read again while tools are held back, because they may have been approved."""
+"""Minimum seconds after which the store is read again if tools may be held back."""
+
+_PAUSE_RATIO: Final = 20
+"""Minimum pause between two readings, relative to how long one takes."""
 
 _MAX_UNREAD: Final = 256
 _MAX_SCANNED: Final = 1000
@@ -175,11 +178,11 @@ class PinnedTools:
             self.read(await asyncio.wrap_future(worker.submit(lambda: store().list_tool_pins(self._servers))))
 
     async def follow(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
-        """Read the store until that succeeds, and then again and again while tools are held back."""
+        """Read the store until that succeeds, and again and again if tools may be held back: other processes decide too."""
         while not self._is_read or self._modes:
-            if not self._is_read or self.changes():
-                await self.refresh(worker, store)
-            await asyncio.sleep(FOLLOW_SECONDS)
+            began = time.monotonic()
+            await self.refresh(worker, store)
+            await asyncio.sleep(max(FOLLOW_SECONDS, _PAUSE_RATIO * (time.monotonic() - began)))
 
     def _compare(self, server: str, entries: Sequence[Raw], *, is_first: bool, is_last: bool) -> None:
         pins, now = self._pins.setdefault(server, {}), self._clock()

@@ -1,0 +1,52 @@
+"""Digests of definitions, and tools that resemble pinned ones."""
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.tool_pin import KnownTexts, ToolPin, definition_digest
+
+TOOL = {"name": "read", "description": "Reads a file.", "inputSchema": {"type": "object"}}
+
+
+def raw(**members: Any) -> Raw:
+    return Raw(json.dumps({**TOOL, **members}).encode())
+
+
+def a_pin(server: str, name: str, words: Sequence[str]) -> ToolPin:
+    seen = json.dumps({"name": name, "description": " ".join(words)}).encode()
+    return ToolPin(
+        server=server, name=name, digest="x", definition=seen, seen_digest="x", seen=seen, pinned_at=0.0, seen_at=0.0
+    )
+
+
+@pytest.mark.parametrize("member", ["Description", "NAME", "inputschema", "Annotations"])
+def test_a_member_in_another_case_counts_as_a_change(member: str) -> None:
+    assert definition_digest(raw(**{member: "x"})) != definition_digest(raw())
+
+
+def test_members_that_clients_do_not_show_do_not_count() -> None:
+    assert definition_digest(raw(_meta={"build": 7}, icons=[], vendor=1)) == definition_digest(raw())
+
+
+def test_a_tool_resembles_the_one_with_most_words_in_common() -> None:
+    rng = random.Random(7)
+    words = [f"w{number}" for number in range(200)]
+    texts = [rng.sample(words, rng.randint(6, 14)) for _ in range(300)]
+    known = KnownTexts(a_pin("one", f"tool{number}", text) for number, text in enumerate(texts))
+    resembling = 0
+    for _ in range(500):
+        text = list(rng.choice(texts))
+        for _ in range(rng.randint(0, 3)):
+            text[rng.randrange(len(text))] = rng.choice(words)
+        given = set(text)
+        overlaps = [len(given & set(each)) / len(given | set(each)) for each in texts]
+        best = max(overlaps)
+        expected = f"one/tool{overlaps.index(best)}" if best >= 0.8 else ""
+        assert known.resembled("two", "new", Raw(a_pin("two", "new", text).seen)) == expected
+        resembling += best >= 0.8
+    assert 100 < resembling < 500
