@@ -1,4 +1,4 @@
-"""What a long request costs, and how long others wait for it: `python -m benchmarks.long_requests [--mebibytes 32]`.
+"""What a long request costs, and how long others wait for it: `python -m benchmarks.long_requests [--mebibytes 15]`.
 
 For each input: CPU time of `riglm serve` for each MiB, its peak memory relative to the message, and the longest call of
 another client meanwhile.
@@ -24,6 +24,10 @@ from benchmarks.subject import RIGLM, Served
 
 _TOOLS: Final = "10"
 _PAUSE_SECONDS: Final = 0.01
+_MIB: Final = 2**20
+_DEFAULT_BYTES: Final = 16 * _MIB
+"""The default of `limits.request_bytes`."""
+
 _CALL: Final = {"name": "bench_echo", "arguments": {"text": "x"}}
 
 
@@ -89,12 +93,14 @@ def _row(name: str, body: bytes, port: int, process: psutil.Process, session: Ht
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mebibytes", type=int, default=32)
-    size = parser.parse_args().mebibytes * 2**20
+    parser.add_argument("--mebibytes", type=int, default=15, help="size of a request; the limit is raised if needed")
+    size = parser.parse_args().mebibytes * _MIB
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", resources.UPSTREAM, "stdio", _TOOLS]
         file = Path(folder) / "riglm.yaml"
-        file.write_text(json.dumps({"upstream": {"command": command[0], "args": command[1:], "cwd": str(CHECKOUT)}}))
+        upstream = {"command": command[0], "args": command[1:], "cwd": str(CHECKOUT)}
+        limits = {"request_bytes": max(_DEFAULT_BYTES, size + _MIB)}
+        file.write_text(json.dumps({"upstream": upstream, "limits": limits}))
         served = Served(RIGLM, ("--config", str(file)), Path(folder) / "data", arguments=())
         with served.process:
             session = HttpSession(served.port)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("riglm")
 _DEFAULT_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
 _SETTLE_SECONDS: Final = 1.0
+_M_ARENA_MAX: Final = -8
+_M_MMAP_THRESHOLD: Final = -3
 _STORE_SECONDS: Final = (
     2.0  # a server of many clients starts once: better it than its first clients pays for the imports
 )
@@ -50,6 +52,7 @@ def run_http(configuration: Configuration) -> int:
 
     settings = configuration.settings
     downstream = settings.downstream
+    _share_heap()
 
     async def serve(proxy: "ProxyService", container: "Container", stop: asyncio.Event) -> None:
         from riglm.composition.storage import is_shared
@@ -123,6 +126,20 @@ def _run(
             control = door_of(settings, is_needed=serves_many)
         runner.run(main())
     return 0
+
+
+def _share_heap() -> None:
+    """Let all threads allocate from one heap, and return large blocks to the system as soon as they are free.
+
+    By default the C library keeps a heap for each thread, at the size that it had after the worst outage.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(AttributeError):  # only glibc has it
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_ARENA_MAX, 1)
+            mallopt(_M_MMAP_THRESHOLD, 1 << 20)
 
 
 def _settle() -> None:

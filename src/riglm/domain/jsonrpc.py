@@ -96,7 +96,7 @@ class Message:
         self.result = result
         self.error = error
         self.parsed: Any = None
-        """The params as `parameters.read` parsed them; None before."""
+        """What was read of it: the params as `request_params.read` parsed them, or the result of `is_tool_error`."""
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, method={self.method!r}, {len(self.line)} bytes)"
@@ -113,6 +113,10 @@ class Message:
 
     def replace(self, **members: bytes) -> "Message":
         """The same message with some top-level members replaced by other raw JSON; all the rest is kept, in order."""
+        if members.keys() == {"id"} and (line := rawjson.with_id(self.line, members["id"])) is not None:
+            message = Message(line, members["id"], self.method, self.params, self.result, self.error)
+            message.parsed = self.parsed
+            return message
         fields = rawjson.strict_members(self.line)
         for name, value in members.items():
             fields[name] = Raw(value)
@@ -168,7 +172,9 @@ def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
             INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id
         )
     if len(line) > rawjson.SLICE or _may_repeat(line.count) or b"\\u00" in line:
-        twice = repeated(line, _TOP_LEVEL) or repeated(bytes(params), _IN_PARAMS)
+        twice = repeated(line, _TOP_LEVEL)
+        if twice is None and (suspects := _suspects(line, _IN_PARAMS)):
+            twice = repeated(bytes(params), tuple(suspects))
         if twice:
             raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {twice!r} is there twice", message_id)
 
@@ -188,8 +194,7 @@ def _may_repeat(count: Callable[[bytes], int]) -> bool:
 
 def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
     """The first of `names`, given as JSON, that a raw object has more than once, however it is escaped."""
-    count = _count_spellings if b"\\u00" in raw else _count
-    suspects = [name for name in names if count(raw, name) > 1]
+    suspects = _suspects(raw, names)
     if not suspects or raw.lstrip()[:1] != b"{":
         return None
     inner = [bytes(value) for value in members(raw).values()]
@@ -197,6 +202,12 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
         if _count_spellings(raw, name) - sum(_count_spellings(value, name) for value in inner) > 1:
             return name.decode().strip('"')
     return None
+
+
+def _suspects(raw: bytes, names: tuple[bytes, ...]) -> list[bytes]:
+    """Return the names, given as JSON, that are there more than once, in whatever place."""
+    count = _count_spellings if b"\\u00" in raw else _count
+    return [name for name in names if count(raw, name) > 1]
 
 
 _LONGEST_ESCAPE: Final = len(rb"\u0041")
@@ -233,10 +244,11 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
         ) from None
     with contextlib.suppress(*UNREADABLE):
         if rawjson.has_surrogates(line):
-            envelope = _decode_envelope(rawjson.repaired(line))
-            for name, value in rawjson.strict_members(line).items():
-                if name in _RAW_PARTS:
-                    setattr(envelope, name, value)
+            fixed = rawjson.repaired(line)
+            envelope = _decode_envelope(fixed)
+            for name in _RAW_PARTS:
+                if value := getattr(envelope, name):
+                    setattr(envelope, name, rawjson.original(value, fixed, line))
             return envelope
     if not isinstance(error, msgspec.ValidationError):
         raise MalformedMessageError(PARSE_ERROR, f"Parse error: {error}") from None
@@ -247,7 +259,7 @@ def _second_reading(line: bytes, error: Exception) -> _Envelope:
     raise MalformedMessageError(INVALID_REQUEST, f"Invalid request: {error}", readable) from None
 
 
-_RAW_PARTS: Final = frozenset({"id", "params", "result", "error"})
+_RAW_PARTS: Final = ("id", "params", "result", "error")
 
 
 _NUMBER_STARTS: Final = frozenset(b"%d" % digit for digit in range(10)) | {b"-"}
@@ -322,4 +334,7 @@ def next_cursor(fields: Mapping[str, Raw]) -> bytes:
 
 def is_tool_error(response: Message) -> bool:
     """True if the response to a `tools/call` is an error of the tool."""
-    return b'"isError"' in response.line and bytes(members(response.result).get("isError", b"")) == b"true"
+    if response.parsed is None:
+        is_marked = b'"isError"' in response.line
+        response.parsed = is_marked and bytes(members(response.result).get("isError", b"")) == b"true"
+    return bool(response.parsed)

@@ -56,7 +56,7 @@ def strict_members(raw: Raw | bytes) -> dict[str, Raw]:
         if not has_surrogates(whole):
             raise
         fixed = repaired(whole)
-        return {key: _original(value, fixed, whole) for key, value in _decode_object(fixed).items()}
+        return {key: original(value, fixed, whole) for key, value in _decode_object(fixed).items()}
 
 
 def elements(raw: Raw | bytes) -> list[Raw]:
@@ -67,7 +67,7 @@ def elements(raw: Raw | bytes) -> list[Raw]:
         whole = bytes(raw)
     fixed = repaired(whole)
     try:
-        return [_original(value, fixed, whole) for value in _decode_array(fixed)]
+        return [original(value, fixed, whole) for value in _decode_array(fixed)]
     except UNREADABLE:
         return []
 
@@ -140,12 +140,12 @@ def _slices_of_escapes(raw: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _original(value: Raw, fixed: bytes, whole: bytes) -> Raw:
-    """The bytes of `whole` at the place where `value`, which was decoded from `fixed`, is in that."""
+def original(value: Raw, fixed: bytes, whole: bytes) -> Raw:
+    """Return the part of `whole` at the place where `value`, which was decoded from its repaired form, is in that."""
     import numpy as np  # noqa: PLC0415  # only needed for lone surrogates
 
     start = np.frombuffer(value, np.uint8).ctypes.data - np.frombuffer(fixed, np.uint8).ctypes.data
-    return Raw(whole[start : start + len(memoryview(value))])
+    return Raw(memoryview(whole)[start : start + len(memoryview(value))])
 
 
 EDGE: Final = 512
@@ -177,3 +177,20 @@ def asked_id(head: bytes, tail: bytes) -> bytes | None:
         return start[1]
     end = ID_AT_END.search(tail[-EDGE:])
     return end[1] if end else None
+
+
+def with_id(line: bytes, message_id: bytes) -> bytes | None:
+    """Return a long message with a different id, or None if it is short or another member might be the id as well.
+
+    This copies the message once; other changes decode and encode it.
+    """
+    if len(line) <= SLICE or b"\\u00" in line or line.count(b'"id"') != 1:
+        return None
+    start, tail = _START.match(line[:EDGE]), max(0, len(line) - EDGE)
+    if start is not None and start[1]:
+        begin, end = start.span(1)
+    elif found := ID_AT_END.search(line[tail:]):
+        begin, end = found.start(1) + tail, found.end(1) + tail
+    else:
+        return None
+    return b"".join((line[:begin], message_id, memoryview(line)[end:]))

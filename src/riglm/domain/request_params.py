@@ -1,11 +1,12 @@
 """The few members of a request's params that riglm reads."""
 
+import contextlib
 from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
-from riglm.domain import jsonrpc, protocol
+from riglm.domain import jsonrpc, protocol, rawjson
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import UNREADABLE
 from riglm.domain.session import ClientInfo
@@ -35,11 +36,16 @@ def read(message: Message) -> RequestParams:
 
 
 def _parse(params: Raw) -> RequestParams:
-    try:
+    with contextlib.suppress(*UNREADABLE):
         return _decode(params)
+    whole = bytes(params)
+    fixed = rawjson.repaired(whole)
+    try:
+        found = _decode(fixed)
     except UNREADABLE:
-        found = jsonrpc.members(params)
-        return RequestParams(*(found.get(name, _NONE) for name in ("name", "uri", "arguments", "_meta")))
+        return _EMPTY
+    parts = (found.name, found.uri, found.arguments, found.meta)
+    return RequestParams(*(rawjson.original(part, fixed, whole) if part else _NONE for part in parts))
 
 
 class RequestEnvelope(msgspec.Struct, frozen=True):

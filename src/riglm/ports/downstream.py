@@ -197,6 +197,10 @@ class DualEraConnection(Protocol):
         """Take one message as it came; what is none is answered with an error."""
 
     @abstractmethod
+    def take(self, message: Message) -> None:
+        """Take one message that is decoded already."""
+
+    @abstractmethod
     async def close(self) -> None:
         """The client disconnected."""
 

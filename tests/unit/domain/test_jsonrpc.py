@@ -261,3 +261,33 @@ def test_only_the_result_s_own_word_makes_a_tool_error(raw, failed):
 
 def test_a_message_shows_its_envelope_and_not_its_payload():
     assert repr(jsonrpc.request(b"1", "m", b'{"secret":"s"}')) == "Message(id=b'1', method='m', 61 bytes)"
+
+
+LONG = "x" * rawjson.SLICE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","id":7,"result":{"text":"%s"}}',
+        '{"id": "seven", "method":"tools/call","params":{"name":"%s"}}',
+        '{"result":{"text":"%s"},"jsonrpc":"2.0", "id" : 7 , "jsonrpc":"2.0" }',
+        '{"result":{"id":1,"text":"%s"},"id":7}',
+        '{"result":{"text":"%s"},"id":7,"more":{"id":1}}',
+        '{"result":{"text":"%s"},"more":{"id":1}, "\\u0069d":7}',
+        '{"result":"%s \\ud83d","id":7}',
+        '{"id":7,"result":{"text":"%s"},"id":8}',
+    ],
+)
+@pytest.mark.parametrize("text", ["x", LONG])
+def test_a_message_gets_another_id_however_long_it_is(line: str, text: str) -> None:
+    message = jsonrpc.decode((line % text).encode())
+    changed = message.replace(id=b'"new"')
+    assert changed.id == b'"new"'
+    assert json.loads(changed.line) == {**json.loads(message.line), "id": "new"}
+    assert (changed.method, bytes(changed.params), bytes(changed.result)) == (
+        message.method,
+        bytes(message.params),
+        bytes(message.result),
+    )
+    assert jsonrpc.decode(changed.line).id == b'"new"'

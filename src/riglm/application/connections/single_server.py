@@ -280,6 +280,9 @@ class DualEraRouter(DualEraConnection):
         except Exception:  # noqa: BLE001  # a message must not end the connection
             self._failed(rawjson.asked_id(line, line))
             return
+        self.take(message)
+
+    def take(self, message: Message) -> None:
         try:
             self._take(message)
         except Exception:  # noqa: BLE001  # fails open

@@ -178,7 +178,7 @@ class PinnedTools:
             self.read(await asyncio.wrap_future(worker.submit(lambda: store().list_tool_pins(self._servers))))
 
     async def follow(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
-        """Read the store until that succeeds, and again and again if tools may be held back: other processes decide too."""
+        """Read the store until that succeeds; if tools may be held back, go on: other processes see changes too."""
         while not self._is_read or self._modes:
             began = time.monotonic()
             await self.refresh(worker, store)

@@ -45,7 +45,14 @@ class LimitSettings(SettingsModel):
     """How much riglm takes."""
 
     message_bytes: int = Field(
-        default=64 * _MIB, ge=65_536, description="The largest message in either direction, in bytes."
+        default=64 * _MIB,
+        ge=65_536,
+        description="The largest message in bytes: of servers, and of a client on standard input.",
+    )
+    request_bytes: int = Field(
+        default=16 * _MIB,
+        ge=65_536,
+        description="The largest body of a client's HTTP request in bytes; longer ones would hold up other clients.",
     )
     sse_buffer: int = Field(
         default=16 * _MIB, ge=65_536, description="Bytes kept for a client that does not read its stream."

@@ -253,14 +253,14 @@ async def test_invalid_utf8_becomes_replacement_characters(front: Front):
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(start: Started):
-    front = await start(limits={"message_bytes": 65_536})
+    front = await start(limits={"request_bytes": 65_536})
     peer = await front.greeted()
     own = {"content-type": "application/json", "content-length": "65537"}
     assert (await peer.send("POST", headers=own)).status == 413
 
 
 async def test_a_body_that_grows_over_the_limit_is_refused_and_the_refusal_can_be_read(start: Started):
-    front = await start(limits={"message_bytes": 65_536})
+    front = await start(limits={"request_bytes": 65_536})
     peer = await front.greeted()
     await peer.write("POST", headers={"content-type": "application/json", "transfer-encoding": "chunked"})
     for _ in range(64):
@@ -275,7 +275,7 @@ async def test_a_body_that_grows_over_the_limit_is_refused_and_the_refusal_can_b
 
 
 async def test_a_body_of_just_the_limit_passes(start: Started):
-    front = await start(limits={"message_bytes": 65_536})
+    front = await start(limits={"request_bytes": 65_536})
     peer = await front.greeted()
     shell = len(request("echo", {"x": ""}))
     assert (await (await peer.ask("echo", {"x": "y" * (65_536 - shell)})).whole()).status == 200
@@ -318,7 +318,7 @@ async def test_a_body_that_breaks_off_is_not_taken_for_a_message(front: Front):
 
 
 async def test_a_client_that_leaves_while_its_body_is_refused_is_let_go(start: Started):
-    front = await start(limits={"message_bytes": 65_536})
+    front = await start(limits={"request_bytes": 65_536})
     peer = await front.greeted()
     await peer.write("POST", headers={"content-type": "application/json", "content-length": "1000000"})
     await front.left(peer)

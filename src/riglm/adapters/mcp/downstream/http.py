@@ -20,12 +20,11 @@ from riglm.adapters.mcp.downstream.http_request import (
 from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
-from riglm.adapters.mcp.wire.decoding import LONG_BYTES
-from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.decoding import LONG_BYTES, decode, decode_long
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.downstream import DownstreamPort, SessionSharing
 
@@ -47,7 +46,7 @@ class HttpDownstream:
         downstream = settings.downstream
         self._settings = downstream
         self._arrived = proxy.arrived
-        self._limit = settings.limits.message_bytes
+        self._limit = settings.limits.request_bytes
         self._gate = RequestGuard(
             downstream.host,
             tokens=downstream.principals,
@@ -118,7 +117,7 @@ class HttpDownstream:
         try:
             await self._answer(request, outgoing.send)
         except BodyTooLargeError:
-            words = f"Invalid request: the message is over the limit of {self._limit} bytes"
+            words = f"Invalid request: the message is over the limit of {self._limit} bytes (`limits.request_bytes`)"
             await _refuse_body(request, outgoing.send, 413, words)
         except BodyTimeoutError:
             words = "Invalid request: the body did not come in time"
@@ -166,13 +165,12 @@ class HttpDownstream:
             words = "Not acceptable: the client must accept both application/json and text/event-stream"
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
-        try:
-            body = await request.body(self._limit)
-            if self._arrived is not None:
-                self._arrived()
-            message = _decode(body) if len(body) < LONG_BYTES else await asyncio.to_thread(_decode, body)
-        except MalformedMessageError as error:
-            await send_json(send, 400, jsonrpc.error(error.id, error.code, str(error)).line)
+        body = await request.body(self._limit)
+        if self._arrived is not None:
+            self._arrived()
+        message = decode(body) if len(body) < LONG_BYTES else await asyncio.to_thread(decode_long, body)
+        if isinstance(message, MalformedMessageError):
+            await send_json(send, 400, jsonrpc.error(message.id, message.code, str(message)).line)
             return
         request.asked = message.id
         if modern or (message.is_request and request_params.envelope(message) is not None):
@@ -212,13 +210,6 @@ class _Outgoing:
             if self._extra:
                 event["headers"] = [*event["headers"], *self._extra]
         await self._send(event)
-
-
-def _decode(body: bytes) -> Message:
-    """Read a message and its params, which it keeps."""
-    message = jsonrpc.decode(well_formed(body))
-    request_params.read(message)
-    return message
 
 
 async def _refuse_body(request: McpHttpRequest, send: Send, status: int, words: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Self
 
+from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 
@@ -111,18 +112,17 @@ class McpHttpRequest:
             raise BodyTimeoutError from None
 
     async def _body(self, limit: int) -> bytes:
-        parts: list[bytes] = []
-        size, more = 0, True
+        body, more = ChunkBuffer(), True
         while more:
             event = await self._receive()
             if event["type"] == "http.disconnect":
                 raise ClientDisconnectedError
-            parts.append(event.get("body", b""))
-            size += len(parts[-1])
-            if size > limit:
+            piece, more = event.get("body", b""), event.get("more_body", False)
+            if body.size + len(piece) > limit:
                 raise BodyTooLargeError
-            more = event.get("more_body", False)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            if more:
+                body.add(piece)
+        return body.take(piece)
 
     async def discard(self) -> None:
         """Take what is still coming for a moment, so that the client gets to read the answer instead of a reset."""

@@ -1,5 +1,6 @@
 """Clients over the older HTTP+SSE transport: one stream down, POSTs up."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from urllib.parse import parse_qs
 
 from riglm.adapters.mcp.downstream.answer import Events, Send, encode_message, send_error, send_status
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
+from riglm.adapters.mcp.wire.decoding import LONG_BYTES, decode_long
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
@@ -131,6 +133,13 @@ class SseClients:
         if not request.sends_json:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
             return
-        line = well_formed(await request.body(self._limit))
+        body = await request.body(self._limit)
         await send_status(send, 202)
-        client.connection.received(line)
+        if len(body) < LONG_BYTES:
+            client.connection.received(well_formed(body))
+            return
+        message = await asyncio.to_thread(decode_long, body)
+        if isinstance(message, Message):
+            client.connection.take(message)
+        else:
+            client.down.replied(jsonrpc.error(message.id, message.code, str(message)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.wire.framing import well_formed
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import MalformedMessageError, Message
 
 LONG_BYTES: Final = 1 << 20
@@ -26,6 +26,14 @@ def decode(data: bytes) -> Decoded:
         return jsonrpc.decode(well_formed(data))
     except MalformedMessageError as error:
         return error
+
+
+def decode_long(data: bytes) -> Decoded:
+    """Decode a long message and read what is read of it later, which it keeps."""
+    decoded = decode(data)
+    if isinstance(decoded, Message):
+        (jsonrpc.is_tool_error if decoded.is_response else request_params.read)(decoded)
+    return decoded
 
 
 class MessageDecoder:
@@ -66,7 +74,7 @@ class MessageDecoder:
         while self._waiting:
             data, deliver = self._waiting.popleft()
             try:
-                deliver(decode(data) if len(data) < LONG_BYTES else await asyncio.to_thread(decode, data), data)
+                deliver(decode(data) if len(data) < LONG_BYTES else await asyncio.to_thread(decode_long, data), data)
             except Exception:  # noqa: BLE001  # a message must not take those behind it along
                 _log.exception("a message failed inside riglm")
         self._task = None

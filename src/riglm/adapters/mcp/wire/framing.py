@@ -1,46 +1,40 @@
 """Messages as lines: one a line, ended by a newline, from bytes that come in any pieces."""
 
 from collections.abc import Callable
+from io import BytesIO
 
 from riglm.domain.rawjson import EDGE
 
-SMALL = 4096
-
 
 class ChunkBuffer:
-    """Pieces of one run of bytes, joined once when the last has come.
+    """Pieces of one run of bytes. Neither adding nor taking copies what was added before, however long it is."""
 
-    Adding is linear in time however many pieces come, and holds little more than the bytes themselves however small
-    the pieces are.
-    """
-
-    __slots__ = ("_pieces", "size")
+    __slots__ = ("_gathered", "size")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._gathered: BytesIO | None = None
         self.size = 0
         """Bytes added since the last `take` or `drop`."""
 
     def add(self, piece: bytes) -> None:
         """Keep a piece."""
+        if self._gathered is None:
+            self._gathered = BytesIO()
+        self._gathered.write(piece)
         self.size += len(piece)
-        pieces = self._pieces
-        if pieces and len(piece) < SMALL and len(pieces[-1]) < SMALL:
-            pieces[-1] += piece  # a sender that drips single bytes must not cost an object for each
-        else:
-            pieces.append(piece)
 
     def take(self, last: bytes) -> bytes:
         """Everything added, with `last` at its end; what was gathered is forgotten."""
-        if not self._pieces:
+        if self._gathered is None:
             return last
-        whole = b"".join((*self._pieces, last))
+        self._gathered.write(last)
+        whole = self._gathered.getvalue()
         self.drop()
         return whole
 
     def drop(self) -> None:
         """Forget what was gathered."""
-        self._pieces.clear()
+        self._gathered = None
         self.size = 0
 
 
