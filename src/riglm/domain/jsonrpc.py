@@ -205,7 +205,7 @@ def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
 
 
 def _suspects(raw: bytes, names: tuple[bytes, ...]) -> list[bytes]:
-    """Return the names, given as JSON, that are there more than once, in whatever place."""
+    """Return the names, given as JSON, that are there more than once, in any place."""
     count = _count_spellings if b"\\u00" in raw else _count
     return [name for name in names if count(raw, name) > 1]
 
