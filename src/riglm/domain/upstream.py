@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from riglm.domain.access import is_loopback
 from riglm.domain.redaction import RUNNER_VERBS, RUNNERS, mask_address
 from riglm.domain.tool_pin import OnChange
 
@@ -64,7 +65,8 @@ class UpstreamHealth:
 def derive_name(command: Sequence[str], url: str = "") -> str:
     """A short name for a server that was given none: its host, its package, its script or its program.
 
-    `npx -y @scope/server-memory@1.2` gives `server-memory`, `python -m my_server` gives `my_server`.
+    `npx -y @scope/server-memory@1.2` gives `server-memory`, `python -m my_server` gives `my_server`. Names that many
+    servers have get their directory or port: `node /srv/notes/dist/index.js` gives `notes-index`.
     """
     text = _host(url) if url else _program(command)
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")[:48]
@@ -73,17 +75,31 @@ def derive_name(command: Sequence[str], url: str = "") -> str:
 
 def _host(url: str) -> str:
     parts = urlsplit(url)
-    return parts.hostname or ""
+    host = parts.hostname or ""
+    return f"{host}-{parts.port}" if parts.port and is_loopback(host) else host
 
 
 def _program(command: Sequence[str]) -> str:
     first = PurePath(command[0]).name if command else ""
     if not RUNNERS.fullmatch(first):
-        return first
+        return _qualified(command[0], first) if command else first
     words = (word for word in command[1:] if not word.startswith("-") and word not in RUNNER_VERBS)
     return _package(next(words, first))
 
 
 def _package(word: str) -> str:
     name = word.rsplit("/", 1)[-1]
-    return re.sub(r"\.(py|m?js|ts)$", "", re.split(r"[@:=<>~]", name, maxsplit=1)[0])
+    return _qualified(word, re.sub(r"\.(py|m?js|ts)$", "", re.split(r"[@:=<>~]", name, maxsplit=1)[0]))
+
+
+_COMMON: Final = frozenset(
+    {"__main__", "app", "bin", "build", "cli", "dist", "index", "lib", "main", "mcp", "out", "run", "server", "src"}
+)
+_NO_FOLDERS: Final = frozenset({"", ".", "..", "/"})
+
+
+def _qualified(path: str, name: str) -> str:
+    """Return the name, after the nearest directory of its path with a name of its own if many programs have it."""
+    folders = reversed(PurePath(path).parts[:-1]) if name in _COMMON else ()
+    folder = next((each for each in folders if each not in _COMMON | _NO_FOLDERS), "")
+    return f"{folder}-{name}" if folder else name

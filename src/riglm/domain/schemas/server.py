@@ -70,7 +70,11 @@ class ServerSettings(SettingsModel):
         default="auto", description="`shared`: one process or link for all clients of a principal; `session`: one each."
     )
     max_processes: int = Field(
-        default=32, ge=1, le=10_000, description="Maximum number of child processes of this server for each principal."
+        default=32,
+        ge=1,
+        le=10_000,
+        description="Maximum number of child processes of this server for each principal. With `sharing: auto`, further "
+        "clients share one more.",
     )
     on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
 
