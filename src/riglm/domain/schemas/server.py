@@ -73,8 +73,8 @@ class ServerSettings(SettingsModel):
         default=32,
         ge=1,
         le=10_000,
-        description="Maximum number of child processes of this server for each principal. With `sharing: auto`, further "
-        "clients share one more.",
+        description="Maximum number of child processes of this server for each principal. With `sharing: auto`, "
+        "further clients share one more.",
     )
     on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
 
