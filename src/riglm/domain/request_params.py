@@ -1,6 +1,5 @@
 """The few members of a request's params that riglm reads."""
 
-import contextlib
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -36,9 +35,10 @@ def read(message: Message) -> RequestParams:
 
 
 def _parse(params: Raw) -> RequestParams:
-    with contextlib.suppress(*UNREADABLE):
+    try:
         return _decode(params)
-    whole = bytes(params)
+    except UNREADABLE:
+        whole = bytes(params)
     fixed = rawjson.repaired(whole)
     try:
         found = _decode(fixed)

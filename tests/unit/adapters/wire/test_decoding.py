@@ -81,6 +81,19 @@ async def test_a_message_that_fails_does_not_hold_up_the_next(caplog: pytest.Log
     assert "a message failed inside riglm" in caplog.text
 
 
+async def test_an_end_is_reported_once() -> None:
+    peer, ends = Peer(), []
+    peer.feed(LONG)
+    peer.decoder.end(lambda: ends.append(len(peer.ids)))
+    async with asyncio.timeout(10):
+        while peer.pauses != [True, False]:
+            await asyncio.sleep(0)
+        peer.feed(LONG)
+        while peer.pauses != [True, False, True, False]:
+            await asyncio.sleep(0)
+    assert (peer.ids, ends) == ([b"1", b"1"], [1])
+
+
 async def test_nothing_is_delivered_after_the_close() -> None:
     peer = Peer()
     peer.feed(LONG)

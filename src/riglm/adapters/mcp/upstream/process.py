@@ -97,6 +97,8 @@ _LAST_WORDS: Final = 10
 _OPENINGS: Final = frozenset({"initialize", "server/discover", "ping"})
 """Requests that carry nothing of what a client works with."""
 
+_MAX_OPENING_LENGTH: Final = 1 << 16
+
 
 def _close_other_files_on_exec() -> None:
     """Let the program that replaces this process have the standard streams and none of the other open files."""
@@ -392,6 +394,8 @@ def _inherited() -> dict[str, str]:
 
 
 def _is_opening(line: bytes) -> bool:
+    if len(line) > _MAX_OPENING_LENGTH:
+        return False
     try:
         return jsonrpc.decode(line).method in _OPENINGS
     except jsonrpc.MalformedMessageError:

@@ -78,6 +78,7 @@ class MessageDecoder:
             except Exception:  # noqa: BLE001  # a message must not take those behind it along
                 _log.exception("a message failed inside riglm")
         self._task = None
+        on_end, self._on_end = self._on_end, None
         self._pause(False)
-        if self._on_end is not None:
-            self._on_end()
+        if on_end is not None:
+            on_end()
