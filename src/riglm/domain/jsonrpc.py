@@ -78,7 +78,7 @@ class Message:
     `params`, `result` and `error` are raw JSON, empty when absent.
     """
 
-    __slots__ = ("error", "id", "line", "method", "params", "parsed", "result")
+    __slots__ = ("error", "id", "is_tool_error", "line", "method", "params", "parsed", "result")
 
     def __init__(
         self,
@@ -96,7 +96,9 @@ class Message:
         self.result = result
         self.error = error
         self.parsed: Any = None
-        """What was read of it: the params as `request_params.read` parsed them, or the result of `is_tool_error`."""
+        """The params as `request_params.read` parsed them; None before."""
+        self.is_tool_error: bool | None = None
+        """The result of `is_tool_error`; None before."""
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, method={self.method!r}, {len(self.line)} bytes)"
@@ -115,7 +117,7 @@ class Message:
         """The same message with some top-level members replaced by other raw JSON; all the rest is kept, in order."""
         if members.keys() == {"id"} and (line := rawjson.with_id(self.line, members["id"])) is not None:
             message = Message(line, members["id"], self.method, self.params, self.result, self.error)
-            message.parsed = self.parsed
+            message.parsed, message.is_tool_error = self.parsed, self.is_tool_error
             return message
         fields = rawjson.strict_members(self.line)
         for name, value in members.items():
@@ -334,7 +336,7 @@ def next_cursor(fields: Mapping[str, Raw]) -> bytes:
 
 def is_tool_error(response: Message) -> bool:
     """True if the response to a `tools/call` is an error of the tool."""
-    if response.parsed is None:
+    if response.is_tool_error is None:
         is_marked = b'"isError"' in response.line
-        response.parsed = is_marked and bytes(members(response.result).get("isError", b"")) == b"true"
-    return bool(response.parsed)
+        response.is_tool_error = is_marked and bytes(members(response.result).get("isError", b"")) == b"true"
+    return response.is_tool_error

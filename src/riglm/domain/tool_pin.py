@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from itertools import islice
+from itertools import chain
 from math import ceil
 from typing import Any, Final, Literal
 
@@ -152,9 +152,13 @@ class KnownTexts:
         """
         schema, words = _schema_and_words(raw)
         alike = self._by_schema.get((server, schema), [])[:2]  # the second one if the first is this tool itself
-        sharing = (number for word in self._rarest(words) for number in self._by_word.get(word, ()))
+        compared = set(alike)
+        for number in chain.from_iterable(self._by_word.get(word, ()) for word in self._rarest(words)):
+            compared.add(number)
+            if len(compared) >= _MAX_COMPARED:
+                break
         best, found = 0.0, ""
-        for number in sorted({*alike, *islice(sharing, _MAX_COMPARED)}):
+        for number in sorted(compared):
             pin, other_schema, other_words = self._known[number]
             if (pin.server, pin.name) == (server, name):
                 continue

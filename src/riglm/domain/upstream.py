@@ -99,7 +99,7 @@ _NO_FOLDERS: Final = frozenset({"", ".", "..", "/"})
 
 
 def _qualified(path: str, name: str) -> str:
-    """Return the name, after the nearest directory of its path with a name of its own if many programs have it."""
+    """Return the name, after the nearest directory with a distinctive name if many programs have it."""
     folders = reversed(PurePath(path).parts[:-1]) if name in _COMMON else ()
     folder = next((each for each in folders if each not in _COMMON | _NO_FOLDERS), "")
     return f"{folder}-{name}" if folder else name

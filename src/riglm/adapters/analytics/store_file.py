@@ -181,16 +181,18 @@ def make(path: Path) -> None:
 
 
 def extend_index(path: Path) -> None:
-    """Extend the index of a journal that another program truncated; SQLite then rebuilds its content.
+    """Extend the index of a journal that another program truncated, with zeros; SQLite then rebuilds its content.
 
     SQLite maps the index into memory. Without this, its next access to a page beyond the end ends the process (SIGBUS).
+    A size that SQLite gives the file itself is left: zeros after a part of an index would pass for one.
     """
     path = path.resolve()
-    size = _INDEX_BYTES * (1 + _size(_beside(path, _JOURNAL)) // _INDEXED_BYTES)
     index = _beside(path, _INDEX)
     with suppress(OSError):
-        if index.stat().st_size < size:
-            os.truncate(index, size)
+        size = index.stat().st_size
+        if size == 0 or size % _INDEX_BYTES:
+            os.truncate(index, 0)
+            os.truncate(index, _INDEX_BYTES * (2 + _size(_beside(path, _JOURNAL)) // _INDEXED_BYTES))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A client connection of the handshake era in front of several upstreams."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from riglm.application.aggregation.merged_lists import MergedListCache, OwnershipTable
@@ -231,6 +232,10 @@ class MultiServerConnection(FilteringConnection):
         await self._upstreams.refresh(self._router.lists_for(message))
         self._services.waited()
         route = self._router.find(message)
+        if route is not None and message.method == "tools/call":
+            member = self._upstreams.members[route.server]
+            if self._services.pins.needs_comparison(member.link):
+                await asyncio.shield(member.fetch("tools/list"))
         answer = self._refusal(exchange, route)
         if route is not None and answer is None:
             await self._forward_once_open(exchange, self._upstreams.members[route.server], route)
@@ -251,7 +256,8 @@ class MultiServerConnection(FilteringConnection):
         if message.method != "tools/call":
             return self._router.unknown(message) if route is None else None
         session = exchange.session or self._session_of(self.session, request_params.read(message).meta)
-        exchange.call, refused = self._shown.start_call(session, self._router, message, route)
+        link = self._upstreams.members[route.server].link if route is not None else None
+        exchange.call, refused = self._shown.start_call(session, self._router, message, route, link)
         return refused
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:

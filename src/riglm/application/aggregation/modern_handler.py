@@ -165,11 +165,15 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
             self._services.waited()
             route = self._router.find(message)
         elif message.method == "tools/call" and self._needs_list(route.server):
-            await self._lists.refresh(("tools/list",), message, self._services.grace, (route.server,))
+            link = self._era_negotiation.links().get(route.server)
+            is_held = link is not None and self._services.pins.needs_comparison(link)
+            timeout = self._services.longest_list if is_held else self._services.grace
+            await self._lists.refresh(("tools/list",), message, timeout, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route
         if exchange.session is not None and message.method == "tools/call":
-            exchange.call, refused = self._shown.start_call(exchange.session, self._router, message, route)
+            link = self._era_negotiation.links().get(route.server) if route is not None else None
+            exchange.call, refused = self._shown.start_call(exchange.session, self._router, message, route, link)
         else:
             refused = self._router.unknown(message) if route is None else None
         if refused is not None:

@@ -181,7 +181,7 @@ class ClientToolNames:
         return {}
 
     def start_call(
-        self, session: Session, router: Router, message: Message, route: Route | None
+        self, session: Session, router: Router, message: Message, route: Route | None, link: UpstreamLink | None
     ) -> tuple[ActiveCall | None, Message | None]:
         """Record a call, and return an error if it is denied or has no server, now that lists are known."""
         tool = tool_name(request_params.read(message)) or ""
@@ -192,7 +192,7 @@ class ClientToolNames:
             is_unlisted = None if known else partial(router.is_unlisted, route)
         names = router.tool_names(tool) if tool else ()
         call, refused = self._services.start_call(
-            session, message, server, names, owner=owner, known=known, is_unlisted=is_unlisted
+            session, message, server, names, link=link, owner=owner, known=known, is_unlisted=is_unlisted
         )
         if refused is None and route is None:
             refused = router.unknown(message, lambda seen, owner: self._services.permits(session, (seen,), owner))

@@ -59,7 +59,7 @@ class UpstreamListCache:
         self._on_change = on_change
         self._fresh_until: dict[ListKey, float] = {}
         self._versions: dict[ListKey, int] = {}
-        """The `tools_version` of its link when each list was asked for last."""
+        """The `tools_version` of its link when each list that is known was asked for."""
         self._asked_at: dict[str, float] = {}
         """When each server that gave no answer since was first asked."""
         self._sent_without: set[ListKey] = set()
@@ -132,7 +132,7 @@ class UpstreamListCache:
         for _ in range(_MAX_TRIES):
             self._changed.discard(key)
             params = b'{"_meta":%b}' % meta
-            version = self._versions[key] = link.tools_version
+            version = link.tools_version
             entries, answer = await self._asking.pages(link, method, protocol.LIST_MEMBER[method], params)
             if key not in self._changed:
                 break
@@ -144,13 +144,11 @@ class UpstreamListCache:
         elif jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND:
             entries = []
         else:
-            if method == "tools/list":
-                self._catalogs.pins.end_comparison(link, version, succeeded=False)
             return key in self._unconfirmed and self._withdraw(key)
+        self._versions[key] = version
         self._unconfirmed.discard(key)
         if method == "tools/list":
-            entries = list(self._catalogs.pins.review(server, entries))
-            self._catalogs.pins.end_comparison(link, version, succeeded=True)
+            entries = list(self._catalogs.pins.review(server, entries, compared=(link, version)))
             self._catalogs.note(self._specs[server], self._catalogs.variant_for(ProtocolEra.MODERN), entries=entries)
         return self._directory.learn(method, server, entries)
 

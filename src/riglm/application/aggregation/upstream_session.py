@@ -238,8 +238,7 @@ class UpstreamSession:
         """Store the complete list of the server. Returns True if it has changed."""
         self._unconfirmed.discard(method)
         if method == "tools/list":
-            entries = self._catalogs.pins.review(self.name, entries)
-            self._catalogs.pins.end_comparison(self.link, tools_version, succeeded=True)
+            entries = self._catalogs.pins.review(self.name, entries, compared=(self.link, tools_version))
             self._tools_version = tools_version
         if method == "tools/list" and self._variant:
             greeting = bytes(jsonrpc.join_object(self.capabilities)), self.instructions
@@ -281,8 +280,6 @@ class UpstreamSession:
             if not answer.result:
                 self._stale.add(method)
                 self._note_failure(answer)
-                if method == "tools/list":
-                    self._catalogs.pins.end_comparison(self.link, version, succeeded=False)
                 if method in self._unconfirmed:
                     about = {"upstream": self.name, "method": method, "reason": self.reason}
                     _log.warning("left out a server whose list could not be had", extra=about)

@@ -221,7 +221,7 @@ class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler
         known = tool in self._services.catalogs.of(upstream).by_name
         is_unlisted = None if known else partial(self._services.catalogs.lacks, upstream, tool)
         exchange.call, refused = self._services.start_call(
-            session, message, upstream, (tool,) if tool else (), known=known, is_unlisted=is_unlisted
+            session, message, upstream, (tool,) if tool else (), link=self._link, known=known, is_unlisted=is_unlisted
         )
         if refused is None:
             exchange.send(self._link)

@@ -198,7 +198,7 @@ class SingleServerConnection(FilteringConnection):
         is_unlisted = None if known else functools.partial(self._services.catalogs.lacks, upstream, tool or "")
         names = (tool,) if tool else ()
         exchange.call, refused = self._services.start_call(
-            session, exchange.message, upstream, names, known=known, is_unlisted=is_unlisted
+            session, exchange.message, upstream, names, link=self._link, known=known, is_unlisted=is_unlisted
         )
         if refused is None:
             exchange.send(self._link)

@@ -177,8 +177,7 @@ class KnownCatalogs:
             version = link.tools_version
             entries, answer = await Asking().pages(link, "tools/list", "tools", params)
             if answer.result:
-                self.pins.review(link.spec.name, entries)
-            self.pins.end_comparison(link, version, succeeded=bool(answer.result))
+                self.pins.review(link.spec.name, entries, compared=(link, version))
         then()
 
     def note(

@@ -94,6 +94,7 @@ class RequestServices:
         upstream: str,
         names: Sequence[str],
         *,
+        link: UpstreamLink | None,
         owner: tuple[str, str] | None = None,
         known: bool,
         is_unlisted: Callable[[], bool] | None = None,
@@ -101,14 +102,15 @@ class RequestServices:
         """Record a call of `upstream` and decide whether it may run; this is the only place where calls are denied.
 
         `names` are all names of the tool that clients may use, first the one in the call; none if it has no readable
-        name. A denied call gets the error of an unknown tool, and the call of a tool that is held back the reason.
+        name. `link` is the one that the call would go over. A denied call gets the error of an unknown tool, and the
+        call of a tool that is held back the reason.
         """
         given, name = request_params.read(message), names[0] if names else ""
         refused = None
         if not self.permits(session, names, owner):
             refused = f"Unknown tool: {name or 'its name is no string'}"
         elif upstream:
-            refused = self.pins.refusal(*(owner or (upstream, name)))
+            refused = self.pins.refusal(*(owner or (upstream, name)), link)
         error = None if refused is None else jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, refused)
         if not names:
             return None, error

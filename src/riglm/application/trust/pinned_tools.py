@@ -67,9 +67,7 @@ class PinnedTools:
         """Lists that came before the pins were read."""
         self._first_sight_until: dict[str, float] = {}
         self._compared: WeakKeyDictionary[UpstreamLink, int] = WeakKeyDictionary()
-        """The `tools_version` of each link whose server's tools were compared over it."""
-        self._listed: set[str] = set()
-        """Servers that listed their tools when they were last asked."""
+        """The `tools_version` of each link over which the server's complete list was compared."""
         self._reported: set[tuple[str, str, str]] = set()
         self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
         self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
@@ -87,21 +85,14 @@ class PinnedTools:
         """True if a call must wait until the server has listed its tools over this link as they are now."""
         return link.spec.name in self._modes and self._compared.get(link) != link.tools_version
 
-    def end_comparison(self, link: UpstreamLink, tools_version: int, *, succeeded: bool) -> None:
-        """Note that a server was asked for its complete list, when the link had this `tools_version`."""
-        if succeeded and self._is_read:
-            self._compared[link] = tools_version
-        elif not succeeded:
-            self._listed.discard(link.spec.name)
-
-    def refusal(self, server: str, tool: str) -> str | None:
-        """Return why a tool, by the server's own name for it, is held back; None if it may be called."""
+    def refusal(self, server: str, tool: str, link: UpstreamLink | None = None) -> str | None:
+        """Return why a tool, by the server's own name for it, is held back; None if it may be called over `link`."""
         mode = self._modes.get(server)
         if mode is None:
             return None
-        if server not in self._listed:
-            reason = "listed its tools" if self._is_read else "been compared: the store of riglm could not be read"
-            return f"riglm holds the tools of {server} back: it has not {reason}"
+        if link is not None and self.needs_comparison(link):
+            reason = "it has not listed them" if self._is_read else "the store of riglm could not be read"
+            return f"riglm holds the tools of {server} back until they are compared: {reason}"
         pins = self._pins.get(server, {})
         changed = [each.name for each in pins.values() if each.change is not None]
         if mode == "block" and changed:
@@ -123,20 +114,26 @@ class PinnedTools:
         is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")
         entries = jsonrpc.elements(fields["tools"])
         is_last = not jsonrpc.next_cursor(fields)
-        permitted = self.review(link.spec.name, entries, is_first=is_first, is_last=is_last)
-        if is_first and is_last:
-            self.end_comparison(link, tools_version, succeeded=True)
+        compared = (link, tools_version) if is_first and is_last else None
+        permitted = self.review(link.spec.name, entries, is_first=is_first, is_last=is_last, compared=compared)
         if permitted is entries:
             return answer
         fields["tools"] = Raw(b"[%b]" % b",".join(map(bytes, permitted)))
         return answer.replace(result=jsonrpc.join_object(fields))
 
     def review(
-        self, server: str, entries: Sequence[Raw], *, is_first: bool = True, is_last: bool = True
+        self,
+        server: str,
+        entries: Sequence[Raw],
+        *,
+        is_first: bool = True,
+        is_last: bool = True,
+        compared: tuple[UpstreamLink, int] | None = None,
     ) -> Sequence[Raw]:
         """Compare raw tools that a server listed; return those that clients may see, the same object if it is all.
 
-        `is_first` and `is_last` are True if they begin and complete the server's list.
+        `is_first` and `is_last` are True if they begin and complete the server's list. `compared` is the link of a
+        complete list, and its `tools_version` when the list was asked for.
         """
         strict = self._modes.get(server)
         if not self._is_read:
@@ -145,6 +142,8 @@ class PinnedTools:
             return [] if strict is not None else entries
         with self._guarded:
             self._compare(server, entries, is_first=is_first, is_last=is_last)
+            if compared is not None:
+                link, self._compared[link] = compared
             return entries if strict is None else self._permitted(server, entries, strict)
         return [] if strict is not None else entries
 
@@ -159,7 +158,9 @@ class PinnedTools:
                 if found is None:
                     stored[server][name] = pin
                 elif found.seen_at < pin.seen_at:
-                    stored[server][name] = replace(found, seen_digest=pin.seen_digest, seen=pin.seen)
+                    stored[server][name] = replace(
+                        found, seen_digest=pin.seen_digest, seen=pin.seen, seen_at=pin.seen_at
+                    )
         self._pins, self._is_read = stored, True
         self._ready.set()
         while self._unread:
@@ -195,7 +196,6 @@ class PinnedTools:
         pins.update(changed)
         for pin in changed.values():
             self._put(pin, len(pin.seen) + len(pin.definition))
-        self._listed.add(server)
         if is_last:
             self._first_sight_until.pop(server, None)
         self._report(server, [pin for pin in changed.values() if pin.change is not None])

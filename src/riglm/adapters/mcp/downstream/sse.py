@@ -134,12 +134,13 @@ class SseClients:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
             return
         body = await request.body(self._limit)
+        message = None if len(body) < LONG_BYTES else await asyncio.to_thread(decode_long, body)
         await send_status(send, 202)
-        if len(body) < LONG_BYTES:
-            client.connection.received(well_formed(body))
+        if client not in self._clients.values():
             return
-        message = await asyncio.to_thread(decode_long, body)
-        if isinstance(message, Message):
+        if message is None:
+            client.connection.received(well_formed(body))
+        elif isinstance(message, Message):
             client.connection.take(message)
         else:
             client.down.replied(jsonrpc.error(message.id, message.code, str(message)))

@@ -223,9 +223,9 @@ twice as many wait. Beyond `BUFFER` these come from servers that cannot be held 
 START_SECONDS: Final = 8.0
 STOP_SECONDS: Final = 4.0
 ANSWER_SECONDS: Final = 1.5
-"""A client that closed its input gets what it still waits for: the first answer of all, for which a server may have to
-start, within the first of these times in seconds (the second, if riglm is stopped), each further one within the third
-after the one before. The other requests get an error."""
+"""Seconds to wait for responses to requests in flight once the client closed its input or riglm is stopped: for the
+first one of a session, for which a server may have to start; for the first one after a stop; for each further one after
+the one before. The other requests get an error."""
 
 _FLUSH_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
@@ -312,13 +312,14 @@ class StdioClient:
     def stop_reading(self) -> bool:
         """Read nothing more; `on_disconnect` is called once what is in flight is answered, or takes too long.
 
-        False if the client had ended before, so that nothing is to wait for.
+        False if the client closed its input before: it has been waited for, and the stop ends that.
         """
         if self._ended:
             return False
-        self._timeout_seconds = min(self._timeout_seconds, STOP_SECONDS)
+        self._ended = True
+        self._timeout_seconds = STOP_SECONDS
         self._input.close()
-        self._end()
+        self._wait_or_go()
         return True
 
     def _line(self, line: bytes) -> None:

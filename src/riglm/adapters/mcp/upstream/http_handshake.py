@@ -107,6 +107,7 @@ class HandshakeHttpLink(HttpLink):
 
     def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         exchange: HttpExchange
+        self._tools_version += 1  # what the rest of the stream announces is not read here
 
         def ended() -> None:
             self._deliveries.over(exchange)
@@ -123,6 +124,7 @@ class HandshakeHttpLink(HttpLink):
         if not names_a_session(ticket):
             return False
         self._remember(handshake)
+        self._tools_version += 1
         self._repeated = {_subject(message): message for message in state_requests} or None
         if self._session != ticket:
             self._session = ticket

@@ -39,7 +39,7 @@ def decode_long(data: bytes) -> Decoded:
 class MessageDecoder:
     """Decodes the messages of one peer. While a long one is in the thread, it pauses the peer and keeps the order."""
 
-    __slots__ = ("_on_end", "_pause", "_task", "_waiting")
+    __slots__ = ("_is_closed", "_on_end", "_pause", "_task", "_waiting")
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         """`pause` is called with True to read nothing more from the peer, and with False to resume."""
@@ -47,9 +47,12 @@ class MessageDecoder:
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[bytes, Deliver]] = deque()
         self._on_end: Callable[[], None] | None = None
+        self._is_closed = False
 
     def feed(self, data: bytes, deliver: Deliver) -> None:
         """Decode and deliver a message, at once if it is short and no long one comes before it."""
+        if self._is_closed:
+            return
         if self._task is None and len(data) < LONG_BYTES:
             deliver(decode(data), data)
             return
@@ -67,6 +70,8 @@ class MessageDecoder:
 
     def close(self) -> None:
         """Deliver nothing more."""
+        self._is_closed = True
+        self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
 
