@@ -1,14 +1,16 @@
 """An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name.
 
-With the argument `modern` it also answers requests of the modern era. After a call with the argument `then`, it exits,
-or reads the file again and announces a change.
+With the argument `modern` it also answers requests of the modern era, and with `slow` it takes its time to list. After
+a call with the argument `then`, it exits, or reads the file again and announces a change.
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+_LIST_SECONDS = 1.5 if "slow" in sys.argv else 0.0
 _COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if "modern" in sys.argv else {}
 
 
@@ -24,6 +26,7 @@ def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, 
             }
         }
     if method == "tools/list":
+        time.sleep(_LIST_SECONDS)
         return {"result": {**_COMPLETE, "tools": tools}}
     if method == "tools/call":
         return {"result": {**_COMPLETE, "content": [{"type": "text", "text": params["name"]}]}}

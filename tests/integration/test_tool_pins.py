@@ -242,6 +242,22 @@ def test_a_server_that_changes_while_clients_are_connected_is_compared_before_th
     assert place.changes() == {"read"}
 
 
+@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+def test_a_call_waits_for_a_comparison_however_slow_the_server_lists(
+    tmp_path: Path, servers: Sequence[str], is_modern: bool
+) -> None:
+    place = Place(tmp_path, servers, "hold", "slow", *["modern"] * is_modern)
+    first_sight(place)
+    read, move = place.public("read"), place.public("move")
+    with place.client(is_modern=is_modern) as client:
+        listed_within(client, {read, move})
+        assert all(client.calls(read, move).values())
+        place.set_tools(CHANGES["description"][0])
+        client.ask("tools/call", {"name": move, "arguments": {"then": "exit"}})
+        client.calls(move)
+        assert client.calls(read, move) == {read: False, move: True}
+
+
 @pytest.mark.parametrize("options", [[], ["--no-filter"]], ids=["filter", "no filter"])
 def test_a_key_in_another_case_does_not_disguise_a_call(tmp_path: Path, options: Sequence[str]) -> None:
     place = Place(tmp_path, ["files"], "hold")
