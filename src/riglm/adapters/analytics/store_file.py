@@ -73,7 +73,7 @@ _JOURNAL: Final = "-wal"
 _INDEX: Final = "-shm"
 _INDEX_BYTES: Final = 1 << 15
 _INDEXED_BYTES: Final = 1 << 24
-"""Bytes of the journal that one part of the index, of `_INDEX_BYTES`, covers (4,096 pages of 4 KiB)."""
+"""Bytes of the journal that one part of the index, of `_INDEX_BYTES`, covers: about 4,096 pages of 4 KiB."""
 
 _GUARD: Final = "-guard"
 _BESIDE: Final = (_JOURNAL, _INDEX, "-journal")
@@ -184,7 +184,8 @@ def extend_index(path: Path) -> None:
     """Extend the index of a journal that another program truncated, with zeros; SQLite then rebuilds its content.
 
     SQLite maps the index into memory. Without this, its next access to a page beyond the end ends the process (SIGBUS).
-    A size that SQLite gives the file itself is left: zeros after a part of an index would pass for one.
+    A multiple of 32 KiB, the size that SQLite gives the file, is left: SQLite would take zeros after a valid part of an
+    index for a part of it.
     """
     path = path.resolve()
     index = _beside(path, _INDEX)

@@ -164,10 +164,7 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
             await self._lists.refresh(self._router.lists_for(message), message, self._services.grace)
             self._services.waited()
             route = self._router.find(message)
-        elif message.method == "tools/call" and self._needs_list(route.server):
-            link = self._era_negotiation.links().get(route.server)
-            is_held = link is not None and self._services.pins.needs_comparison(link)
-            timeout = self._services.longest_list if is_held else self._services.grace
+        elif message.method == "tools/call" and (timeout := self._list_timeout(route.server)) is not None:
             await self._lists.refresh(("tools/list",), message, timeout, (route.server,))
             self._services.waited()
             route = self._router.find(message) or route
@@ -184,11 +181,12 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
             links = self._era_negotiation.links().values()
             exchange.replied(await self._router.offer(message, links, lambda _, __: None))
 
-    def _needs_list(self, server: str) -> bool:
-        """True if a call must wait until the server has listed its tools."""
+    def _list_timeout(self, server: str) -> float | None:
+        """Seconds for which a call waits until the server has listed its tools; None if it need not."""
         link = self._era_negotiation.links().get(server)
-        is_unknown = not self._directory.knows("tools/list", server)
-        return is_unknown or (link is not None and self._services.pins.needs_comparison(link))
+        if link is not None and self._services.pins.needs_comparison(link):
+            return self._services.longest_list
+        return None if self._directory.knows("tools/list", server) else self._services.grace
 
     def _forward(self, exchange: ProxiedRequest, route: Route) -> None:
         link = self._era_negotiation.links().get(route.server)

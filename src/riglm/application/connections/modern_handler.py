@@ -77,9 +77,9 @@ def _is_modern(versions: list[object]) -> bool:
 
 
 class EraProbe:
-    """Checks once, by `server/discover`, whether an upstream supports the modern era.
+    """Checks by `server/discover` whether an upstream supports the modern era.
 
-    A silent server is asked again for a while, since it may still be starting.
+    A server that does not answer gets the request again for a while, since it may still be starting.
     """
 
     def __init__(self, upstream: UpstreamPort, link: UpstreamLink, *, silence_tells: bool = True) -> None:

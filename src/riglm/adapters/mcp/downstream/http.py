@@ -20,7 +20,7 @@ from riglm.adapters.mcp.downstream.http_request import (
 from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
-from riglm.adapters.mcp.wire.decoding import LONG_BYTES, decode, decode_long
+from riglm.adapters.mcp.wire.decoding import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
@@ -168,7 +168,7 @@ class HttpDownstream:
         body = await request.body(self._limit)
         if self._arrived is not None:
             self._arrived()
-        message = decode(body) if len(body) < LONG_BYTES else await asyncio.to_thread(decode_long, body)
+        message = await decode_any(body)
         if isinstance(message, MalformedMessageError):
             await send_json(send, 400, jsonrpc.error(message.id, message.code, str(message)).line)
             return

@@ -39,7 +39,7 @@ class PostOwner(Protocol):
         """The answer is there, and will be passed on next."""
 
     def notified(self, message: Message) -> None:
-        """Called with each notification and request of the upstream in the response to a request."""
+        """Called with each notification and request that the upstream sends."""
 
     def refused(self, post: "PostRequest", message: Message | None) -> bool:
         """The upstream answered with an HTTP error; True when the link deals with it and the request goes on."""

@@ -29,11 +29,16 @@ def decode(data: bytes) -> Decoded:
 
 
 def decode_long(data: bytes) -> Decoded:
-    """Decode a long message and read what is read of it later, which it keeps."""
+    """Decode a long message, and parse what the event loop would parse later: its params, or `isError` of a result."""
     decoded = decode(data)
     if isinstance(decoded, Message):
         (jsonrpc.is_tool_error if decoded.is_response else request_params.read)(decoded)
     return decoded
+
+
+async def decode_any(data: bytes) -> Decoded:
+    """Decode a message, a long one in a thread."""
+    return decode(data) if len(data) < LONG_BYTES else await asyncio.to_thread(decode_long, data)
 
 
 class MessageDecoder:
@@ -79,7 +84,7 @@ class MessageDecoder:
         while self._waiting:
             data, deliver = self._waiting.popleft()
             try:
-                deliver(decode(data) if len(data) < LONG_BYTES else await asyncio.to_thread(decode_long, data), data)
+                deliver(await decode_any(data), data)
             except Exception:  # noqa: BLE001  # a message must not take those behind it along
                 _log.exception("a message failed inside riglm")
         self._task = None
