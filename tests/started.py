@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import random
 import signal
 import socket
@@ -11,13 +12,18 @@ import psutil
 
 _PR_SET_PDEATHSIG = 1
 _FREEZE_SECONDS = 30.0
+_WORKERS = 16
 _libc = ctypes.CDLL(None)
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses, and that no outgoing connection takes while its server restarts."""
+    """A port of loopback that nobody uses, and that nobody else takes before its server listens, or while it restarts.
+
+    Each worker of the tests has ports of its own, all below those that the kernel gives to outgoing connections.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
     while True:
-        port = random.randrange(10_000, 32_768)  # below the ports that the kernel gives to those who connect
+        port = random.randrange(10_000 + worker, 32_768, _WORKERS)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port

@@ -88,9 +88,7 @@ class Process:
     def wait_for_port(self, port: int, within: float = 20.0) -> None:
         """Until it listens on this port of loopback."""
         deadline = time.monotonic() + within
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
+        while not self.listening_on(port):
             assert self.running, (
                 f"ended with {self._child.returncode}: {self.stderr.read_text(errors='replace')[-2000:]}"
             )
@@ -99,7 +97,10 @@ class Process:
 
     def listening_on(self, port: int) -> set[str]:
         """The addresses on which the process listens at this port."""
-        found = psutil.Process(self.pid).net_connections("inet")
+        try:
+            found = psutil.Process(self.pid).net_connections("inet")
+        except psutil.Error:  # it has ended
+            return set()
         return {found.laddr.ip for found in found if found.status == psutil.CONN_LISTEN and found.laddr.port == port}
 
     def notify(self, number: signal.Signals) -> None:
@@ -312,6 +313,8 @@ class Stage:
         """End every process; one that does not go, or has to be found by its mark, fails the test."""
         problems = []
         for _, process in self._listening.values():
+            if not process.running and process.wait() not in {0, -signal.SIGKILL}:
+                problems.append(f"failed: {process.command}: {process.stderr.read_text(errors='replace')[-2000:]}")
             try:
                 process.end()
             except AssertionError as problem:
