@@ -9,6 +9,9 @@ from numpy.typing import DTypeLike, NDArray
 from riglm.domain.prediction import Scores, Vector
 
 _FIRST_ROWS: Final = 64
+_BLOCK_ROWS: Final = 512
+_MAX_BYTE: Final = 127
+_TINY: Final = 1e-30
 
 
 class GrowingRows:
@@ -48,6 +51,45 @@ class GrowingRows:
         self._count += 1
 
 
+class QuantizedVectors:
+    """Vectors of equal width with a byte for each component, and the number of the context that each belongs to.
+
+    They take a fourth of the memory; a cosine of unit vectors is off by less than 0.005.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._rows = GrowingRows(width, np.int8)
+        self._scales = GrowingRows(0, np.float32)
+        self._numbers = GrowingRows(0, np.int64)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The contexts' numbers, in the order of the vectors."""
+        return self._numbers.rows
+
+    def append(self, vector: Vector, number: int) -> None:
+        """Add the vector of a context."""
+        row = np.rint(vector * (_MAX_BYTE / max(float(np.abs(vector).max()), _TINY)))
+        self._rows.append(row)
+        self._scales.append(vector @ vector / max(float(row @ vector), _TINY))  # with itself, the product is exact
+        self._numbers.append(number)
+
+    def renumber(self, numbers: NDArray[np.int64]) -> None:
+        """Give each context its new number, and leave out those that have none, -1."""
+        renumbered = numbers[self.numbers]
+        kept = renumbered >= 0
+        self._rows, self._scales = self._rows.chosen(kept), self._scales.chosen(kept)
+        self._numbers = GrowingRows.of(renumbered[kept])
+
+    def products(self, vector: Vector) -> Vector:
+        """The dot product of each vector with another of their width."""
+        rows = self._rows.rows
+        found = np.empty(len(rows), np.float32)
+        for first in range(0, len(rows), _BLOCK_ROWS):  # a block as floats stays in the processor's cache
+            found[first : first + _BLOCK_ROWS] = rows[first : first + _BLOCK_ROWS] @ vector
+        return np.asarray(found * self._scales.rows)
+
+
 WORDS_WEIGHT: Final = 0.3
 """Weight of shared words relative to the similarity of vectors."""
 
@@ -74,7 +116,7 @@ class LearnedContexts:
         self._living = 0
         self._scopes: dict[str, int] = {}
         self._scope = GrowingRows(0, np.int64)
-        self._matrices: dict[tuple[str, int], tuple[GrowingRows, GrowingRows]] = {}
+        self._vectors: dict[tuple[str, int], QuantizedVectors] = {}
         self._vocabulary: dict[int, int] = {}
         self._found = GrowingRows(0, np.int64)
         self._found.append(0)  # a word that is never asked for, so that no context is without words
@@ -98,10 +140,7 @@ class LearnedContexts:
         self._weighed = None
         self._scope.append(self._scopes.setdefault(scope, len(self._scopes)))
         if len(vector):
-            empty = (GrowingRows(len(vector), np.float32), GrowingRows(0, np.int64))
-            rows, numbers = self._matrices.setdefault((model, len(vector)), empty)
-            rows.append(vector)
-            numbers.append(number)
+            self._vectors.setdefault((model, len(vector)), QuantizedVectors(len(vector))).append(vector, number)
         self._first_term.append(len(self._term))
         self._term.append(0)
         for term in set(terms):
@@ -128,12 +167,9 @@ class LearnedContexts:
         kept = np.flatnonzero(self._scope.rows != _DROPPED)
         number = np.full(self._count, -1, np.int64)
         number[kept] = np.arange(len(kept))
-        for key, (rows, numbers) in list(self._matrices.items()):
-            renumbered = number[numbers.rows]
-            there = renumbered >= 0
-            del self._matrices[key]
-            if there.any():
-                self._matrices[key] = (rows.chosen(there), GrowingRows.of(renumbered[there]))
+        for vectors in self._vectors.values():
+            vectors.renumber(number)
+        self._vectors = {key: vectors for key, vectors in self._vectors.items() if len(vectors.numbers)}
         lengths = np.diff(self._first_term.rows, append=len(self._term))
         self._term = self._term.chosen(np.repeat(number >= 0, lengths))
         self._first_term = GrowingRows.of(np.cumsum(lengths[kept]) - lengths[kept])
@@ -162,10 +198,9 @@ class LearnedContexts:
         """How similar each context is that was learned in the scope."""
         shared = self._shared_words(terms)
         overall, meaning = shared.copy(), shared.copy()
-        rows, numbers = self._matrices.get((model, len(vector)), (None, None))
-        if rows is not None and numbers is not None:
-            compared = numbers.rows
-            meaning[compared] = np.clip(rows.rows @ vector, 0.0, 1.0)
+        if vectors := self._vectors.get((model, len(vector))):
+            compared = vectors.numbers
+            meaning[compared] = np.clip(vectors.products(vector), 0.0, 1.0)
             overall[compared] = (meaning[compared] + WORDS_WEIGHT * shared[compared]) / (1 + WORDS_WEIGHT)
         elsewhere = ~self._counts_for(scope)
         overall[elsewhere] = meaning[elsewhere] = -1.0

@@ -1,7 +1,7 @@
 """Learned pairs, the dynamic index: which tools were used in contexts like this one."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context, Scores, Vector
-from riglm.domain.retrieval.contexts import LearnedContexts
+from riglm.domain.retrieval.contexts import GrowingRows, LearnedContexts
 from riglm.domain.retrieval.words import hashed, words
 
 _MEMORY: Final = 200
@@ -63,10 +63,37 @@ class PairScores(NamedTuple):
     confidence: float
 
 
-_Key = tuple[str, str, bytes]
-
 _NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_VOTES: Final = PairScores({}, 0.0, 0.0)
+_NO_CONTEXT: Final = 0
+
+_ROW: Final = np.dtype("i4, i4, i4, i4, f8, f8, V16")  # a tenth of what an object takes
+_ROW.names = ("context", "tool", "description", "uses", "confidence", "updated_at", "id")
+
+
+class Names:
+    """Numbers for strings of which there are few."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+    def add(self, name: str) -> int:
+        """The number of a name, a new one if it has none."""
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
+
+    def find(self, name: str) -> int:
+        """The number of a name, or -1."""
+        return self._numbers.get(name, -1)
 
 
 class LearnedPairs:
@@ -79,15 +106,14 @@ class LearnedPairs:
         """`key`, of at most 64 bytes, keeps from those who have it not what words and contexts the pairs are of."""
         self._key = key
         self._contexts = LearnedContexts()
-        self._numbers: dict[_Key, int] = {}
-        self._keys: list[_Key] = []
-        self._pairs: list[dict[str, LearnedPair]] = []  # of each context by tool, without vector and terms
-        self._contexts_of: defaultdict[str, set[int]] = defaultdict(set)  # of each tool, by number
-        self._size = 0
+        self._context_keys = GrowingRows(0, np.uint64)
+        self._pairs = GrowingRows(0, _ROW)
+        self._tools = Names()
+        self._descriptions = Names()
         self._reliability = PairReliability()
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._pairs)
 
     def learn(
         self, context: Context, tool: str, signal: float, *, scope: str, at: float, description_hash: str
@@ -110,18 +136,19 @@ class LearnedPairs:
             description_hash=description_hash,
             terms=terms,
         )
-        number = self._numbers.get(_key(fresh))
-        known = self._pairs[number].get(tool) if number is not None else None
+        number = self._find_context(_context_key(fresh))
+        known = self._find(number, tool)
         if signal <= 0:
-            pair = None if known is None else replace(_rejected(known), vector=vector, terms=terms)
-        elif known is None or known.description_hash != description_hash:
+            if known is None:
+                return None
+            pair = _rejected(self._known(fresh, known))
+        elif known is None or (before := self._known(fresh, known)).description_hash != description_hash:
             self._check(fresh, number)
             pair = fresh
         else:
-            confidence = _KEPT * known.confidence + (1 - _KEPT) * signal
-            pair = replace(fresh, id=known.id, confidence=confidence, uses=known.uses + 1)
-        if pair is not None:
-            self._put(pair)
+            confidence = _KEPT * before.confidence + (1 - _KEPT) * signal
+            pair = replace(fresh, id=before.id, confidence=confidence, uses=before.uses + 1)
+        self._put(pair)
         return pair
 
     def restore(self, pairs: Iterable[LearnedPair]) -> None:
@@ -130,40 +157,36 @@ class LearnedPairs:
         for pair in restored:
             self._put(pair)
         for pair in restored[:: max(1, len(restored) // _CHECKED)]:
-            self._check(pair, self._numbers[_key(pair)])
+            self._check(pair, self._find_context(_context_key(pair)))
 
     def catch_up(self, pairs: Iterable[LearnedPair]) -> int:
         """Take what was learned elsewhere where it is newer than what is known here; how many there were."""
         count = 0
         for pair in pairs:
-            number = self._numbers.get(_key(pair))
-            known = self._pairs[number].get(pair.tool) if number is not None else None
-            if known is None or known.updated_at < pair.updated_at:
+            known = self._find(self._find_context(_context_key(pair)), pair.tool)
+            if known is None or self._pairs.rows["updated_at"][known] < pair.updated_at:
                 self._put(pair)
                 count += 1
         return count
 
     def pruned(self, bound: int = 5000) -> list[UUID]:
         """Forget the oldest and least sure pairs when there are more than `bound`; the ids of those that went."""
-        if self._size <= bound:
+        if len(self) <= bound:
             return []
-        places = [(number, tool) for number, pairs in enumerate(self._pairs) for tool in pairs]
-        pairs = [self._pairs[number][tool] for number, tool in places]
-        confidence = np.array([pair.confidence for pair in pairs])
-        age = np.array([pair.updated_at for pair in pairs])
-        order = np.argsort(-confidence * 0.5 ** ((age.max() - age) / _HALF_LIFE), kind="stable")
+        pairs = self._pairs.rows
+        age = pairs["updated_at"].max() - pairs["updated_at"]
+        order = np.argsort(-pairs["confidence"] * 0.5 ** (age / _HALF_LIFE), kind="stable")
         most = int(bound * _KEPT_WHEN_PRUNED)  # leaves space, so that not every new example prunes again
-        return self._forget([places[at] for at in order[most:]])
+        return self._forget(order[most:])
 
     def forget_tools(self, described: Mapping[str, str]) -> list[UUID]:
-        """Forget what was learned of tools under other descriptions than these hashes; the ids of the pairs that went.
-
-        It costs what these tools were taught, not what all were.
-        """
-        places = ((number, tool) for tool in described for number in self._contexts_of.get(tool, ()))
-        return self._forget(
-            [(number, tool) for number, tool in places if self._pairs[number][tool].description_hash != described[tool]]
-        )
+        """Forget what was learned of tools under other descriptions than these hashes; the ids of those that went."""
+        unknown = -2
+        current = np.full(len(self._tools) + 1, unknown)  # the last is of tools of which nothing was learned
+        for tool, description_hash in described.items():
+            current[self._tools.find(tool)] = self._descriptions.find(description_hash)
+        current = current[self._pairs.rows["tool"]]
+        return self._forget(np.flatnonzero((current != unknown) & (current != self._pairs.rows["description"])))
 
     def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
         """Return the context confidence: the mean similarity of the ten most similar, times their number by ten.
@@ -174,7 +197,7 @@ class LearnedPairs:
 
     def pair_scores(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""
-        if not self._pairs:
+        if not len(self):
             return _NO_VOTES
         similarity = self._contexts.similarity(scope, context.model, _vector(context), self._terms(context.text))
         best = _best(similarity.overall)
@@ -183,12 +206,11 @@ class LearnedPairs:
         similar = similarity.overall[best]
         shares = np.exp((similar - similar[0]) / _NARROWNESS)
         pair_scores: dict[str, float] = defaultdict(float)
-        for number, share in zip(best, shares / shares.sum(), strict=True):
-            pairs = self._pairs[number]
-            most = max(1, *(pair.uses for pair in pairs.values()))
-            for tool, pair in pairs.items():
-                if _still_counts(pair, fingerprints):
-                    pair_scores[tool] += float(share) * pair.confidence * (pair.uses / most) ** _HABIT
+        for pairs, share in zip(self._pairs_of(best), shares / shares.sum(), strict=True):
+            votes = share * pairs["confidence"] * (pairs["uses"] / max(1, pairs["uses"].max())) ** _HABIT
+            for pair, vote in zip(pairs, votes.tolist(), strict=True):
+                if self._still_counts(pair, fingerprints):
+                    pair_scores[self._tools[pair["tool"]]] += vote
         nearest = float(similarity.meaning[best].max())
         relation = (nearest - _UNRELATED) / (_RELATED - _UNRELATED)
         sameness = (nearest - _SAME) / (1 - _SAME)
@@ -206,60 +228,97 @@ class LearnedPairs:
         return UUID(bytes=blake2b(said, digest_size=16, key=self._key).digest(), version=5)
 
     def _confidence(self, meaning: Scores, fingerprints: Mapping[str, str]) -> float:
+        best = _best(meaning)
         left, total = MAX_SIMILAR, 0.0
-        for number in _best(meaning):
-            pairs = self._pairs[number].values()
-            counted = (pair.uses for pair in pairs if pair.confidence > 0 and _still_counts(pair, fingerprints))
-            uses = min(left, sum(counted))
-            total += float(meaning[number]) * uses
+        for pairs, similarity in zip(self._pairs_of(best), meaning[best].tolist(), strict=True):
+            counted = (pair for pair in pairs if pair["confidence"] > 0 and self._still_counts(pair, fingerprints))
+            uses = min(left, sum(int(pair["uses"]) for pair in counted))
+            total += similarity * uses
             left -= uses
         return min(1.0, total / MAX_SIMILAR)
 
     def _check(self, pair: LearnedPair, number: int | None) -> None:
         """Note whether the contexts most like that of a pair, but itself, would have named its tool."""
-        if not self._pairs:
+        if not len(self):
             return
         overall = self._contexts.similarity(pair.scope, pair.model, pair.vector, pair.terms).overall
         if number is not None:
             overall[number] = -1.0
-        self._reliability.note(any(pair.tool in self._pairs[like] for like in _best(overall)))
+        pairs = self._pairs.rows
+        taught = pairs["context"][pairs["tool"] == self._tools.find(pair.tool)]
+        self._reliability.note(not set(_best(overall).tolist()).isdisjoint(taught.tolist()))
+
+    def _find_context(self, key: np.uint64) -> int | None:
+        """The number of a context by its key, None if nothing was learned in it."""
+        found = np.flatnonzero(self._context_keys.rows == key)
+        return int(found[0]) if len(found) else None
+
+    def _find(self, context: int | None, tool: str) -> int | None:
+        """The place of the pair of a context and a tool, None if there is none."""
+        if context is None:
+            return None
+        pairs = self._pairs.rows
+        found = np.flatnonzero((pairs["context"] == context) & (pairs["tool"] == self._tools.find(tool)))
+        return int(found[0]) if len(found) else None
+
+    def _pairs_of(self, contexts: NDArray[np.intp]) -> Sequence[NDArray[np.void]]:
+        """The pairs of each of these contexts."""
+        is_near = np.zeros(len(self._contexts), bool)
+        is_near[contexts] = True
+        near = self._pairs.rows[is_near[self._pairs.rows["context"]]]
+        return [near[near["context"] == context] for context in contexts]
+
+    def _known(self, fresh: LearnedPair, place: int) -> LearnedPair:
+        """The pair at a place, which has the tool and the context of `fresh`."""
+        row = self._pairs.rows[place]
+        return replace(
+            fresh,
+            id=UUID(bytes=row["id"].tobytes()),
+            confidence=float(row["confidence"]),
+            uses=int(row["uses"]),
+            updated_at=float(row["updated_at"]),
+            description_hash=self._descriptions[row["description"]],
+        )
+
+    def _still_counts(self, pair: np.void, fingerprints: Mapping[str, str]) -> bool:
+        """Whether the tool describes itself as it did when the pair was learned, or that is not known."""
+        description_hash = self._descriptions[pair["description"]]
+        return description_hash in ("", fingerprints.get(self._tools[pair["tool"]], ""))
 
     def _put(self, pair: LearnedPair) -> None:
-        key = _key(pair)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._contexts.add(pair.scope, pair.model, pair.vector, pair.terms)
-            self._numbers[key] = number
-            self._keys.append(key)
-            self._pairs.append({})
-        pairs = self._pairs[number]
-        self._size += pair.tool not in pairs
-        self._contexts_of[pair.tool].add(number)
-        pairs[pair.tool] = replace(pair, vector=_NO_VECTOR, terms=())
+        key = _context_key(pair)
+        context = self._find_context(key)
+        known = self._find(context, pair.tool)
+        if context is None:
+            context = self._contexts.add(pair.scope, pair.model, pair.vector, pair.terms)
+            self._context_keys.append(key)
+        names = (self._tools.add(pair.tool), self._descriptions.add(pair.description_hash))
+        row = (context, *names, pair.uses, pair.confidence, pair.updated_at, pair.id.bytes)
+        if known is None:
+            self._pairs.append(row)
+        else:
+            self._pairs.rows[known] = row
 
-    def _forget(self, places: Iterable[tuple[int, str]]) -> list[UUID]:
-        """Forget the pairs of these contexts, by number, and tools; their ids."""
-        gone = []
-        for number, tool in places:
-            gone.append(self._pairs[number].pop(tool).id)
-            self._contexts_of[tool].discard(number)
-            if not self._pairs[number]:
-                self._contexts.drop(number)
-                del self._numbers[self._keys[number]]
-        self._size -= len(gone)
+    def _forget(self, places: NDArray[np.intp]) -> list[UUID]:
+        """Forget the pairs at these places; their ids."""
+        pairs = self._pairs.rows
+        gone = pairs[places]
+        self._pairs = GrowingRows.of(np.delete(pairs, places))
+        uses = np.bincount(self._pairs.rows["context"], minlength=len(self._contexts))
+        for context in set(gone["context"][uses[gone["context"]] == 0].tolist()):
+            self._contexts.drop(context)
+            self._context_keys.rows[context] = _NO_CONTEXT
         if self._contexts.is_hollow:
             self._compact()
-        return gone
+        return [UUID(bytes=found.tobytes()) for found in gone["id"]]
 
     def _compact(self) -> None:
-        kept = self._contexts.compact().tolist()
-        self._keys = [self._keys[number] for number in kept]
-        self._pairs = [self._pairs[number] for number in kept]
-        self._numbers = {key: number for number, key in enumerate(self._keys)}
-        self._contexts_of = defaultdict(set)
-        for number, pairs in enumerate(self._pairs):
-            for tool in pairs:
-                self._contexts_of[tool].add(number)
+        kept = self._contexts.compact()
+        self._context_keys = self._context_keys.chosen(kept)
+        pairs = self._pairs.rows
+        pairs["context"] = np.searchsorted(kept, pairs["context"])
+        self._tools, pairs["tool"] = _still_named(self._tools, pairs["tool"])
+        self._descriptions, pairs["description"] = _still_named(self._descriptions, pairs["description"])
 
 
 def _best(similar: Scores) -> NDArray[np.intp]:
@@ -277,17 +336,20 @@ def _vector(context: Context) -> Vector:
     return np.asarray(context.vector if context.vector.ndim == 1 else context.vector[0], np.float32)
 
 
-def _still_counts(pair: LearnedPair, fingerprints: Mapping[str, str]) -> bool:
-    """Whether the tool describes itself as it did when the pair was learned, or that is not known."""
-    return pair.description_hash in ("", fingerprints.get(pair.tool, ""))
-
-
 def _rejected(pair: LearnedPair) -> LearnedPair:
     """The pair after negative feedback, just new enough for other processes to take it and none to keep it longer."""
     updated_at = float(np.nextafter(pair.updated_at, np.inf))
     return replace(pair, confidence=_KEPT * pair.confidence, updated_at=updated_at)
 
 
-def _key(pair: LearnedPair) -> _Key:
+def _context_key(pair: LearnedPair) -> np.uint64:
+    """A number for the scope, model and words or meaning of a context."""
     said = pair.vector.tobytes() if len(pair.vector) else repr(pair.terms).encode()
-    return pair.scope, pair.model, blake2b(said, digest_size=16).digest()
+    where = f"{pair.scope}\0{pair.model}\0".encode("utf-8", "surrogatepass")
+    return np.uint64(int.from_bytes(blake2b(where + said, digest_size=8).digest(), "big") or 1)
+
+
+def _still_named(names: Names, numbers: NDArray[np.int32]) -> tuple[Names, NDArray[np.intp]]:
+    """The names that these numbers are of, and their new numbers."""
+    left, numbered = np.unique(numbers, return_inverse=True)
+    return Names(names[number] for number in left), numbered
