@@ -5,7 +5,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
