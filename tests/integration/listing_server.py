@@ -1,7 +1,8 @@
 """An MCP server that lists the tools of a JSON file, whatever they are, and answers each call with the tool's name.
 
-With the argument `modern` it also answers requests of the modern era, and with `slow` it takes its time to list. After
-a call with the argument `then`, it exits, or reads the file again and announces a change.
+With the argument `modern` it also answers requests of the modern era, with `slow` it takes its time to list, with
+`paged` it lists one tool a page, and with `careless` it fails each call after one without an id. After a call with the
+argument `then`, it exits, or reads the file again and announces a change.
 """
 
 import json
@@ -27,6 +28,10 @@ def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, 
         }
     if method == "tools/list":
         time.sleep(_LIST_SECONDS)
+        if "paged" in sys.argv:
+            place = int(params.get("cursor", 0))
+            more = {"nextCursor": str(place + 1)} if place + 1 < len(tools) else {}
+            return {"result": {**_COMPLETE, "tools": tools[place : place + 1], **more}}
         return {"result": {**_COMPLETE, "tools": tools}}
     if method == "tools/call":
         return {"result": {**_COMPLETE, "content": [{"type": "text", "text": params["name"]}]}}
@@ -36,10 +41,14 @@ def _answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, 
 def main() -> None:
     """Serve on stdin and stdout."""
     tools = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    is_spoilt = False
     for line in sys.stdin:
         asked = json.loads(line)
+        if "id" not in asked and asked.get("method", "").lower() == "tools/call" and "careless" in sys.argv:
+            is_spoilt = True
         if "id" in asked and "method" in asked:
-            said = _answer(asked["method"], asked.get("params") or {}, tools)
+            method = "spoilt" if is_spoilt and asked["method"] == "tools/call" else asked["method"]
+            said = _answer(method, asked.get("params") or {}, tools)
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}) + "\n")
             sys.stdout.flush()
             then = (asked.get("params") or {}).get("arguments", {}).get("then")

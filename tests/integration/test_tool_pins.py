@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pytest
 
+from riglm.application.trust.pinned_tools import FOLLOW_SECONDS
 from tests.integration.past import listing_server
 
 READ = {
@@ -91,6 +92,16 @@ class Client:
         listed = self.ask("tools/list")["result"]["tools"]
         return {tool["name"]: tool for tool in listed if tool["name"] not in {"search_available_tools", "call_tool"}}
 
+    def pages(self) -> None:
+        """List the tools page by page."""
+        page = self.ask("tools/list")["result"]
+        while "nextCursor" in page:
+            page = self.ask("tools/list", {"cursor": page["nextCursor"]})["result"]
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a message without an id."""
+        self._write({"jsonrpc": "2.0", "method": method, "params": params})
+
     def calls(self, *names: str) -> dict[str, bool]:
         """Whether calls of these tools reach their server."""
         return {name: "result" in self.ask("tools/call", {"name": name, "arguments": {}}) for name in names}
@@ -121,9 +132,9 @@ class Place:
             listed = tools if name == self._servers[0] else [MOVE]
             (self.folder / f"{name}.json").write_text(json.dumps(list(listed)))
 
-    def client(self, *, is_modern: bool = False) -> Client:
+    def client(self, *options: str, is_modern: bool = False) -> Client:
         """A client with a riglm of its own."""
-        return Client(["--config", str(self.folder / "riglm.yaml")], self.data, is_modern=is_modern)
+        return Client(["--config", str(self.folder / "riglm.yaml"), *options], self.data, is_modern=is_modern)
 
     def public(self, name: str) -> str:
         """The name that clients use for a tool of the first server."""
@@ -258,6 +269,62 @@ def test_a_call_waits_for_a_comparison_however_slow_the_server_lists(
         assert client.calls(read, move) == {read: False, move: True}
 
 
+@pytest.mark.parametrize("on_change", ["hold", "block"])
+@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+def test_a_list_of_another_client_whose_server_is_as_approved_lifts_nothing(
+    tmp_path: Path, servers: Sequence[str], on_change: str, is_modern: bool
+) -> None:
+    place = Place(tmp_path, servers, on_change, *["modern"] * is_modern)
+    first_sight(place)
+    read = place.public("read")
+    with place.client(is_modern=is_modern) as old:
+        listed_within(old, {read})
+        place.set_tools(CHANGES["description"][0])
+        with place.client(is_modern=is_modern) as new:
+            for _ in range(2):
+                assert new.calls(read) == {read: False}
+                old.tools()
+                time.sleep(FOLLOW_SECONDS + 0.5)
+            assert new.calls(read) == {read: False}
+    assert place.changes() == {"read"}
+
+
+@pytest.mark.parametrize("options", [[], ["--no-filter"]], ids=["filter", "no filter"])
+def test_a_tool_that_is_listed_on_two_pages_is_held_whichever_page_comes_last(
+    tmp_path: Path, options: Sequence[str]
+) -> None:
+    place = Place(tmp_path, ["files"], "hold", "paged")
+    with place.client(*options) as client:
+        client.pages()
+        assert all(client.calls("read", "move").values())
+    place.set_tools([*CHANGES["description"][0], READ])
+    with place.client(*options) as client:
+        assert client.calls("read", "move") == {"read": False, "move": True}
+        client.pages()
+        assert client.calls("read", "move") == {"read": False, "move": True}
+
+
+def test_a_call_between_the_pages_of_a_first_list_raises_no_alarm(tmp_path: Path) -> None:
+    place = Place(tmp_path, ["files"], "hold", "paged")
+    with place.client("--no-filter") as client:
+        client.ask("tools/list")
+        assert all(client.calls("read", "move").values())
+    assert place.changes() == set()
+
+
+@pytest.mark.parametrize("method", ["tools/call", "Tools/Call"])
+@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+def test_a_call_without_an_id_does_not_reach_a_server_whose_tools_may_be_held(
+    tmp_path: Path, servers: Sequence[str], is_modern: bool, method: str
+) -> None:
+    place = Place(tmp_path, servers, "hold", "careless", *["modern"] * is_modern)
+    read, move = place.public("read"), place.public("move")
+    with place.client(is_modern=is_modern) as client:
+        listed_within(client, {read, move})
+        client.notify(method, {"name": read, "arguments": {}})
+        assert client.calls(move) == {move: True}
+
+
 @pytest.mark.parametrize("options", [[], ["--no-filter"]], ids=["filter", "no filter"])
 def test_a_key_in_another_case_does_not_disguise_a_call(tmp_path: Path, options: Sequence[str]) -> None:
     place = Place(tmp_path, ["files"], "hold")
@@ -314,7 +381,7 @@ def test_a_running_process_follows_what_others_see_and_decide(tmp_path: Path) ->
         del document["servers"]["files"]["tools"]["move"]
         exported.write_text(json.dumps(document))
         place.command("trust", "import", str(exported))
-        called_within(client, {"read": False, "move": False})
+        called_within(client, {"read": True, "move": False})  # over this link, `read` is as approved
 
 
 def called_within(client: Client, expected: Mapping[str, bool]) -> None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from hashlib import sha256
 from itertools import chain
 from math import ceil
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 from riglm.domain import jsonrpc
@@ -67,8 +68,8 @@ def definition_digest(raw: Raw) -> str:
     """Return the SHA-256, in hexadecimal, of what models and clients read of a definition.
 
     These are its name, title, description, schemas and annotations, regardless of the order of members and the
-    spelling of strings. A member that is repeated, or there in another case as well, counts, since parsers differ in
-    which one they take.
+    spelling of strings. A member that is repeated, or there in another case as well, counts, and so does the order of
+    repeated ones, since parsers differ in which one they take.
     """
     fields = jsonrpc.members(raw)
     is_ambiguous = any(name not in _PINNED_MEMBERS and name.casefold() in _FOLDED_MEMBERS for name in fields)
@@ -92,7 +93,9 @@ def _canonical(raw: Raw) -> str:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> _Canonical:
-    return _Canonical("{" + ",".join(sorted(f"{json.dumps(name)}:{_text(value)}" for name, value in pairs)) + "}")
+    """Sorts members by name; those of one name keep their order, since parsers differ in which one they take."""
+    members = (f"{json.dumps(name)}:{_text(value)}" for name, value in sorted(pairs, key=itemgetter(0)))
+    return _Canonical("{" + ",".join(members) + "}")
 
 
 def _text(value: Any) -> str:

@@ -50,3 +50,10 @@ def test_a_tool_resembles_the_one_with_most_words_in_common() -> None:
         assert known.resembled("two", "new", Raw(a_pin("two", "new", text).seen)) == expected
         resembling += best >= 0.8
     assert 100 < resembling < 500
+
+
+def test_the_order_of_repeated_members_counts_at_any_depth():
+    told = '{"name":"read","inputSchema":{"properties":{"path":{"description":%s,"description":%s}}}}'
+    one, other = (Raw((told % words).encode()) for words in (('"a"', '"b"'), ('"b"', '"a"')))
+    assert definition_digest(one) != definition_digest(other)
+    assert definition_digest(one) == definition_digest(Raw(bytes(one).replace(b":{", b": {")))

@@ -99,8 +99,7 @@ class UpstreamListCache:
         keys = [(method, server) for method in methods for server in wanted]
         now = time.monotonic()
         for key in keys:
-            is_fresh = self._fresh_until.get(key, 0.0) > now and self._versions.get(key) == links[key[1]].tools_version
-            if not is_fresh and key not in self._fetching:
+            if not self._is_fresh(key, links[key[1]], now) and key not in self._fetching:
                 self._asked_at.setdefault(key[1], now)
                 task = asyncio.get_running_loop().create_task(self._fetch(key, links[key[1]], meta))
                 self._fetching[key] = task
@@ -122,6 +121,10 @@ class UpstreamListCache:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_fresh(self, key: ListKey, link: UpstreamLink, now: float) -> bool:
+        is_unchanged = self._fresh_until.get(key, 0.0) > now and self._versions.get(key) == link.tools_version
+        return is_unchanged and not (key[0] == "tools/list" and self._catalogs.pins.needs_comparison(link))
 
     def _running(self, method: str) -> dict[ListKey, asyncio.Task[bool]]:
         return {key: task for key, task in self._fetching.items() if key[0] == method}

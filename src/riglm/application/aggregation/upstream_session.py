@@ -131,7 +131,10 @@ class UpstreamSession:
 
     def is_fresh(self, method: str) -> bool:
         """Whether the list is known and has not changed."""
-        return method not in self._stale and (method != "tools/list" or self._tools_version == self.link.tools_version)
+        if method in self._stale or method != "tools/list":
+            return method not in self._stale
+        is_compared = not self._catalogs.pins.needs_comparison(self.link)
+        return is_compared and self._tools_version == self.link.tools_version
 
     def fetch(self, method: str) -> asyncio.Task[bool]:
         """Refresh a list, and open the link first if necessary. Returns True if the list has changed."""

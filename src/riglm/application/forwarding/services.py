@@ -81,6 +81,11 @@ class RequestServices:
         """Return the error for a message that a server that ignores case could take for the call of a refused tool."""
         if not self.guards() and not self.pins.is_strict:
             return None
+        method = message.method or ""
+        if method.casefold() == "tools/call" and (method != "tools/call" or not message.is_request):
+            return jsonrpc.error(
+                message.id, jsonrpc.INVALID_REQUEST, "Invalid request: tools are called by 'tools/call', with an id"
+            )
         key = request_params.disguised_key(message)
         if key is None:
             return None

@@ -30,6 +30,7 @@ FOLLOW_SECONDS: Final = 2.0
 _PAUSE_RATIO: Final = 20
 """Minimum pause between two readings, relative to how long one takes."""
 
+_NEVER: Final[tuple[int, Mapping[str, str]]] = (-1, {})
 _MAX_UNREAD: Final = 256
 _MAX_SCANNED: Final = 1000
 _MAX_NAMED: Final = 5
@@ -66,8 +67,9 @@ class PinnedTools:
         self._unread: deque[tuple[str, Sequence[Raw], bool, bool]] = deque(maxlen=_MAX_UNREAD)
         """Lists that came before the pins were read."""
         self._first_sight_until: dict[str, float] = {}
-        self._compared: WeakKeyDictionary[UpstreamLink, int] = WeakKeyDictionary()
-        """The `tools_version` of each link over which the server's complete list was compared."""
+        self._compared: WeakKeyDictionary[UpstreamLink, tuple[int, Mapping[str, str]]] = WeakKeyDictionary()
+        """Of each link over which the server's complete list was compared: its `tools_version`, and the digests of the
+        tools in that list by name. Two links may lead to different versions of one server."""
         self._reported: set[tuple[str, str, str]] = set()
         self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
         self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
@@ -83,7 +85,7 @@ class PinnedTools:
 
     def needs_comparison(self, link: UpstreamLink) -> bool:
         """True if a call must wait until the server has listed its tools over this link as they are now."""
-        return link.spec.name in self._modes and self._compared.get(link) != link.tools_version
+        return link.spec.name in self._modes and self._compared.get(link, _NEVER)[0] != link.tools_version
 
     def refusal(self, server: str, tool: str, link: UpstreamLink | None = None) -> str | None:
         """Return why a tool, by the server's own name for it, is held back; None if it may be called over `link`."""
@@ -91,12 +93,18 @@ class PinnedTools:
         if mode is None:
             return None
         if link is not None and self.needs_comparison(link):
-            reason = "it has not listed them" if self._is_read else "the store of riglm could not be read"
+            reason = (
+                "it has not listed them since they may have changed"
+                if self._is_read
+                else "the store of riglm could not be read"
+            )
             return f"riglm holds the tools of {server} back until they are compared: {reason}"
         pins = self._pins.get(server, {})
-        changed = [each.name for each in pins.values() if each.change is not None]
+        changed = {each.name for each in pins.values() if each.change is not None}
+        if link is not None:
+            changed.update(self._unapproved(link))
         if mode == "block" and changed:
-            what = f"{_some(changed)} changed since approved"
+            what = f"{_some(sorted(changed))} changed since approved"
             return f"riglm blocks the tools of {server}: {what}. To approve: riglm tools approve {server}"
         if tool in pins and tool not in changed:
             return None
@@ -142,8 +150,10 @@ class PinnedTools:
             return [] if strict is not None else entries
         with self._guarded:
             self._compare(server, entries, is_first=is_first, is_last=is_last)
-            if compared is not None:
-                link, self._compared[link] = compared
+            self._compare_contradicted(server)
+            if compared is not None and strict is not None:
+                link, version = compared
+                self._compared[link] = version, self._digests(server, entries)
             return entries if strict is None else self._permitted(server, entries, strict)
         return [] if strict is not None else entries
 
@@ -161,7 +171,12 @@ class PinnedTools:
                     stored[server][name] = replace(
                         found, seen_digest=pin.seen_digest, seen=pin.seen, seen_at=pin.seen_at
                     )
-        self._pins, self._is_read = stored, True
+        before, self._pins, self._is_read = self._pins, stored, True
+        decided = {server for server in self._modes if _approved(before, server) != _approved(stored, server)}
+        for link in [link for link in self._compared if link.spec.name in decided]:
+            del self._compared[link]
+        for server in self._modes:
+            self._compare_contradicted(server)
         self._ready.set()
         while self._unread:
             server, entries, is_first, is_last = self._unread.popleft()
@@ -189,9 +204,8 @@ class PinnedTools:
         pins, now = self._pins.setdefault(server, {}), self._clock()
         if is_first and not pins:
             self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
-            is_first_sight = True
-        else:
-            is_first_sight = not is_first and now < self._first_sight_until.get(server, 0.0)
+        is_complete_or_later_page = is_last or not is_first or not pins
+        is_first_sight = is_complete_or_later_page and now < self._first_sight_until.get(server, 0.0)
         changed = self._changed(server, entries, now, is_first_sight=is_first_sight)
         pins.update(changed)
         for pin in changed.values():
@@ -244,6 +258,30 @@ class PinnedTools:
             if name not in pins or pins[name].seen_digest != pin.seen_digest or pins[name].definition != pin.definition
         }
 
+    def _unapproved(self, link: UpstreamLink) -> list[str]:
+        """The pinned tools that a server listed over this link in another form than is approved."""
+        pins, (_, listed) = self._pins.get(link.spec.name, {}), self._compared.get(link, _NEVER)
+        return [name for name, digest in listed.items() if name in pins and digest != pins[name].digest]
+
+    def _compare_contradicted(self, server: str) -> None:
+        """Compare again what a link listed in another form, where the latest list, of another link, is as approved."""
+        pins = self._pins.get(server, {})
+        for link in [link for link in self._compared if link.spec.name == server]:
+            if any(pins[name].change is None for name in self._unapproved(link)):
+                del self._compared[link]
+
+    def _digests(self, server: str, entries: Sequence[Raw]) -> Mapping[str, str]:
+        """The digest of each tool in a list by name; of several tools with one name, of one that is not approved."""
+        pins = self._pins[server]
+        digests: dict[str, str] = {}
+        for raw in entries:
+            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
+            pin = pins.get(name or "")
+            if name is None or pin is None or digests.get(name, pin.digest) != pin.digest:
+                continue
+            digests[name] = pin.seen_digest if pin.seen == bytes(raw) else definition_digest(raw)
+        return digests
+
     def _permitted(self, server: str, entries: Sequence[Raw], mode: OnChange) -> Sequence[Raw]:
         pins = self._pins[server]
         if mode == "block":
@@ -275,6 +313,11 @@ class PinnedTools:
             mode = self._modes.get(server, "note")
             words = "tools changed since they were approved" if change is ToolChange.CHANGED else "tools were added"
             _log.warning(words, extra={**about, "on_change": mode})
+
+
+def _approved(pins: Mapping[str, Mapping[str, ToolPin]], server: str) -> Mapping[str, str]:
+    """The digest of each approved tool of a server."""
+    return {name: pin.digest for name, pin in pins.get(server, {}).items()}
 
 
 def _log_suspicious(pins: Iterable[ToolPin]) -> None:

@@ -67,7 +67,7 @@ _NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_VOTES: Final = PairScores({}, 0.0, 0.0)
 _NO_CONTEXT: Final = 0
 
-_ROW: Final = np.dtype("i4, i4, i4, i4, f8, f8, V16")  # a tenth of what an object takes
+_ROW: Final = np.dtype("i4, i4, i4, i8, f8, f8, V16")  # a tenth of what an object takes
 _ROW.names = ("context", "tool", "description", "uses", "confidence", "updated_at", "id")
 
 
