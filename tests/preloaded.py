@@ -6,6 +6,7 @@ The process that forks is started by the first call of `start`, and ends with th
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import functools
 import gc
 import importlib
@@ -164,6 +165,7 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
         os.dup2(stream, place)
     os.closerange(3, 1024)
     os.chdir(asked["cwd"])
+    faulthandler.enable()  # a signal that ends it leaves its stack on stderr
     os.environ.clear()
     os.environ.update(asked["env"])
     return list(asked["arguments"])

@@ -313,7 +313,8 @@ class Stage:
         problems = []
         for _, process in self._listening.values():
             if not process.running and process.wait() not in {0, -signal.SIGKILL}:
-                problems.append(f"failed: {process.command}: {process.stderr.read_text(errors='replace')[-2000:]}")
+                said = process.stderr.read_text(errors="replace")[-2000:]
+                problems.append(f"ended with {process.wait()}: {process.command}: {said}")
             try:
                 process.end()
             except AssertionError as problem:

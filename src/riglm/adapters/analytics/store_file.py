@@ -72,6 +72,7 @@ _HEADER: Final = b"SQLite format 3\0"
 _JOURNAL: Final = "-wal"
 _INDEX: Final = "-shm"
 _INDEX_BYTES: Final = 1 << 15
+_INDEX_HEADER_BYTES: Final = 136
 _INDEXED_BYTES: Final = 1 << 24
 """Bytes of the journal that one part of the index, of `_INDEX_BYTES`, covers: about 4,096 pages of 4 KiB."""
 
@@ -181,18 +182,15 @@ def make(path: Path) -> None:
 
 
 def extend_index(path: Path) -> None:
-    """Extend the index of a journal that another program truncated, with zeros; SQLite then rebuilds its content.
+    """Extend the index of a journal that another program emptied, with zeros; SQLite then rebuilds its content.
 
-    SQLite maps the index into memory. Without this, its next access to a page beyond the end ends the process (SIGBUS).
-    A multiple of 32 KiB, the size that SQLite gives the file, is left: SQLite would take zeros after a valid part of an
-    index for a part of it.
+    SQLite maps the index into memory. Without this, its next access ends the process (SIGBUS). It is never shortened,
+    and longer ones are left alone: their length changes while a connection, of any thread or process, enlarges them.
     """
     path = path.resolve()
     index = _beside(path, _INDEX)
     with suppress(OSError):
-        size = index.stat().st_size
-        if size == 0 or size % _INDEX_BYTES:
-            os.truncate(index, 0)
+        if index.stat().st_size < _INDEX_HEADER_BYTES:
             os.truncate(index, _INDEX_BYTES * (2 + _size(_beside(path, _JOURNAL)) // _INDEXED_BYTES))
 
 
