@@ -94,8 +94,8 @@ def _canonical(raw: Raw) -> str:
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> _Canonical:
     """Sorts members by name; those of one name keep their order, since parsers differ in which one they take."""
-    members = (f"{json.dumps(name)}:{_text(value)}" for name, value in sorted(pairs, key=itemgetter(0)))
-    return _Canonical("{" + ",".join(members) + "}")
+    members = sorted(((json.dumps(name), _text(value)) for name, value in pairs), key=itemgetter(0))
+    return _Canonical("{" + ",".join(f"{name}:{value}" for name, value in members) + "}")
 
 
 def _text(value: Any) -> str:

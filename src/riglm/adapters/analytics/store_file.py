@@ -184,8 +184,8 @@ def make(path: Path) -> None:
 def extend_index(path: Path) -> None:
     """Extend the index of a journal that another program emptied, with zeros; SQLite then rebuilds its content.
 
-    SQLite maps the index into memory. Without this, its next access ends the process (SIGBUS). It is never shortened,
-    and longer ones are left alone: their length changes while a connection, of any thread or process, enlarges them.
+    SQLite maps the index into memory. Without this, its next access ends the process (SIGBUS). The file is
+    never shortened, and one that has its header is left alone: any thread or process may be enlarging it.
     """
     path = path.resolve()
     index = _beside(path, _INDEX)

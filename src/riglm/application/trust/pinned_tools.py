@@ -150,7 +150,7 @@ class PinnedTools:
             return [] if strict is not None else entries
         with self._guarded:
             self._compare(server, entries, is_first=is_first, is_last=is_last)
-            self._compare_contradicted(server)
+            self._forget_contradicted(server)
             if compared is not None and strict is not None:
                 link, version = compared
                 self._compared[link] = version, self._digests(server, entries)
@@ -176,7 +176,7 @@ class PinnedTools:
         for link in [link for link in self._compared if link.spec.name in decided]:
             del self._compared[link]
         for server in self._modes:
-            self._compare_contradicted(server)
+            self._forget_contradicted(server)
         self._ready.set()
         while self._unread:
             server, entries, is_first, is_last = self._unread.popleft()
@@ -204,8 +204,8 @@ class PinnedTools:
         pins, now = self._pins.setdefault(server, {}), self._clock()
         if is_first and not pins:
             self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
-        is_complete_or_later_page = is_last or not is_first or not pins
-        is_first_sight = is_complete_or_later_page and now < self._first_sight_until.get(server, 0.0)
+        is_first_page_again = is_first and not is_last and bool(pins)
+        is_first_sight = not is_first_page_again and now < self._first_sight_until.get(server, 0.0)
         changed = self._changed(server, entries, now, is_first_sight=is_first_sight)
         pins.update(changed)
         for pin in changed.values():
@@ -263,8 +263,8 @@ class PinnedTools:
         pins, (_, listed) = self._pins.get(link.spec.name, {}), self._compared.get(link, _NEVER)
         return [name for name, digest in listed.items() if name in pins and digest != pins[name].digest]
 
-    def _compare_contradicted(self, server: str) -> None:
-        """Compare again what a link listed in another form, where the latest list, of another link, is as approved."""
+    def _forget_contradicted(self, server: str) -> None:
+        """Have a link compared again that listed a changed tool where the latest list of another is as approved."""
         pins = self._pins.get(server, {})
         for link in [link for link in self._compared if link.spec.name == server]:
             if any(pins[name].change is None for name in self._unapproved(link)):
