@@ -3,11 +3,16 @@
 Names are what clients call themselves in `clientInfo`; they are self-reported, which is good enough for advice.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from riglm.domain.exposure import Surface
+from riglm.domain.session import ClientInfo, ProtocolEra
 
 DEFAULT_LIST_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a client waits for a list if nothing else is known."""
@@ -66,7 +71,8 @@ class ClientBehavior:
     """What is known of one client; `most_tools` is how many tools it takes, None where no bound is known.
 
     `key` is what `riglm init` calls it. `list_timeout` is the number of seconds that it is known to wait for a list.
-    `starts_without_list`: its first model request does not wait for slow servers. `format` is None for a client that
+    `starts_without_list`: its first model request does not wait for slow servers. `honors_hints`: it loads the tools
+    with a preload hint and defers the others, unless its tool search is off. `format` is None for a client that
     `riglm init` does not set up.
     """
 
@@ -77,6 +83,7 @@ class ClientBehavior:
     most_tools: int | None = None
     list_timeout: float = DEFAULT_LIST_TIMEOUT_SECONDS
     starts_without_list: bool = False
+    honors_hints: bool = False
     format: ClientFormat | None = field(default=None, hash=False)
 
     @property
@@ -94,6 +101,7 @@ CLIENTS: Final = (
         names=("claude-code*",),
         list_changed_support=ListChangedSupport.LATE,
         list_timeout=27.0,
+        honors_hints=True,
         format=ClientFormat(
             files={"{claude}/.claude.json": "claude-code"},
             project_files=(".mcp.json",),
@@ -280,6 +288,74 @@ def support_of(name: str) -> ClientBehavior | None:
     """Return what is known of a client by its name; None for an unknown one."""
     folded = name.casefold()
     return next((known for known in CLIENTS if any(fnmatchcase(folded, each) for each in known.names)), None)
+
+
+NO_TOOL_SEARCH: Final = "no_tool_search"
+"""The key of a session's metadata that holds why its client may load every tool, with or without a preload hint."""
+
+_IGNORES_BASE_URL: Final = (2, 1, 330)
+"""The first known version of Claude Code that searches for tools with any base URL."""
+
+_ON: Final = frozenset({"true", "1", "yes", "on", "auto:0"})
+_FIRST_PARTY: Final = re.compile(r"(?:.+\.)?anthropic\.com")
+
+
+def no_tool_search(client: ClientInfo, environment: Mapping[str, str]) -> str:
+    """Return why a client that honors preload hints may load every tool; empty if it surely defers.
+
+    `environment` is that of the client's server process. For Claude Code it shows the mode, but not the model.
+    """
+    known = support_of(client.name)
+    if known is None or not known.honors_hints:
+        return ""
+    if _is_set(environment, "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"):
+        return "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS is set"
+    if mode := environment.get("ENABLE_TOOL_SEARCH", "").lower():
+        return "" if mode in _ON else f"ENABLE_TOOL_SEARCH is {mode[:16]}"
+    if _is_set(environment, "CLAUDE_CODE_USE_VERTEX"):
+        return "CLAUDE_CODE_USE_VERTEX is set"
+    host = urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).hostname
+    if host and not _FIRST_PARTY.fullmatch(host) and _version(client.version) < _IGNORES_BASE_URL:
+        return "ANTHROPIC_BASE_URL is not Anthropic's"
+    return ""
+
+
+def _is_set(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").lower() not in {"", "0", "false", "no", "off"}
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+class ChosenSurface(NamedTuple):
+    """The surface for a client, and why. With `has_hints`, the tools of a short list have preload hints."""
+
+    surface: Surface
+    reason: str
+    has_hints: bool = False
+
+
+def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface], obstacle: str = "") -> ChosenSurface:
+    """Return the surface for a client by what it calls itself, else by its era.
+
+    `by_client` has glob patterns for names, the first that fits counts; they are compared without regard to case.
+    `obstacle` is what `no_tool_search` said. Names are self-reported, which is good enough for a choice that is no
+    right.
+    """
+    for pattern, surface in by_client.items():
+        if fnmatchcase(name.casefold(), pattern.casefold()):
+            return ChosenSurface(surface, f"`filtering.clients` has {pattern}")
+    known = support_of(name)
+    if known is not None and known.honors_hints:
+        if obstacle:
+            return ChosenSurface(Surface.STABLE, f"it may load every tool, since {obstacle}", has_hints=True)
+        return ChosenSurface(Surface.HINTS, "it loads the tools with preload hints and searches for others")
+    if era is ProtocolEra.MODERN:
+        return ChosenSurface(Surface.STABLE, "lists of the modern era are the same for all sessions")
+    if known is not None and not known.follows_changes:
+        return ChosenSurface(Surface.STABLE, "the first list counts")
+    return ChosenSurface(Surface.DYNAMIC, "a changed list may reach it")
 
 
 def longest_wait_of(known: ClientBehavior | None, longest: float) -> float:

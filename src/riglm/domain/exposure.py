@@ -1,13 +1,9 @@
 """An exposure: one selection of tools that was shown."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 from uuid import UUID
-
-from riglm.domain.session import ProtocolEra
 
 SEARCH_SURFACE: Final = "search"
 CONTEXT_SURFACE: Final = "context"
@@ -99,29 +95,11 @@ class Surface(StrEnum):
     """How a selection reaches the client.
 
     `DYNAMIC`: the list itself is short and changes with the session. `STABLE`: the list is a learned warm set that
-    lasts for an epoch, and what is needed now travels in results. `HINTS`: the list is whole, and the warm set is
-    marked as worth loading. `FULL`: the list is whole.
+    lasts for an epoch, and what is needed now travels in results. `HINTS`: the list is whole, and the warm set has
+    preload hints. `FULL`: the list is whole.
     """
 
     DYNAMIC = "dynamic"
     STABLE = "stable"
     HINTS = "hints"
     FULL = "full"
-
-
-KNOWN_CLIENTS: Final[Mapping[str, Surface]] = {"claude-code": Surface.HINTS}
-"""Clients that honor preload hints, and defer the other tools to their own search."""
-
-
-def surface_for(client: str, era: ProtocolEra, by_client: Mapping[str, Surface]) -> Surface:
-    """The surface for a client by what it calls itself, else by its era.
-
-    `by_client` has glob patterns for names, the first that fits counts; `KNOWN_CLIENTS` come after them. Names are
-    compared without regard to case. They are self-reported, which is good enough for a choice that is no right.
-    """
-    name = client.casefold()
-    for table in (by_client, KNOWN_CLIENTS):
-        for pattern, surface in table.items():
-            if fnmatchcase(name, pattern.casefold()):
-                return surface
-    return Surface.STABLE if era is ProtocolEra.MODERN else Surface.DYNAMIC

@@ -43,7 +43,7 @@ class SchemaValidatorPort(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedClient:
-    """A client as the store saw it last; `era` and `transport` are those of its latest session."""
+    """A client as the store saw it last; `era`, `transport` and `no_tool_search` are those of its latest session."""
 
     name: str
     version: str
@@ -51,6 +51,7 @@ class RecordedClient:
     transport: str
     last_seen: float
     sessions: int
+    no_tool_search: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
 from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought, tool_pin
+from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.ports.doctor import KnowledgeTotals, RecordedClient, StoreInspectorPort, StoreStatus
 
 _LOOKS: Final = 5
@@ -154,10 +155,20 @@ def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
     query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
     clients = []
     for client, at, number in connection.execute(query).all():
-        columns = (session.c.client_version.label("version"), session.c.era, session.c.transport)
+        columns = (session.c.client_version, session.c.era, session.c.transport, session.c.metadata)
         mine = select(*columns).where(name == client, session.c.started_at == at).limit(1)
-        details = connection.execute(mine).mappings().one()
-        clients.append(RecordedClient(name=client, last_seen=at, sessions=number, **details))
+        version, era, transport, metadata = connection.execute(mine).one()
+        clients.append(
+            RecordedClient(
+                name=client,
+                version=version,
+                era=era,
+                transport=transport,
+                last_seen=at,
+                sessions=number,
+                no_tool_search=metadata.get(NO_TOOL_SEARCH, ""),
+            )
+        )
     return tuple(clients)
 
 

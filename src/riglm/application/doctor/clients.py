@@ -10,9 +10,9 @@ from typing import Final
 
 from riglm.application.doctor.check import Check, SharedProbe, aside
 from riglm.domain.client_setup import ClientSetup, RiglmServerEntry
-from riglm.domain.client_support import ClientBehavior, support_of
+from riglm.domain.client_support import ChosenSurface, ClientBehavior, choose_surface, support_of
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.exposure import Surface, surface_for
+from riglm.domain.exposure import Surface
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.redaction import RUNNERS, mask_address
 from riglm.domain.schemas.filtering import FilteringSettings
@@ -49,12 +49,12 @@ class ClientsSeenCheck(Check):
         name = client.name or "a client without a name"
         known = support_of(client.name)
         rules = self._by_client.get(known.key, self._filtering) if known else self._filtering
-        surface = _surface(client, rules)
+        surface, reason, _ = _surface(client, rules)
         list_changed_support = known.list_changed_support.value if known else "is not known to riglm"
         version = client.version or "no version"
         what = (
             f"{version}, {client.era} era over {client.transport}, {client.sessions:,} sessions; "
-            f"surface: {surface}; when the list changes it {list_changed_support}"
+            f"surface: {surface}, because {reason}; when the list changes it {list_changed_support}"
         )
         if surface is Surface.DYNAMIC and known is not None and not known.follows_changes:
             return _finding(Severity.WARNING, name, what, f"set `filtering.clients: {{{_pattern(known)}: stable}}`")
@@ -181,10 +181,11 @@ def _pattern(known: ClientBehavior) -> str:
     return f'"{known.names[0]}"'
 
 
-def _surface(client: RecordedClient, rules: FilteringSettings) -> Surface:
+def _surface(client: RecordedClient, rules: FilteringSettings) -> ChosenSurface:
     if not rules.is_on or rules.mode == "shadow":
-        return Surface.FULL
+        return ChosenSurface(Surface.FULL, "no list is filtered")
     if rules.surface != "auto":
-        return Surface(rules.surface)
+        return ChosenSurface(Surface(rules.surface), "`filtering.surface` is set")
     era = ProtocolEra.MODERN if client.era == ProtocolEra.MODERN else ProtocolEra.HANDSHAKE
-    return surface_for(client.name, era, {name: Surface(given) for name, given in rules.clients.items()})
+    by_client = {name: Surface(given) for name, given in rules.clients.items()}
+    return choose_surface(client.name, era, by_client, client.no_tool_search)

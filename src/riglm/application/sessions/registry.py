@@ -16,6 +16,7 @@ from uuid import UUID
 from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.session_index import SessionIndex, SessionLookupKey
 from riglm.domain import jsonrpc
+from riglm.domain.client_support import NO_TOOL_SEARCH, no_tool_search
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.retention import ErasureRequest
@@ -321,7 +322,7 @@ class SessionRegistry:
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
             protocol_version=version,
             keys={name: self._hasher.session_key(value) for name, value in keys if value} if keys else _NO_KEYS,
-            metadata=self._metadata,
+            metadata=self._metadata_of(caller, client),
         )
         self._tracking.session_opened(session)
         if _log.isEnabledFor(logging.DEBUG):
@@ -333,6 +334,11 @@ class SessionRegistry:
             }
             _log.debug("session opened", extra={"session": str(session.id), **about})
         return session
+
+    def _metadata_of(self, caller: Caller, client: ClientInfo) -> dict[str, str]:
+        if caller.transport is Transport.STDIO and (why := no_tool_search(client, self._evidence.environment)):
+            return {**self._metadata, NO_TOOL_SEARCH: why}
+        return self._metadata
 
     def _detach(self, session: Session) -> None:
         """Leave a session to other processes."""

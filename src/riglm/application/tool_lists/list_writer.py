@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool import BYTES_PER_TOKEN, ToolCatalog
 
 SET_CONTEXT: Final = "set_context"
@@ -62,19 +63,28 @@ def definitions(names: Collection[str], index: str = "") -> dict[str, bytes]:
 
 
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
-"""Where a definition marks its schema as worth loading at once."""
+"""The preload hint of a definition."""
 
 
 def some_entries(
-    catalog: ToolCatalog, names: frozenset[str], meta_tools: Mapping[str, bytes], *, search_first: bool = False
+    catalog: ToolCatalog,
+    names: frozenset[str],
+    meta_tools: Mapping[str, bytes],
+    *,
+    search_first: bool = False,
+    has_hints: bool = False,
 ) -> bytes:
     """Return the entries of some tools in the catalog's order, and the definitions of the meta-tools.
 
-    With `search_first` the search comes before the tools, otherwise all meta-tools come after them.
+    With `search_first` the search comes before the tools, otherwise all meta-tools come after them. With `has_hints`,
+    each entry has a preload hint.
     """
     first = [meta_tools[SEARCH]] if search_first and SEARCH in meta_tools else []
     last = [raw for raw in meta_tools.values() if raw not in first]
-    return b"[%b]" % b",".join([*first, *(tool.raw for tool in catalog.tools if tool.name in names), *last])
+    entries = [*first, *(tool.raw for tool in catalog.tools if tool.name in names), *last]
+    if has_hints:
+        entries = [jsonrpc.with_member(Raw(entry), ALWAYS_LOAD, b"true") for entry in entries]
+    return b"[%b]" % b",".join(entries)
 
 
 def marked_entries(catalog: ToolCatalog, names: frozenset[str], warm: frozenset[str]) -> bytes:

@@ -19,8 +19,9 @@ from riglm.application.tool_lists.list_writer import (
 )
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
+from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface
 from riglm.domain.everyday import everyday_weights
-from riglm.domain.exposure import NOTHING_HIDDEN, Surface, surface_for
+from riglm.domain.exposure import NOTHING_HIDDEN, Surface
 from riglm.domain.list_plan import (
     CALL_TOKENS,
     COLD_USAGE,
@@ -50,6 +51,7 @@ _PRIOR: Final = 0.3
 _WITH_META_TOOLS: Final = (Surface.DYNAMIC, Surface.STABLE)
 _LEARNED: Final = "recorded use"
 _COLD: Final = "nothing was learned yet"
+_NOT_PREDICTED: Final = ChosenSurface(Surface.FULL, "lists are not predicted")
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -74,22 +76,28 @@ class ListPlanner:
         self._owner = owner
         self._predictor = predictor
         by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
-        self._by_client = lru_cache(_MAX_CLIENTS)(lambda name, era: surface_for(name, era, by_client))
+        self._by_client = lru_cache(_MAX_CLIENTS)(
+            lambda name, era, obstacle: choose_surface(name, era, by_client, obstacle)
+        )
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
         self._base: OrderedDict[tuple[int, int, Surface], tuple[PermittedTools, Usage | None, ListPlan]] = OrderedDict()
         self._selections: OrderedDict[
-            tuple[int, int, Surface, ProtocolEra], tuple[PermittedTools, ListPlan, ListSelection]
+            tuple[int, int, ChosenSurface, ProtocolEra], tuple[PermittedTools, ListPlan, ListSelection]
         ] = OrderedDict()
         self._reported: set[str] = set()
 
     def surface(self, session: Session) -> Surface:
         """Return how a selection reaches the client of a session."""
+        return self.chosen_surface(session).surface
+
+    def chosen_surface(self, session: Session) -> ChosenSurface:
+        """Return how a selection reaches the client of a session, and why."""
         if self._usage is None:
-            return Surface.FULL
+            return _NOT_PREDICTED
         if self._rules.surface != "auto":
-            return Surface(self._rules.surface)
-        return self._by_client(session.client.name, session.era)
+            return ChosenSurface(Surface(self._rules.surface), "`filtering.surface` is set")
+        return self._by_client(session.client.name, session.era, session.metadata.get(NO_TOOL_SEARCH, ""))
 
     def costs(self, view: PermittedTools) -> ToolCosts:
         """Return what each permitted tool costs."""
@@ -222,11 +230,11 @@ class ListPlanner:
 
     def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
         """Return the list of a session, the same object for the same plan, surface and era."""
-        surface, plan = self.surface(session), self.plan(session, state, view)
-        key = (id(view), id(plan), surface, session.era)
+        chosen, plan = self.chosen_surface(session), self.plan(session, state, view)
+        key = (id(view), id(plan), chosen, session.era)
         kept = self._selections.get(key)
         if kept is None or kept[0] is not view or kept[1] is not plan:
-            kept = self._selections[key] = (view, plan, self._selection(view, plan, surface, session.era))
+            kept = self._selections[key] = (view, plan, self._selection(view, plan, chosen, session.era))
             if len(self._selections) > _MAX_SELECTIONS:
                 self._selections.popitem(last=False)
         return kept[2]
@@ -234,16 +242,17 @@ class ListPlanner:
     def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
         """Return a list of all permitted tools."""
         plan = ListPlan(candidates=view.candidates, reason=reason)
-        return self._selection(view, plan, self.surface(session), session.era, own=())
+        return self._selection(view, plan, self.chosen_surface(session), session.era, own=())
 
     def _selection(
         self,
         view: PermittedTools,
         plan: ListPlan,
-        surface: Surface,
+        chosen: ChosenSurface,
         era: ProtocolEra,
         own: tuple[str, ...] | None = None,
     ) -> ListSelection:
+        surface = chosen.surface
         is_shadow = self._rules.mode == "shadow"
         if own is None:
             own = self._offered(plan, view) if surface in _WITH_META_TOOLS else ()
@@ -260,7 +269,9 @@ class ListPlanner:
             may_change = era is ProtocolEra.MODERN and surface is Surface.STABLE and not is_shadow
             is_passthrough = view.is_whole and not may_change
         else:
-            raw = some_entries(view.catalog, listed, entries, search_first=plan.search_first)
+            raw = some_entries(
+                view.catalog, listed, entries, search_first=plan.search_first, has_hints=chosen.has_hints
+            )
         tokens, tokens_own = view.tokens_of(listed), estimated_tokens(sum(map(len, entries.values())))
         return ListSelection(
             raw=raw,

@@ -58,7 +58,7 @@ class FilteringSettings(SettingsModel):
     )
     clients: dict[str, SurfaceName] = Field(
         default={},
-        description="For `auto`: surfaces by glob pattern of the client's name, in addition to `claude-code: hints`.",
+        description="For `auto`: surfaces by glob pattern of the client's name, before what is known of the client.",
     )
     profile: str = Field(
         default="default", min_length=1, description="Warm sets are learned for each principal and profile."

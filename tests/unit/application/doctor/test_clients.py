@@ -20,10 +20,10 @@ def seen(name: str, era: str = "handshake") -> RecordedClient:
 @pytest.mark.parametrize(
     ("client", "era", "filtering", "severity", "surface"),
     [
-        ("codex-mcp-client", "handshake", {}, Severity.WARNING, "dynamic"),
-        ("codex-mcp-client", "handshake", {"clients": {"codex*": "stable"}}, Severity.OK, "stable"),
+        ("codex-mcp-client", "handshake", {}, Severity.OK, "stable"),
+        ("codex-mcp-client", "handshake", {"surface": "dynamic"}, Severity.WARNING, "dynamic"),
         ("codex-mcp-client", "handshake", {"mode": "shadow"}, Severity.OK, "full"),
-        ("claude-ai", "handshake", {}, Severity.WARNING, "dynamic"),
+        ("claude-ai", "handshake", {"clients": {"claude-*": "dynamic"}}, Severity.WARNING, "dynamic"),
         ("claude-code", "modern", {}, Severity.OK, "hints"),
         ("opencode", "handshake", {}, Severity.OK, "dynamic"),
         ("somebody", "handshake", {}, Severity.NOTE, "dynamic"),
@@ -36,8 +36,15 @@ async def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_
     facts = StoreStatus(place="", schema="1", clients=(seen(client, era),))
     (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings(**filtering)).examine()
     assert found.severity is severity
-    assert f"surface: {surface};" in found.what
+    assert f"surface: {surface}, because " in found.what
     assert bool(found.fix) is (severity is not Severity.OK)
+
+
+async def test_it_says_why_claude_code_gets_a_short_list() -> None:
+    client = replace(seen("claude-code", "modern"), no_tool_search="ENABLE_TOOL_SEARCH is false")
+    facts = StoreStatus(place="", schema="1", clients=(client,))
+    (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings()).examine()
+    assert "surface: stable, because it may load every tool, since ENABLE_TOOL_SEARCH is false" in found.what
 
 
 class Known(ProgramsPort):

@@ -5,6 +5,7 @@ import pytest
 from riglm.application.filtering.active_rules import PAUSE_SECONDS
 from riglm.application.filtering.service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
+from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Surface
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalog
@@ -43,6 +44,20 @@ def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
     assert {forced.surface(each) for each in (claude, modern, old)} == {Surface.DYNAMIC}
     extended = Stage(clients={"x*": "full"}).filtering
     assert [extended.surface(each) for each in (claude, modern)] == [Surface.HINTS, Surface.FULL]
+
+
+def test_claude_code_without_its_search_gets_a_short_list_that_is_loaded_if_it_searches_after_all(catalog):
+    session = a_session("claude-code", ProtocolEra.MODERN)
+    session.metadata[NO_TOOL_SEARCH] = "it is off"
+    other = a_session("x", ProtocolEra.MODERN)
+    stage = learned()
+    listed = stage.filtering.compose(session, catalog)
+    assert listed.surface is Surface.STABLE
+    assert listed.shown == stage.filtering.compose(other, catalog).shown
+    entries = jsonrpc.elements(listed.raw)
+    assert names_in(listed.raw) == ["search_available_tools", *sorted(USES), "call_tool"]
+    assert all(MARK in bytes(entry) for entry in entries)
+    assert MARK not in stage.filtering.compose(other, catalog).raw
 
 
 async def test_nothing_that_a_session_does_changes_a_stable_list(catalog):
