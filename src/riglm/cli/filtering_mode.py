@@ -16,6 +16,7 @@ from riglm.domain.exposure import Mode
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.file_changes import ModeSwitch
+    from riglm.domain.client_setup import InstallPlan
 
 ClientsOption = Annotated[
     list[str] | None,
@@ -52,6 +53,8 @@ def enforce(
 ) -> None:
     """Enable filtering: clients get only the selected tools.
 
+    A client that defers the tools of all servers is set up to load riglm's, which are few then.
+
     It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
     runs with a control API.
     """
@@ -69,7 +72,7 @@ def shadow(
 ) -> None:
     """List all tools, and record what filtering would hide.
 
-    Denied tools stay denied.
+    Denied tools stay denied. A client that defers the tools of all servers defers riglm's again.
 
     It changes filtering.mode in the configuration, ./riglm.yaml or those that `riglm init` made, and in a riglm that
     runs with a control API.
@@ -95,6 +98,7 @@ def _switch(
     live = None if file_only else _live(mode, files[0], url, token, dry_run=dry_run)
     if not dry_run:
         _take_over(_prepared(files, mode))  # again: a running riglm may have written its file meanwhile
+    preloading = _preloading(files, mode, dry_run=dry_run)
     clients_of = {file: name for name, file in installed()}
     told = {
         "mode": mode,
@@ -109,6 +113,10 @@ def _switch(
                 "strategy": each.strategy,
             }
             for each in found
+        ],
+        "clients": [
+            {"client": each.place.client, "file": str(each.place.file), "trouble": each.fault or None}
+            for each in preloading
         ],
         "live": live,
         "open_sessions": _open_sessions(files[0]) if any(each.replacement for each in found) else [],
@@ -169,6 +177,15 @@ def _take_over(found: "Sequence[ModeSwitch]") -> None:
 def _discard(one: "ModeSwitch") -> None:
     if one.replacement is not None:
         one.replacement.discard()
+
+
+def _preloading(files: Sequence[Path], mode: Mode, *, dry_run: bool) -> "Sequence[InstallPlan]":
+    """Have clients that defer the tools of all servers load those of riglm, or defer them again; what was done."""
+    from riglm.composition.client_setup import installing
+
+    parts = installing()
+    plans = parts.planner.preload_plans(files, is_on=mode == "enforce")
+    return plans if dry_run else parts.installer.install_each(plans)
 
 
 def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run: bool) -> dict[str, Any] | None:
@@ -232,9 +249,20 @@ def _notify(told: dict[str, Any]) -> None:
             typer.echo(f"  {printable(line)}")
         if one["strategy"] != "prediction":
             typer.echo(f"  filtering.strategy is {one['strategy']}: nothing is predicted, and the mode changes no list")
+    _tell_clients(told)
     _tell_live(told)
     if any(one["changed"] for one in told["files"]):
         _tell_restart(told)
+
+
+def _tell_clients(report: dict[str, Any]) -> None:
+    does = "loads riglm's tools at once" if report["mode"] == "enforce" else "defers riglm's tools"
+    for one in report["clients"]:
+        file = printable(one["file"])
+        if one["trouble"]:
+            typer.echo(f"{file} was not changed: {printable(one['trouble'])}")
+        else:
+            typer.echo(f"{file} {'would change' if report['dry_run'] else 'changed'}: {one['client']} {does}")
 
 
 def _tell_live(told: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -81,9 +81,16 @@ def installing(
 
 
 def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
-    """Return the latest installation in each location that was not undone; none if `riglm init` never ran."""
-    found = _record(os.environ if environment is None else environment).all()
-    return tuple({(each.place.file, each.place.path): each for each in found}.values())
+    """Return the latest installation in each location that was not undone, with the servers of all of them there.
+
+    There is none if `riglm init` never ran.
+    """
+    latest: dict[tuple[Path, tuple[str, ...]], ClientSetup] = {}
+    for each in _record(os.environ if environment is None else environment).all():
+        place = each.place.file, each.place.path
+        moved = latest[place].servers if place in latest else {}
+        latest[place] = replace(each, servers={**moved, **each.servers})
+    return tuple(latest.values())
 
 
 def riglm_entries(

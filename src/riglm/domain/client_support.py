@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from riglm.domain.exposure import Surface
@@ -40,8 +40,8 @@ class ClientFormat:
     """Where a client keeps its servers, and how it writes them.
 
     `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins with
-    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}` or `{codex}`. `*` is
-    for a name of the user's choice. `project_files` are relative to the project.
+    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}`, `{codex}` or `{copilot}`.
+    `*` is for a name of the user's choice. `project_files` are relative to the project.
     """
 
     files: Mapping[str, str]
@@ -64,6 +64,12 @@ class ClientFormat:
     """True if files of this client hold rules for tools of its servers."""
     kinds: frozenset[str] = _KINDS
     """Values of `type` that riglm supports."""
+    members: Mapping[str, Any] = field(default_factory=dict)
+    """Further members of riglm's entry."""
+    preload_members: Mapping[str, Any] = field(default_factory=dict)
+    """Members of an entry by which the client loads all its tools at once, where it would defer them otherwise."""
+    preloaded_namespaces: tuple[str, ...] = ()
+    """The place in the file of a list with the namespaces whose tools the client loads at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +172,8 @@ CLIENTS: Final = (
             variable_names="env_vars",
             passes_all=False,
             timeouts={"startup_timeout_sec": 10, "tool_timeout_sec": 60},
+            members={"required": True},
+            preloaded_namespaces=("features", "code_mode", "direct_only_tool_namespaces"),
         ),
     ),
     ClientBehavior(
@@ -257,6 +265,15 @@ CLIENTS: Final = (
         names=("copilot-cli*",),
         list_changed_support=ListChangedSupport.YES,
         list_timeout=20.0,
+        format=ClientFormat(
+            files={"{copilot}/mcp-config.json": "copilot"},
+            entry="typed",
+            variables="dollar",
+            variable="$%s",
+            kinds=_KINDS | {"local"},
+            members={"tools": ["*"]},
+            preload_members={"deferTools": "never"},
+        ),
     ),
     ClientBehavior(
         key="qwen",
@@ -264,6 +281,15 @@ CLIENTS: Final = (
         names=("qwen-cli-mcp-client*",),
         list_changed_support=ListChangedSupport.NO,
         list_timeout=4.0,
+        format=ClientFormat(
+            files={"{home}/.qwen/settings.json": "qwen"},
+            has_rules=True,
+            project_files=(".qwen/settings.json",),
+            variables="dollar",
+            variable="$%s",
+            timeouts={"timeout": 600_000},
+            preload_members={"alwaysLoadTools": True},
+        ),
     ),
     ClientBehavior(
         key="continue",

@@ -53,6 +53,16 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
+    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str, *, is_on: bool) -> bytes:
+        """The file with which the client loads the tools of riglm's entry at once, or defers them as others.
+
+        It is the same file for a client that defers no tools, or honors preload hints.
+
+        Raises:
+            ConfigurationError: the file cannot be changed faithfully.
+        """
+
+    @abstractmethod
     def without_riglm(
         self, place: ConfigLocation, content: bytes, entry: str | None, before: bytes, names: Collection[str]
     ) -> bytes:

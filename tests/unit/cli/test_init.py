@@ -15,6 +15,7 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.adapters.configuration.presence import require_upstreams
 from riglm.cli.config import app as check_app
+from riglm.cli.filtering_mode import enforce, shadow
 from riglm.cli.init import init
 from riglm.cli.undo import undo
 from riglm.composition.client_setup import installations, installing, riglm_entries
@@ -22,12 +23,22 @@ from riglm.composition.transcript_import import fronts
 from riglm.domain.client_setup import ConfigLocation
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError
-from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, CURSOR, SHAPES, VSCODE, WINDSURF, Shape
+from tests.unit.adapters.clients.shapes import (
+    CLAUDE_CODE,
+    CODEX,
+    COPILOT,
+    CURSOR,
+    QWEN,
+    SHAPES,
+    VSCODE,
+    WINDSURF,
+    Shape,
+)
 
 runner = CliRunner()
-app = typer.Typer()  # these two alone: to build all commands takes longer than to run one
-app.command()(init)
-app.command()(undo)
+app = typer.Typer()  # these alone: to build all commands takes longer than to run one
+for command in (init, undo, enforce, shadow):
+    app.command()(command)
 
 
 @pytest.fixture
@@ -61,7 +72,11 @@ def told(*words: str) -> Any:
 
 def read(file: Path) -> dict[str, Any]:
     """A parser of our own for the test: comments on lines of their own or at the end, and spare commas."""
-    text = file.read_text("utf-8-sig")
+    return read_content(file, file.read_bytes())
+
+
+def read_content(file: Path, content: bytes) -> dict[str, Any]:
+    text = content.decode("utf-8-sig")
     if file.suffix == ".toml":
         return tomllib.loads(text)
     text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.DOTALL)
@@ -107,6 +122,48 @@ def test_servers_go_behind_riglm_and_return_to_the_byte(home: Path, shape: Shape
     assert file.stat().st_mode & 0o777 == 0o640
     assert not configuration.exists()
     assert installations() == ()
+
+
+PRELOADED = {
+    "codex": {"required": True},
+    "qwen": {"alwaysLoadTools": True},
+    "copilot": {"tools": ["*"], "deferTools": "never"},
+}
+
+
+@pytest.mark.parametrize("shape", [CODEX, QWEN, COPILOT], ids=lambda shape: shape.client)
+def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Path, shape: Shape) -> None:
+    file = put(home, shape)
+    done("init")
+    installed = file.read_bytes()
+    enforced = told("enforce", "--file-only")
+    assert enforced["clients"] == [{"client": shape.client, "file": str(file), "trouble": None}]
+    assert servers_in(file)["riglm"].items() >= PRELOADED[shape.client].items()
+    if shape is CODEX:
+        assert read(file)["features"] == {"code_mode": {"direct_only_tool_namespaces": ["mcp__riglm"]}}
+    preloaded = file.read_bytes()
+    assert told("enforce", "--file-only")["clients"] == []
+    done("init")
+    assert file.read_bytes() == preloaded
+    assert len(told("shadow", "--file-only", "--dry-run")["clients"]) == 1
+    assert file.read_bytes() == preloaded
+    assert len(told("shadow", "--file-only")["clients"]) == 1
+    assert read(file) == read_content(file, installed)
+    told("enforce", "--file-only")
+    (made,) = installations()
+    assert set(made.servers) == set(shape.goes)
+    done("undo")
+    assert file.read_bytes() == shape.content
+    assert installations() == ()
+
+
+def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(home: Path) -> None:
+    file = put(home, CODEX)
+    done("init")
+    told("enforce", "--file-only")
+    file.write_text(file.read_text("utf-8") + '\n[mcp_servers.later]\ncommand = "sh"\n', "utf-8")
+    done("undo")
+    assert read(file) == tomllib.loads(CODEX.text + '[mcp_servers.later]\ncommand = "sh"')
 
 
 def test_only_the_lines_of_the_servers_change(home: Path) -> None:

@@ -223,7 +223,7 @@ def ruled(place: ConfigLocation, names: Collection[str], documents: Sequence[Map
         )
     if place.client == "zed":
         return {name: why for document in documents for name, why in _rules_of_zed(document, names)}
-    if place.client != "gemini":
+    if place.client not in {"gemini", "qwen"}:
         return {}
     lists = [_mapping(document.get("mcp")) for document in documents]
     if any(isinstance(each.get("allowed"), list) for each in lists):

@@ -20,7 +20,7 @@ EDITOR: Final = re.compile(rf"\$\{{env:(?P<name>{_NAME})\}}|\$\{{(?P<other>[^}}]
 """`${env:VAR}`, and what only the editor knows: VS Code, Cursor, Windsurf, Cline."""
 
 DOLLAR: Final = re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}}|\$(?P<bare>{_NAME})")
-"""`$VAR` and `${VAR}`: Gemini CLI."""
+"""`$VAR` and `${VAR}`: Gemini CLI, Qwen Code, Copilot CLI."""
 
 BRACES: Final = re.compile(rf"\{{env:(?P<name>{_NAME})\}}|\{{(?P<other>(?:env|file):[^}}]*)\}}")
 """`{env:VAR}`, and `{file:PATH}`: opencode."""
@@ -116,10 +116,16 @@ def entry_of(client: str, words: Sequence[str], variables: Sequence[str], env: M
     env = {**passed, **env}
     if form.entry == "opencode":
         entry: dict[str, Any] = {"type": "local", "command": list(words), "enabled": True}
-        return entry | ({"environment": env} if env else {})
+        return entry | ({"environment": env} if env else {}) | dict(form.members)
     entry = {"type": "stdio"} if form.entry == "typed" else {}
     entry |= {"command": words[0], "args": list(words[1:])} | ({"env": env} if env else {})
-    return entry | ({form.variable_names: sorted(variables)} if form.variable_names and variables else {})
+    entry |= {form.variable_names: sorted(variables)} if form.variable_names and variables else {}
+    return entry | dict(form.members)
+
+
+def namespace_of(entry: str) -> str:
+    """Return the namespace that Codex gives to the tools of an entry."""
+    return f"mcp__{re.sub(r'[^A-Za-z0-9_]', '_', entry)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -
         "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
         "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
         "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
+        "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
     }
     for client, form in FORMATS.items():
         for file, name in form.files.items():
@@ -224,7 +231,7 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
-    timeouts = FORMATS[place.client].timeouts
+    form = FORMATS[place.client]
     seen = VariableTranslator(variable_pattern(place.client), home, place.project)
     try:
         _require_readable(entry)
@@ -234,13 +241,13 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
             _require_open(url, definition)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
-    taken = _TAKEN | timeouts.keys()
+    taken = _TAKEN | form.timeouts.keys() | form.members.keys() | form.preload_members.keys()
     passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
     return ClientServer(
         name=name,
         definition=definition,
         variables=tuple(dict.fromkeys([*seen.variables, *passed])),
-        waits={key: entry[key] for key in timeouts if isinstance(entry.get(key), int | float)},
+        waits={key: entry[key] for key in form.timeouts if isinstance(entry.get(key), int | float)},
         unused=tuple(key for key, value in entry.items() if key not in taken and value not in (None, [], {}, "")),
         starts=starts,
         url=url,

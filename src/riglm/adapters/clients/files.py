@@ -16,6 +16,7 @@ from riglm.adapters.clients.entries import (
     FORMATS,
     CandidatePath,
     entry_of,
+    namespace_of,
     project_candidates,
     understood,
     user_candidates,
@@ -121,7 +122,55 @@ class ClientFiles(ClientsPort):
         new = _call(place, "put_back", text, place.path, entry, earlier, names)
         wanted = {key: servers[key] for key in servers if key != entry} | {name: were[name] for name in names}
         _require(place, new, values, wanted)
+        if entry is not None:
+            with contextlib.suppress(FileNotEditableError):  # others are in that list, too
+                new, _ = _with_namespace(place, new, entry, is_listed=False)
         return _encoded(content, new)
+
+    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str, *, is_on: bool) -> bytes:
+        text = _text(place, content)
+        members = FORMATS[place.client].preload_members
+        there = _at(_values(place, text), place.path)[entry]
+        staying = {key: value for key, value in there.items() if key not in members}
+        wanted = there | members if is_on else staying
+        new = text
+        if there != wanted:
+            new = _call(place, "moved", text, place.path, [entry], (entry, wanted))
+        new, values = _with_namespace(place, new, entry, is_listed=is_on)
+        _require(place, new, values, {**_at(_values(place, text), place.path), entry: wanted})
+        return _encoded(content, new)
+
+
+def _with_namespace(place: ConfigLocation, text: str, entry: str, *, is_listed: bool) -> tuple[str, Mapping[str, Any]]:
+    """Return the text with riglm's namespace in, or out of, the list of those that are loaded at once, and its values.
+
+    Raises:
+        FileNotEditableError: its table has other members.
+    """
+    values = _values(place, text)
+    if not FORMATS[place.client].preloaded_namespaces:
+        return text, values
+    *path, key = FORMATS[place.client].preloaded_namespaces
+    table, namespace = _at(values, path), namespace_of(entry)
+    if (namespace in table.get(key, ())) is is_listed:
+        return text, values
+    ours = {key: [namespace]}
+    where = f"`{'.'.join(path)}.{key}` of {place.file}"
+    if is_listed and not _has(values, path):
+        return toml_tables.added(text, path, ours), _replaced(values, path, ours)
+    if not is_listed and table == ours:
+        new = _call(place, "moved", text, path[:-1], path[-1:], None)
+        outer = {name: value for name, value in _at(values, path[:-1]).items() if name != path[-1]}
+        if not outer and not _has(_values(place, new), path[:-1]):
+            return new, {name: value for name, value in values.items() if name != path[0]}
+        return new, _replaced(values, path[:-1], outer)
+    fix = f"add {namespace!r} to {where}" if is_listed else f"remove {namespace!r} from {where}"
+    raise FileNotEditableError(f"{where} has other members — fix: {fix} by hand")
+
+
+def _has(values: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Whether there is a value of any kind at a path."""
+    return path[-1] in _at(values, path[:-1])
 
 
 def _present(candidate: CandidatePath) -> list[ConfigLocation]:

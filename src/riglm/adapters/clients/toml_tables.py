@@ -58,6 +58,12 @@ def moved(text: str, path: TomlPath, names: Collection[str], entry: tuple[str, M
     return _changed(text, leaving, instead)
 
 
+def added(text: str, path: TomlPath, table: Mapping[str, Any]) -> str:
+    """The text with one more table at its end."""
+    newline = _newline(text)
+    return (_ended(text) + newline if text else "") + _table(path, table, newline)
+
+
 def put_back(text: str, path: TomlPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with tables of another version of it, each where it was among those that stayed.
 

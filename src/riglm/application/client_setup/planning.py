@@ -66,6 +66,34 @@ class SetupPlanner:
         plans = [self._plan(place) for place in places if not clients or place.client in clients]
         return tuple(plan for plan in plans if plan.fault or plan.moves or plan.stays or plan.changes)
 
+    def preload_plans(self, configurations: Collection[Path], *, is_on: bool) -> tuple[InstallPlan, ...]:
+        """One plan for each place that starts riglm with one of these and loads its tools in another way than asked.
+
+        Some clients defer the tools of all servers. With `is_on` they load those of riglm, whose list is short then.
+        """
+        newest = {(each.place, each.configuration): each for each in self._installations.all()}
+        plans = [
+            self._preload_plan(each, is_on=is_on) for each in newest.values() if each.configuration in configurations
+        ]
+        return tuple(plan for plan in plans if plan.fault or plan.changes)
+
+    def _preload_plan(self, made: ClientSetup, *, is_on: bool) -> InstallPlan:
+        place, configuration = made.place, made.configuration
+        plan = InstallPlan(place=place, configuration=configuration, entry=made.entry, command=made.command)
+        try:
+            content, ours = self._content(place.file) or b"", self._content(configuration)
+            entry = entry_of(self._clients.servers(place, content), configuration)
+            if entry is None:
+                return plan
+            after = self._clients.with_preloading(place, content, entry, is_on=is_on)
+        except RiglmError as error:
+            return replace(plan, fault=str(error))
+        changes = (
+            FileChange(file=configuration, before=ours, after=ours),
+            FileChange(file=place.file, before=content, after=after),
+        )
+        return replace(plan, entry=entry, rewritings=changes)
+
     def _plan(self, place: ConfigLocation) -> InstallPlan:
         configuration = self._with.directory / f"{place.key}.yaml"
         try:

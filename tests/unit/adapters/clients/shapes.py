@@ -1,5 +1,5 @@
 # ruff: noqa: E501  # the files of clients have long lines
-"""What the files of ten clients look like: comments, unknown keys, and servers that go behind riglm and that stay."""
+"""What the files of clients look like: comments, unknown keys, and servers that go behind riglm and that stay."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +162,41 @@ GEMINI = Shape(
     ("cut",),
 )
 
+QWEN = Shape(
+    "qwen",
+    Path(".qwen/settings.json"),
+    """{
+  "model": { "name": "qwen3-coder-plus" },
+  "mcpServers": {
+    "everything": {
+      "command": "sh",
+      "args": ["-c", "exec everything"],
+      "env": { "KEY": "$EVERYTHING_KEY" },
+      "alwaysLoadTools": true
+    },
+    "cut": { "command": "sh", "includeTools": ["read"] }
+  }
+}
+""",
+    ("everything",),
+    ("cut",),
+)
+
+COPILOT = Shape(
+    "copilot",
+    Path(".copilot/mcp-config.json"),
+    """{
+  "mcpServers": {
+    "playwright": { "type": "local", "command": "sh", "args": ["-c", "exec it"], "env": {}, "tools": ["*"] },
+    "some": { "type": "local", "command": "sh", "args": [], "tools": ["read"] },
+    "docs": { "type": "http", "url": "https://docs.example.com/mcp", "headers": { "X-Key": "$DOCS_KEY" }, "tools": ["*"] }
+  }
+}
+""",
+    ("playwright", "docs"),
+    ("some",),
+)
+
 OPENCODE = Shape(
     "opencode",
     Path(".config/opencode/opencode.jsonc"),
@@ -230,4 +265,6 @@ CLINE = Shape(
     ("off",),
 )
 
-SHAPES = (CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, VSCODE, CODEX, GEMINI, OPENCODE, ZED, WINDSURF, CLINE)
+SHAPES = (
+    CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, VSCODE, CODEX, GEMINI, QWEN, COPILOT, OPENCODE, ZED, WINDSURF, CLINE
+)  # fmt: skip

@@ -121,7 +121,8 @@ def test_tables_go_and_return_in_their_order_however_they_are_spelt(text: str) -
         after = FILES.with_riglm(TOML, content, moved, entry="riglm", starts=STARTS, variables=["K"])
         servers = tomllib.loads(after.decode())["mcp_servers"]
         assert set(servers) == {"riglm", *before["mcp_servers"]} - set(moved)
-        assert servers["riglm"] == {"command": STARTS[0], "args": list(STARTS[1:]), "env_vars": ["K"]}
+        wanted = {"command": STARTS[0], "args": list(STARTS[1:]), "env_vars": ["K"], "required": True}
+        assert servers["riglm"] == wanted
         back = tomllib.loads(FILES.without_riglm(TOML, after, "riglm", content, moved).decode())
         assert back == before
         assert [*back["mcp_servers"]] == [*before["mcp_servers"]]
@@ -143,3 +144,46 @@ def test_comments_and_blank_lines_between_tables_stay() -> None:
         found
         == '# top\n[mcp_servers.riglm]\ncommand = "r"\n\n# about b\n[mcp_servers.b]\ncommand = "sh"\n\n# end\n[x]\n'
     )
+
+
+LISTS = {
+    "no features": 'a = 1\n\n[mcp_servers.riglm]\ncommand = "sh"\n',
+    "without a last line end": '[mcp_servers.riglm]\ncommand = "sh"',
+    "other features": '[features]\nmulti = true # m\n\n[mcp_servers.riglm]\r\ncommand = "sh"\r\n',
+}
+
+
+@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
+def test_the_namespace_of_riglm_is_listed_and_taken_out_again(text: str) -> None:
+    content, before = text.encode(), tomllib.loads(text)
+    on = FILES.with_preloading(TOML, content, "riglm", is_on=True)
+    features = {**before.get("features", {}), "code_mode": {"direct_only_tool_namespaces": ["mcp__riglm"]}}
+    assert tomllib.loads(on.decode()) == {**before, "features": features}
+    assert FILES.with_preloading(TOML, on, "riglm", is_on=True) == on
+    off = FILES.with_preloading(TOML, on, "riglm", is_on=False)
+    assert tomllib.loads(off.decode()) == before
+    assert off.decode().rstrip() == text.rstrip()
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        "[features]\ncode_mode = true",
+        "[features.code_mode]\nenabled = true",
+        "features = { }",
+        '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other"]',
+    ],
+)
+def test_a_list_that_cannot_be_added_faithfully_is_left_to_the_user(features: str) -> None:
+    content = f'{features}\n[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
+    with pytest.raises(FileNotEditableError, match=r"by hand"):
+        FILES.with_preloading(TOML, content, "riglm-app", is_on=True)
+    assert FILES.with_preloading(TOML, content, "riglm-app", is_on=False) == content
+
+
+def test_a_list_that_the_user_extended_stays_with_a_word() -> None:
+    listed = '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other", "mcp__riglm_app"]\n'
+    content = f'{listed}[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
+    assert FILES.with_preloading(TOML, content, "riglm-app", is_on=True) == content
+    with pytest.raises(FileNotEditableError, match=r"remove 'mcp__riglm_app' from .* by hand"):
+        FILES.with_preloading(TOML, content, "riglm-app", is_on=False)

@@ -111,7 +111,7 @@ def test_long_waits_go_along_and_short_ones_do_not() -> None:
     (server,) = files.servers(place, content)
     assert server.waits == {"startup_timeout_sec": 5, "tool_timeout_sec": 600}
     after = files.with_riglm(place, content, ["a"], entry="riglm", starts=["/r"], waits=server.waits)
-    assert after == b'[mcp_servers.riglm]\ncommand = "/r"\nargs = []\ntool_timeout_sec = 600\n'
+    assert after == b'[mcp_servers.riglm]\ncommand = "/r"\nargs = []\nrequired = true\ntool_timeout_sec = 600\n'
 
 
 def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> None:
