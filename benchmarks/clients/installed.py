@@ -1,4 +1,4 @@
-"""Claude Code, at a pinned version."""
+"""Clients from npm, at pinned versions."""
 
 import shutil
 from pathlib import Path
@@ -11,17 +11,33 @@ VERSION: Final = "2.1.330"
 
 
 def claude_code() -> Path:
-    """The program, installed by npm if it is not there yet.
+    """The program of Claude Code, installed by npm if it is not there yet.
 
     Raises:
         InstallationFailed: there is no npm, or it failed.
     """
-    directory = installation("claude-code", VERSION, _install)
-    return program(directory / "node_modules" / PACKAGE)
+    return program(installed(PACKAGE, VERSION))
+
+
+def installed(package: str, version: str) -> Path:
+    """The directory of a package, installed by npm if it is not there yet.
+
+    Raises:
+        InstallationFailed: there is no npm, or it failed.
+    """
+
+    def install(directory: Path) -> None:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise InstallationFailed(f"{package} is installed by npm: install Node first")
+        run(npm, "install", "--no-fund", "--no-audit", "--prefix", str(directory), f"{package}@{version}")
+
+    directory = installation(package.rpartition("/")[2], version, install)
+    return directory / "node_modules" / package
 
 
 def program(package: Path) -> Path:
-    """The program of an installed package.
+    """The program of an installed Claude Code.
 
     Raises:
         InstallationFailed: it has none for this machine.
@@ -30,11 +46,3 @@ def program(package: Path) -> Path:
     if not found:
         raise InstallationFailed(f"Claude Code {VERSION} has no program for this machine")
     return found[0]
-
-
-def _install(directory: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise InstallationFailed("Claude Code is installed by npm: install Node first")
-    package = f"{PACKAGE}@{VERSION}"
-    run(npm, "install", "--ignore-scripts", "--no-fund", "--no-audit", "--prefix", str(directory), package)
