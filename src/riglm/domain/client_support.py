@@ -384,6 +384,12 @@ def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface]
     return ChosenSurface(Surface.DYNAMIC, "a changed list may reach it")
 
 
+def most_tools_of(name: str) -> int | None:
+    """Return how many tools a client takes by what it calls itself; None where no bound is known."""
+    known = support_of(name)
+    return None if known is None else known.most_tools
+
+
 def longest_wait_of(known: ClientBehavior | None, longest: float) -> float:
     """Return the number of seconds, at most `longest`, after which a client must have an answer to its list request."""
     timeout = known.list_timeout if known is not None else DEFAULT_LIST_TIMEOUT_SECONDS

@@ -19,7 +19,7 @@ from riglm.application.tool_lists.list_writer import (
 )
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
-from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface
+from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface, most_tools_of
 from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface
 from riglm.domain.list_plan import (
@@ -79,9 +79,12 @@ class ListPlanner:
         self._by_client = lru_cache(_MAX_CLIENTS)(
             lambda name, era, obstacle: choose_surface(name, era, by_client, obstacle)
         )
+        self._most_tools = lru_cache(_MAX_CLIENTS)(most_tools_of)
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._base: OrderedDict[tuple[int, int, Surface], tuple[PermittedTools, Usage | None, ListPlan]] = OrderedDict()
+        self._base: OrderedDict[tuple[int, int, Surface, int | None], tuple[PermittedTools, Usage | None, ListPlan]] = (
+            OrderedDict()
+        )
         self._selections: OrderedDict[
             tuple[int, int, ChosenSurface, ProtocolEra], tuple[PermittedTools, ListPlan, ListSelection]
         ] = OrderedDict()
@@ -132,10 +135,11 @@ class ListPlanner:
         if surface is Surface.FULL:
             return ListPlan(candidates=view.candidates, reason="the surface is full")
         usage = self._usage(session) if self._usage is not None else None
-        key = (id(view), id(usage), surface)
+        most = self._most_tools(session.client.name)
+        key = (id(view), id(usage), surface, most)
         kept = self._base.get(key)
         if kept is None or kept[0] is not view or kept[1] is not usage:
-            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage)
+            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage, most)
             kept = self._base[key] = (view, usage, plan)
             if len(self._base) > _MAX_PLANS:
                 self._base.popitem(last=False)
@@ -288,7 +292,8 @@ class ListPlanner:
             tokens_own=tokens_own,
         )
 
-    def _listed(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
+    def _listed(self, view: PermittedTools, usage: Usage | None, client_limit: int | None) -> ListPlan:
+        """Return the plan of a list for a client that takes at most `client_limit` tools."""
         rules, costs = self._rules, self.costs(view)
         everyday = everyday_weights(
             [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
@@ -308,6 +313,8 @@ class ListPlanner:
                 rules.index_tokens, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
             )
             tools = cheapest_list(costs, estimate, view.kept, order, bounds, own_tokens)
+        if client_limit is not None:
+            tools = self._within(client_limit, tools, view, estimate, order)
         if tools is None:
             return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
         predictor = self._predictor if usage is not None else ""
@@ -321,6 +328,17 @@ class ListPlanner:
             predictor=predictor,
             reason=reason,
         )
+
+    def _within(
+        self, limit: int, tools: frozenset[str] | None, view: PermittedTools, usage: Usage, order: Sequence[str]
+    ) -> frozenset[str] | None:
+        """Return the same tools, or the likeliest if they are more than `limit` with the meta-tools."""
+        own = 0 if tools is None else len(self._meta_tools)
+        if own + len(view.candidates if tools is None else tools) <= limit:
+            return tools
+        likely = sorted(order, key=lambda name: -usage.probabilities.get(name, 0.0))
+        room = max(0, limit - len(self._meta_tools) - len(view.kept))
+        return view.kept.union([name for name in likely if name not in view.kept][:room])
 
     def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         if usage is None:
@@ -395,7 +413,10 @@ class ListPlanner:
         added = view.candidate_set.difference(plan.candidates)
         if len(added) > self._rules.max_tools:
             added &= self.base_plan(session, view).listed
-        return replace(plan, candidates=view.candidates, tools=(plan.tools | added) & view.candidate_set)
+        tools, most = (plan.tools | added) & view.candidate_set, self._most_tools(session.client.name)
+        if most is not None and len(tools) + len(self._meta_tools) > most:
+            return self.base_plan(session, view)
+        return replace(plan, candidates=view.candidates, tools=tools)
 
     def _offered(self, plan: ListPlan, view: PermittedTools) -> tuple[str, ...]:
         if plan.tools is not None and plan.tools != view.candidate_set:

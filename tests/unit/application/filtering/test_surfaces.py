@@ -60,6 +60,24 @@ def test_claude_code_without_its_search_gets_a_short_list_that_is_loaded_if_it_s
     assert MARK not in stage.filtering.compose(other, catalog).raw
 
 
+@pytest.mark.parametrize(("client", "most"), [("cursor-vscode", 40), ("Visual Studio Code", 128)])
+@pytest.mark.parametrize("size", [4, 400])
+@pytest.mark.parametrize("is_learned", [True, False])
+def test_a_client_gets_no_more_tools_than_it_takes_and_the_likeliest_of_them(client, most, size, is_learned):
+    stage = Stage(pinned=["tool139"])
+    if is_learned:
+        stage.learned({f"tool{number:02}": 0.9 for number in range(100, 105)})
+    many = a_catalogue(count=140, size=size)
+    names = names_in(stage.filtering.compose(a_session(client), many).raw)
+    assert len(names) <= most
+    assert "tool139" in names
+    assert "search_available_tools" in names
+    if is_learned:
+        assert {f"tool{number:02}" for number in range(100, 105)} <= set(names)
+    whole = names_in(stage.filtering.compose(a_session(client), a_catalogue(count=most, size=4)).raw)
+    assert len(whole) <= most
+
+
 async def test_nothing_that_a_session_does_changes_a_stable_list(catalog):
     stage, session = learned(), a_session("x", ProtocolEra.MODERN)
     before = stage.filtering.compose(session, catalog).raw
