@@ -108,7 +108,14 @@ def riglm_entries(
             found.append(RiglmServerEntry(client=place.client, file=place.file, fault=servers))
             continue
         found += [
-            RiglmServerEntry(client=place.client, file=place.file, entry=one.name, command=one.starts, url=one.url)
+            RiglmServerEntry(
+                client=place.client,
+                file=place.file,
+                entry=one.name,
+                command=one.starts,
+                url=one.url,
+                may_defer=clients.may_defer(place, place.file.read_bytes(), one.name),
+            )
             for one in servers
             if is_riglm(one)
         ]

@@ -189,7 +189,9 @@ def examination(
         rules = {each.client: each.configuration.settings.filtering for each in subjects if each.configuration}
         on_change = {name: mode for each in known for name, mode in each.settings.on_change().items()}
         checks += _common_checks(known[0].settings, rules, on_change, load_embedder)
-    files_check = ClientFilesCheck(riglm_entries, installed, FileInspector(), Programs(), version=_version())
+    files_check = ClientFilesCheck(
+        riglm_entries, installed, FileInspector(), Programs(), version=_version(), enforced=_enforced(subjects)
+    )
     checks += [files_check, _machine()]
     return Examination(
         checks=checks,
@@ -198,6 +200,13 @@ def examination(
         secrets=_secrets(configuration.settings for configuration in known),
         is_usable=not any(subject.problems for subject in subjects),
     )
+
+
+def _enforced(subjects: Iterable[Subject]) -> set[Path | None]:
+    """The files of the configurations in enforce mode; None is a configuration without a file."""
+    found = [each.configuration for each in subjects if each.configuration is not None]
+    rules = {each.file: each.settings.filtering for each in found}
+    return {file for file, each in rules.items() if each.is_on and each.mode == "enforce"}
 
 
 def _own_checks(subject: Subject, visitor: ServerProber | None, seconds: float) -> list[Check]:

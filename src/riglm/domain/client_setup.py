@@ -166,7 +166,10 @@ class ClientSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiglmServerEntry:
-    """An entry of riglm among the servers of a client; or a file that could not be read."""
+    """An entry of riglm among the servers of a client; or a file that could not be read.
+
+    `may_defer` is True if the client may defer the tools of this entry, and would not by another setting.
+    """
 
     client: str
     file: Path
@@ -174,6 +177,7 @@ class RiglmServerEntry:
     command: tuple[str, ...] = ()
     url: str = ""
     fault: str = ""
+    may_defer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,9 @@ def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Pat
     file = put(home, shape)
     done("init")
     installed = file.read_bytes()
+    assert [each.may_defer for each in riglm_entries()] == [True]
     enforced = told("enforce", "--file-only")
+    assert [each.may_defer for each in riglm_entries()] == [False]
     assert enforced["clients"] == [{"client": shape.client, "file": str(file), "trouble": None}]
     assert servers_in(file)["riglm"].items() >= PRELOADED[shape.client].items()
     if shape is CODEX:

@@ -140,6 +140,13 @@ class ClientFiles(ClientsPort):
         _require(place, new, values, {**_at(_values(place, text), place.path), entry: wanted})
         return _encoded(content, new)
 
+    def may_defer(self, place: ConfigLocation, content: bytes, entry: str) -> bool:
+        """Whether the client may defer the tools of an entry, and would not by another setting."""
+        try:
+            return self.with_preloading(place, content, entry, is_on=True) != content
+        except FileNotEditableError:
+            return True
+
 
 def _with_namespace(place: ConfigLocation, text: str, entry: str, *, is_listed: bool) -> tuple[str, Mapping[str, Any]]:
     """Return the text with riglm's namespace in, or out of, the list of those that are loaded at once, and its values.

@@ -1,7 +1,7 @@
 """What clients get of riglm, and whether they still start it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -77,13 +77,18 @@ class ClientFilesCheck(Check):
         programs: ProgramsPort,
         *,
         version: str,
+        enforced: Collection[Path | None] = (),
     ) -> None:
-        """`entries` reads the files, `installed` are those that `riglm init` changed, `version` is this riglm's."""
+        """`entries` reads the files, `installed` are those that `riglm init` changed, `version` is this riglm's.
+
+        `enforced` are the configurations in enforce mode, None the one of a riglm that is given none.
+        """
         self._entries = entries
         self._installed = installed
         self._files = files
         self._programs = programs
         self._version = version
+        self._enforced = enforced
 
     async def examine(self) -> Sequence[Finding]:
         return await aside(self._look)
@@ -114,7 +119,13 @@ class ClientFilesCheck(Check):
             made = self._installation(each)
             fix = self._whole(made) if made is not None else "correct its command in the file"
             return _finding(Severity.ERROR, _place(each), what, fix)
-        return self._of_version(each, program)
+        found = self._of_version(each, program)
+        if found.severity is Severity.OK and each.may_defer and configuration in self._enforced:
+            what = f"{found.what}, and may keep riglm's short list from the model until that searches for tools"
+            has_fix = self._installation(each) is not None
+            fix = "riglm enforce" if has_fix else "docs/how-to/clients.md names the setting that loads them at once"
+            return _finding(Severity.WARNING, _place(each), what, fix)
+        return found
 
     def _of_version(self, each: RiglmServerEntry, program: str) -> Finding:
         if not _is_riglm_itself(each.command):

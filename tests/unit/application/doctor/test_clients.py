@@ -77,6 +77,32 @@ async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
     assert what in found.what
 
 
+@pytest.mark.parametrize(
+    ("may_defer", "is_enforced", "is_installed", "fix"),
+    [
+        (True, True, True, "riglm enforce"),
+        (True, True, False, "docs/how-to/clients.md names the setting that loads them at once"),
+        (True, False, True, ""),
+        (False, True, True, ""),
+    ],
+)
+async def test_a_client_that_may_defer_a_short_list_is_reported(
+    may_defer: bool, is_enforced: bool, is_installed: bool, fix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "riglm.yaml"
+    file.touch()
+    command = ("/bin/riglm", "run", "--config", str(file))
+    entry = RiglmServerEntry(
+        client="codex", file=Path("/home/config.toml"), entry="riglm", command=command, may_defer=may_defer
+    )
+    made = (replace(installed(client="codex"), configuration=file),) if is_installed else ()
+    enforced = {file} if is_enforced else set()
+    found = await ClientFilesCheck(
+        lambda: (entry,), made, FileInspector(), Known(), version="2", enforced=enforced
+    ).examine()
+    assert (found[0].severity, found[0].fix) == (Severity.WARNING if fix else Severity.OK, fix)
+
+
 def installed(project: str | None = None, client: str = "cursor") -> ClientSetup:
     place = ConfigLocation(client=client, file=Path(project or "/home") / "mcp.json", path=("mcpServers",))
     return ClientSetup(
