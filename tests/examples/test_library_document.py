@@ -15,9 +15,14 @@ class Answer:
     tool = "read_log"
 
 
+def summed(numbers: list[int]) -> int:
+    """Add numbers."""
+    return sum(numbers)
+
+
 def a_world():
     tools = [{"name": f"{what}_log", "description": f"{what} what a build says"} for what in ("read", "write", "find")]
-    return {"tools": tools, "ask_the_model": lambda **_: Answer()}
+    return {"tools": tools, "functions": [summed], "ask_the_model": lambda **_: Answer()}
 
 
 @pytest.mark.parametrize("block", [each for each in BLOCKS if "async with" not in each])

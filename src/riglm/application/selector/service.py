@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from riglm.domain.request_params import RequestParams
 from riglm.domain.schemas.control_api import SessionPrediction
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_state import MAX_QUERY_LENGTH
-from riglm.domain.tool import ToolCatalog
+from riglm.domain.tool import PermittedTools, ToolCatalog
 from riglm.ports.downstream import Caller
 
 T = TypeVar("T")
@@ -197,17 +197,27 @@ class SelectingService:
         allowed = view.candidate_set
         found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
         hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
-        names = tuple(hit.name for hit in hits)
-        self._filtering.state(session).found(query[:MAX_QUERY_LENGTH], names)
-        tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
-        self._services.tracking.exposed(
-            session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
-        )
+        self._note_search(session, query, view, tuple(hit.name for hit in hits))
         return SearchResult(
             found=tuple(
                 FoundTool(name=hit.name, tool=offer.objects[hit.name], score=hit.score, why=hit.why) for hit in hits
             ),
             near=tuple(name for name in found.near if name in allowed),
+        )
+
+    async def searched(self, session: Session, offer: OfferedTools[T], query: str, names: Collection[str]) -> None:
+        """Note that another search found these tools; unknown names are left out."""
+        await self._take(session, offer.catalog, offer.owners)
+        view = self._filtering.view(session)
+        if view is not None:
+            await self._filtering.predicting.search(session, query, 1, view.candidate_set.__contains__)
+            self._note_search(session, query, view, tuple(name for name in names if name in view.candidate_set))
+
+    def _note_search(self, session: Session, query: str, view: PermittedTools, names: tuple[str, ...]) -> None:
+        self._filtering.state(session).found(query[:MAX_QUERY_LENGTH], names)
+        tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
+        self._services.tracking.exposed(
+            session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
         )
 
     def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:

@@ -76,6 +76,25 @@ class ToolSession(Generic[T]):
         offer = self._offer(None)
         return await self._background.ask_soon(self._searching(offer, query, limit))
 
+    def searched(self, query: str, found: Iterable[str]) -> None:
+        """Note that another search, such as a model provider's, found tools; it counts as `search` does.
+
+        Args:
+            query: what was searched for.
+            found: the names of the tools that were found, best first. Unknown ones are left out.
+
+        Raises:
+            UnusableInputError: the query is no text.
+            SelectorClosedError: the selector is closed.
+        """
+        offer = self._offer(None)
+        self._background.ask(self._noting(offer, query, tuple(found)))
+
+    async def asearched(self, query: str, found: Iterable[str]) -> None:
+        """As `searched`, without holding up the event loop."""
+        offer = self._offer(None)
+        await self._background.ask_soon(self._noting(offer, query, tuple(found)))
+
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
         """A tool was used: learn from it. Returns at once.
 
@@ -137,6 +156,16 @@ class ToolSession(Generic[T]):
             return await service.search(begun.on(service), offer, query, limit)
 
         return searching
+
+    def _noting(
+        self, offer: OfferedTools[T], query: str, names: tuple[str, ...]
+    ) -> Callable[[SelectingService], Coroutine[Any, Any, None]]:
+        begun, query = self._begun, text(query, "searched(query=...)")
+
+        async def noting(service: SelectingService) -> None:
+            await service.searched(begun.on(service), offer, query, names)
+
+        return noting
 
     def _told(self, tool: T | str, notify: Callable[[SelectingService, Session, str], None]) -> None:
         """Pass a tool to a callback; unknown names, which models may invent, are logged."""

@@ -1,0 +1,56 @@
+"""pydantic-ai: a toolset that defers what a session does not select, and the session's search for its `ToolSearch`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+
+from riglm.application.selector.session import ToolSession
+
+SearchStrategy = Callable[[RunContext[Any], Sequence[str], Sequence[ToolDefinition]], Awaitable[Sequence[str]]]
+
+
+@dataclass
+class DeferredToolset(WrapperToolset[Any]):
+    """Any toolset, of which the model gets the selected tools at once and finds the others by `ToolSearch`.
+
+    It learns from the calls.
+    """
+
+    session: ToolSession[ToolsetTool[Any]]
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """All tools; `defer_loading` is set on those that are not selected."""
+        tools = await super().get_tools(ctx)
+        selection = await self.session.aselect(str(ctx.prompt or ""), tools=tools.values())
+        return {
+            name: tool if name in selection else replace(tool, tool_def=replace(tool.tool_def, defer_loading=True))
+            for name, tool in tools.items()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Call a tool, and learn from it."""
+        try:
+            result = await super().call_tool(name, tool_args, ctx, tool)
+        except Exception:
+            self.session.used(name, failed=True)
+            raise
+        self.session.used(name)
+        return result
+
+
+def search_strategy(session: ToolSession[Any]) -> SearchStrategy:
+    """Return the strategy for `ToolSearch(strategy=...)` that searches among a session's tools."""
+
+    async def search(_: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]) -> Sequence[str]:
+        results = [await session.asearch(query) for query in queries]
+        found = dict.fromkeys(each.name for result in results for each in result)
+        deferred = {tool.name for tool in tools}
+        return [name for name in found if name in deferred]
+
+    return search
