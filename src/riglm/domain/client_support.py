@@ -323,11 +323,12 @@ _IGNORES_BASE_URL: Final = (2, 1, 330)
 """The first known version of Claude Code that searches for tools with any base URL."""
 
 _ON: Final = frozenset({"true", "1", "yes", "on", "auto:0"})
+_PLAIN: Final = re.compile(r"[a-z0-9:._-]{1,16}")
 _FIRST_PARTY: Final = re.compile(r"(?:.+\.)?anthropic\.com")
 
 
 def no_tool_search(client: ClientInfo, environment: Mapping[str, str]) -> str:
-    """Return why a client that honors preload hints may load every tool; empty if it surely defers.
+    """Return why a client that honors preload hints may load every tool; empty if it surely defers, or honors none.
 
     `environment` is that of the client's server process. For Claude Code it shows the mode, but not the model.
     """
@@ -336,22 +337,29 @@ def no_tool_search(client: ClientInfo, environment: Mapping[str, str]) -> str:
         return ""
     if _is_set(environment, "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"):
         return "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS is set"
-    if mode := environment.get("ENABLE_TOOL_SEARCH", "").lower():
-        return "" if mode in _ON else f"ENABLE_TOOL_SEARCH is {mode[:16]}"
+    if mode := environment.get("ENABLE_TOOL_SEARCH", "").strip().lower():
+        return "" if mode in _ON else f"ENABLE_TOOL_SEARCH is {mode if _PLAIN.fullmatch(mode) else 'not valid'}"
     if _is_set(environment, "CLAUDE_CODE_USE_VERTEX"):
         return "CLAUDE_CODE_USE_VERTEX is set"
-    host = urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).hostname
-    if host and not _FIRST_PARTY.fullmatch(host) and _version(client.version) < _IGNORES_BASE_URL:
+    url = environment.get("ANTHROPIC_BASE_URL", "").strip()
+    if url and not _FIRST_PARTY.fullmatch(_host(url)) and _version(client.version) < _IGNORES_BASE_URL:
         return "ANTHROPIC_BASE_URL is not Anthropic's"
     return ""
 
 
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url if "://" in url else f"//{url}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def _is_set(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "").lower() not in {"", "0", "false", "no", "off"}
+    return environment.get(name, "").strip().lower() not in {"", "0", "false", "no", "off"}
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+    return tuple(map(int, re.findall(r"\d{1,9}", text)[:3]))
 
 
 class ChosenSurface(NamedTuple):

@@ -53,10 +53,20 @@ class ClientsPort(Protocol):
         """
 
     @abstractmethod
-    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str, *, is_on: bool) -> bytes:
-        """The file with which the client loads the tools of riglm's entry at once, or defers them as others.
+    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str) -> bytes:
+        """Return the file by which the client loads the tools of riglm's entry at once, and does not defer them.
 
         It is the same file for a client that defers no tools, or honors preload hints.
+
+        Raises:
+            ConfigurationError: the file cannot be changed faithfully.
+        """
+
+    @abstractmethod
+    def without_preloading(self, place: ConfigLocation, content: bytes, entries: Sequence[str], before: bytes) -> bytes:
+        """Return the file without what `with_preloading` changed in `before`.
+
+        `entries` are riglm's name then, and others that it has now.
 
         Raises:
             ConfigurationError: the file cannot be changed faithfully.

@@ -159,13 +159,35 @@ def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Pat
     assert installations() == ()
 
 
-def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(home: Path) -> None:
+@pytest.mark.parametrize("content", ["", CODEX.text], ids=["one server", "several"])
+@pytest.mark.parametrize("modes", [["enforce"], ["enforce", "shadow"], ["enforce", "shadow", "enforce"]])
+@pytest.mark.parametrize("edited_after", [0, 1, 3])
+def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(
+    home: Path, content: str, modes: list[str], edited_after: int
+) -> None:
+    file = put(home, CODEX)
+    text = content or '[mcp_servers.a]\ncommand = "echo"\n'
+    file.write_text(text, "utf-8")
+    done("init")
+    later = '\n[tui]\ntheme = "x"\n'
+    for number, mode in enumerate([*modes, ""]):
+        if number == min(edited_after, len(modes)):
+            file.write_text(file.read_text("utf-8") + later, "utf-8")
+        if mode:
+            assert told(mode, "--file-only")["clients"] == [{"client": "codex", "file": str(file), "trouble": None}]
+    done("undo")
+    assert read(file) == tomllib.loads(text + later)
+    assert installations() == ()
+
+
+def test_undo_reports_a_setting_that_it_cannot_take_back(home: Path) -> None:
     file = put(home, CODEX)
     done("init")
     told("enforce", "--file-only")
-    file.write_text(file.read_text("utf-8") + '\n[mcp_servers.later]\ncommand = "sh"\n', "utf-8")
-    done("undo")
-    assert read(file) == tomllib.loads(CODEX.text + '[mcp_servers.later]\ncommand = "sh"')
+    file.write_text(file.read_text("utf-8").replace('["mcp__riglm"]', "5"), "utf-8")
+    output = done("undo").output
+    assert "is no list" in output
+    assert servers_in(file).keys() >= set(CODEX.goes)
 
 
 def test_only_the_lines_of_the_servers_change(home: Path) -> None:

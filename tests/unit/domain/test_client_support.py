@@ -89,7 +89,8 @@ def test_the_configuration_comes_first_and_takes_patterns():
     [
         ({}, ""),
         ({"ENABLE_TOOL_SEARCH": ""}, ""),
-        ({"ENABLE_TOOL_SEARCH": "true"}, ""),
+        ({"ENABLE_TOOL_SEARCH": " true "}, ""),
+        ({"ENABLE_TOOL_SEARCH": "\x1b[31m\n"}, "ENABLE_TOOL_SEARCH is not valid"),
         ({"ENABLE_TOOL_SEARCH": "auto:0"}, ""),
         ({"ENABLE_TOOL_SEARCH": "True", "CLAUDE_CODE_USE_VERTEX": "1"}, ""),
         ({"ENABLE_TOOL_SEARCH": "false"}, "ENABLE_TOOL_SEARCH is false"),
@@ -120,6 +121,11 @@ def test_the_environment_tells_whether_claude_code_searches_for_tools(environmen
         ("https://gateway.example", "2.2.0", True),
         ("https://api.anthropic.com", "2.1.197", True),
         ("https://anthropic.com.example", "2.1.197", False),
+        ("localhost:8080", "2.1.197", False),
+        ("api.anthropic.com", "2.1.197", True),
+        ("http://[", "2.1.197", False),
+        ("http://a\u2100b", "9" * 5_000, True),
+        ("  ", "2.1.197", True),
     ],
 )
 def test_an_older_claude_code_may_load_every_tool_where_its_gateway_is_another_hosts(url, version, is_sure):

@@ -241,7 +241,7 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
             _require_open(url, definition)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
-    taken = _TAKEN | form.timeouts.keys() | form.members.keys() | form.preload_members.keys()
+    taken = _TAKEN | form.timeouts.keys() | form.members.keys()
     passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
     return ClientServer(
         name=name,

@@ -122,62 +122,110 @@ class ClientFiles(ClientsPort):
         new = _call(place, "put_back", text, place.path, entry, earlier, names)
         wanted = {key: servers[key] for key in servers if key != entry} | {name: were[name] for name in names}
         _require(place, new, values, wanted)
-        if entry is not None:
-            with contextlib.suppress(FileNotEditableError):  # others are in that list, too
-                new, _ = _with_namespace(place, new, entry, is_listed=False)
         return _encoded(content, new)
 
-    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str, *, is_on: bool) -> bytes:
-        text = _text(place, content)
+    def with_preloading(self, place: ConfigLocation, content: bytes, entry: str) -> bytes:
         members = FORMATS[place.client].preload_members
-        there = _at(_values(place, text), place.path)[entry]
-        staying = {key: value for key, value in there.items() if key not in members}
-        wanted = there | members if is_on else staying
-        new = text
-        if there != wanted:
-            new = _call(place, "moved", text, place.path, [entry], (entry, wanted))
-        new, values = _with_namespace(place, new, entry, is_listed=is_on)
-        _require(place, new, values, {**_at(_values(place, text), place.path), entry: wanted})
-        return _encoded(content, new)
+        listed = [*_namespaces(place, content), namespace_of(entry)]
+        return _preloading(place, content, {entry: members}, list(dict.fromkeys(listed)))
+
+    def without_preloading(self, place: ConfigLocation, content: bytes, entries: Sequence[str], before: bytes) -> bytes:
+        if not self.may_defer(place, before, entries[0]):
+            return content
+        earlier = _at(_values(place, _text(place, before)), place.path)
+        members = {}
+        for entry in entries:
+            was = earlier.get(entry)
+            known = was if isinstance(was, Mapping) else {}
+            members[entry] = {key: known.get(key) for key in FORMATS[place.client].preload_members}
+        were, ours = _namespaces(place, before), {namespace_of(entry) for entry in entries}
+        listed = [name for name in _namespaces(place, content) if name in were or name not in ours]
+        *outer, name, _ = FORMATS[place.client].preloaded_namespaces or ("", "")
+        keeps_table = name in _at(_values(place, _text(place, before)), outer)
+        return _preloading(place, content, members, listed, keeps_table=keeps_table)
 
     def may_defer(self, place: ConfigLocation, content: bytes, entry: str) -> bool:
         """Whether the client may defer the tools of an entry, and would not by another setting."""
         try:
-            return self.with_preloading(place, content, entry, is_on=True) != content
+            return self.with_preloading(place, content, entry) != content
         except FileNotEditableError:
             return True
 
 
-def _with_namespace(place: ConfigLocation, text: str, entry: str, *, is_listed: bool) -> tuple[str, Mapping[str, Any]]:
-    """Return the text with riglm's namespace in, or out of, the list of those that are loaded at once, and its values.
+def _preloading(
+    place: ConfigLocation,
+    content: bytes,
+    members: Mapping[str, Mapping[str, Any]],
+    namespaces: Sequence[str],
+    *,
+    keeps_table: bool = True,
+) -> bytes:
+    """The file with these members in entries, None for those to be removed, and with this list of namespaces."""
+    text, path = _text(place, content), FORMATS[place.client].preloaded_namespaces
+    values = _values(place, text)
+    servers = dict(_at(values, place.path))
+    for entry, wanted in members.items():
+        there = servers.get(entry)
+        if not isinstance(there, Mapping) or all(there.get(key) == value for key, value in wanted.items()):
+            continue
+        added = {key: value for key, value in wanted.items() if value is not None}
+        text = json_members.with_members(text, (*place.path, entry), added, wanted.keys() - added.keys())
+        servers[entry] = {key: value for key, value in there.items() if key not in wanted} | added
+        values = _replaced(values, place.path, servers)
+    if not path or list(namespaces) == _namespaces(place, content):
+        return _checked(place, content, text, values)
+    table = {key: value for key, value in _at(values, path[:-1]).items() if key != path[-1]}
+    text = toml_tables.with_value(text, path, list(namespaces) or None)
+    if namespaces or keeps_table:
+        return _checked(
+            place,
+            content,
+            text,
+            _replaced(values, path[:-1], table | ({path[-1]: [*namespaces]} if namespaces else {})),
+        )
+    text = text if table else toml_tables.without_header(text, path[:-1])
+    return _checked(place, content, text, _replaced(values, path[:-1], table))
+
+
+def _checked(place: ConfigLocation, content: bytes, text: str, wanted: Mapping[str, Any]) -> bytes:
+    """The file with a new text, if that says what is wanted; tables that are empty then may be missing.
 
     Raises:
-        FileNotEditableError: its table has other members.
+        FileNotEditableError: it says something else.
     """
-    values = _values(place, text)
-    if not FORMATS[place.client].preloaded_namespaces:
-        return text, values
-    *path, key = FORMATS[place.client].preloaded_namespaces
-    table, namespace = _at(values, path), namespace_of(entry)
-    if (namespace in table.get(key, ())) is is_listed:
-        return text, values
-    ours = {key: [namespace]}
-    where = f"`{'.'.join(path)}.{key}` of {place.file}"
-    if is_listed and not _has(values, path):
-        return toml_tables.added(text, path, ours), _replaced(values, path, ours)
-    if not is_listed and table == ours:
-        new = _call(place, "moved", text, path[:-1], path[-1:], None)
-        outer = {name: value for name, value in _at(values, path[:-1]).items() if name != path[-1]}
-        if not outer and not _has(_values(place, new), path[:-1]):
-            return new, {name: value for name, value in values.items() if name != path[0]}
-        return new, _replaced(values, path[:-1], outer)
-    fix = f"add {namespace!r} to {where}" if is_listed else f"remove {namespace!r} from {where}"
-    raise FileNotEditableError(f"{where} has other members — fix: {fix} by hand")
+    try:
+        is_right = _without_empty(_values(place, text)) == _without_empty(wanted)
+    except FileNotEditableError:
+        is_right = False
+    if is_right:
+        return _encoded(content, text)
+    path = FORMATS[place.client].preloaded_namespaces
+    what = f"`{path[-1]}` in `{'.'.join(path[:-1])}`" if path else "riglm's entry"
+    raise FileNotEditableError(
+        f"{place.file} is written in a way in which riglm cannot change {what} faithfully — fix: change it by hand as "
+        "docs/how-to/clients.md shows"
+    )
 
 
-def _has(values: Mapping[str, Any], path: Sequence[str]) -> bool:
-    """Whether there is a value of any kind at a path."""
-    return path[-1] in _at(values, path[:-1])
+def _without_empty(value: Any) -> Any:
+    """A value without the empty tables in it."""
+    if not isinstance(value, Mapping):
+        return value
+    inner = {key: _without_empty(each) for key, each in value.items()}
+    return {key: each for key, each in inner.items() if each != {}}
+
+
+def _namespaces(place: ConfigLocation, content: bytes) -> list[str]:
+    """The namespaces whose tools the client loads at once.
+
+    Raises:
+        FileNotEditableError: they are no list.
+    """
+    path = FORMATS[place.client].preloaded_namespaces
+    found = _at(_values(place, _text(place, content)), path[:-1]).get(path[-1], []) if path else []
+    if not isinstance(found, list):
+        raise FileNotEditableError(f"`{'.'.join(path)}` of {place.file} is no list — fix: make it one")
+    return found
 
 
 def _present(candidate: CandidatePath) -> list[ConfigLocation]:

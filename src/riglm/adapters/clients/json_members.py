@@ -95,6 +95,14 @@ def moved(text: str, path: JsonPath, names: Collection[str], entry: tuple[str, M
     return _changed(text, members, leaving, instead)
 
 
+def with_members(text: str, path: JsonPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
+    """The text with these members at the end of an object, and without those of the removed names or the same ones."""
+    text = moved(text, path, {*members, *removed}, None)
+    pieces = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in members.items()]
+    there = _members_at(text, path)
+    return _inserted(text, path, there[-1].key if there else None, pieces) if pieces else text
+
+
 def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """The text with members of another version of it, each where it was among those that stayed.
 

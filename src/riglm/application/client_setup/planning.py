@@ -67,29 +67,35 @@ class SetupPlanner:
         return tuple(plan for plan in plans if plan.fault or plan.moves or plan.stays or plan.changes)
 
     def preload_plans(self, configurations: Collection[Path], *, is_on: bool) -> tuple[InstallPlan, ...]:
-        """One plan for each place that starts riglm with one of these and loads its tools in another way than asked.
+        """One plan for each file to change so that clients with one of these configurations load riglm's tools at once.
 
-        Some clients defer the tools of all servers. With `is_on` they load those of riglm, whose list is short then.
+        Only some clients defer tools. Without `is_on`, what was changed for that is taken back.
         """
-        newest = {(each.place, each.configuration): each for each in self._installations.all()}
-        plans = [
-            self._preload_plan(each, is_on=is_on) for each in newest.values() if each.configuration in configurations
-        ]
+        resolved = {file.resolve() for file in configurations}
+        made = [each for each in self._installations.all() if each.configuration.resolve() in resolved]
+        newest = {each.place: each for each in made if is_on or not each.servers}
+        plans = [self._preload_plan(each, is_on=is_on) for each in newest.values()]
         return tuple(plan for plan in plans if plan.fault or plan.changes)
 
     def _preload_plan(self, made: ClientSetup, *, is_on: bool) -> InstallPlan:
+        """The plan for a place; without `is_on`, `made` is what was changed there by an earlier such plan."""
         place, configuration = made.place, made.configuration
         plan = InstallPlan(place=place, configuration=configuration, entry=made.entry, command=made.command)
         try:
             content, ours = self._content(place.file) or b"", self._content(configuration)
             entry = entry_of(self._clients.servers(place, content), configuration)
-            if entry is None:
+            if is_on and entry is None:
                 return plan
-            after = self._clients.with_preloading(place, content, entry, is_on=is_on)
+            entry = entry or made.entry
+            if is_on:
+                after = self._clients.with_preloading(place, content, entry)
+            else:
+                before = self._installations.kept(made.before) or content
+                after = self._clients.without_preloading(place, content, [made.entry, entry], before)
         except RiglmError as error:
             return replace(plan, fault=str(error))
         changes = (
-            FileChange(file=configuration, before=ours, after=ours),
+            FileChange(file=configuration, before=ours, after=ours),  # the journal is about both files
             FileChange(file=place.file, before=content, after=after),
         )
         return replace(plan, entry=entry, rewritings=changes)

@@ -119,6 +119,8 @@ class SetupUndoer:
     def _changed(self, installation: ClientSetup, content: bytes, before: bytes) -> tuple[bytes, _Found]:
         """The same of a file that was changed since: the changes stay."""
         place = installation.place
+        if not installation.servers:
+            return self._without_preloading(installation, content, before)
         there = {server.name: server for server in self._clients.servers(place, content)}
         were = {server.name: server for server in self._clients.servers(place, before)}
         entry = _entry(there, installation)
@@ -137,6 +139,16 @@ class SetupUndoer:
                 raise
         notes.append(f"riglm is not in {installation.file} any more, and there is no place for its servers")
         return content, _Found(notes, [*lost, *returning], False)
+
+    def _without_preloading(self, installation: ClientSetup, content: bytes, before: bytes) -> tuple[bytes, _Found]:
+        """The file without what `riglm enforce` wrote, for servers that an earlier installation moved."""
+        place = installation.place
+        entry = entry_of(self._clients.servers(place, content), installation.configuration)
+        entries = [installation.entry, entry or installation.entry]
+        try:
+            return self._clients.without_preloading(place, content, entries, before), _Found(is_exact=False)
+        except RiglmError as error:
+            return content, _Found([str(error)], is_exact=False)
 
     def _configurations(
         self, installations: Sequence[ClientSetup], lost: Mapping[Path, Collection[str]]

@@ -156,34 +156,88 @@ LISTS = {
 @pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
 def test_the_namespace_of_riglm_is_listed_and_taken_out_again(text: str) -> None:
     content, before = text.encode(), tomllib.loads(text)
-    on = FILES.with_preloading(TOML, content, "riglm", is_on=True)
+    on = FILES.with_preloading(TOML, content, "riglm")
     features = {**before.get("features", {}), "code_mode": {"direct_only_tool_namespaces": ["mcp__riglm"]}}
     assert tomllib.loads(on.decode()) == {**before, "features": features}
-    assert FILES.with_preloading(TOML, on, "riglm", is_on=True) == on
-    off = FILES.with_preloading(TOML, on, "riglm", is_on=False)
+    assert FILES.with_preloading(TOML, on, "riglm") == on
+    off = FILES.without_preloading(TOML, on, ["riglm"], content)
     assert tomllib.loads(off.decode()) == before
-    assert off.decode().rstrip() == text.rstrip()
+    assert off.decode().removesuffix("\n") == text.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    "features", ["[features]\ncode_mode = true", "features = { }", "features = 1", "features.code_mode.enabled = true"]
+)
+def test_a_list_that_cannot_be_added_faithfully_is_left_to_the_user(features: str) -> None:
+    content = f'{features}\n[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
+    with pytest.raises(FileNotEditableError, match=r"by hand"):
+        FILES.with_preloading(TOML, content, "riglm-app")
+    assert FILES.without_preloading(TOML, content, ["riglm-app"], content) == content
+
+
+def test_namespaces_that_are_no_list_are_reported() -> None:
+    content = b"[features.code_mode]\ndirect_only_tool_namespaces = 5\n[mcp_servers.riglm]\ncommand = 'sh'\n"
+    with pytest.raises(FileNotEditableError, match=r"is no list"):
+        FILES.with_preloading(TOML, content, "riglm")
+    assert FILES.may_defer(TOML, content, "riglm")
 
 
 @pytest.mark.parametrize(
     "features",
     [
-        "[features]\ncode_mode = true",
-        "[features.code_mode]\nenabled = true",
-        "features = { }",
-        '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other"]',
+        "[features.code_mode] # on\nenabled = true\n",
+        '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other"] # mine\n',
+        "[features.code_mode]\n",
     ],
 )
-def test_a_list_that_cannot_be_added_faithfully_is_left_to_the_user(features: str) -> None:
-    content = f'{features}\n[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
-    with pytest.raises(FileNotEditableError, match=r"by hand"):
-        FILES.with_preloading(TOML, content, "riglm-app", is_on=True)
-    assert FILES.with_preloading(TOML, content, "riglm-app", is_on=False) == content
+@pytest.mark.parametrize("entry", ["riglm-app", "mine"])
+def test_other_settings_of_the_table_stay(features: str, entry: str) -> None:
+    content = f'{features}[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
+    on = FILES.with_preloading(TOML, content, "riglm-app")
+    table = tomllib.loads(on.decode())["features"]["code_mode"]
+    was = tomllib.loads(content.decode())["features"]["code_mode"]
+    namespaces = [*was.get("direct_only_tool_namespaces", []), "mcp__riglm_app"]
+    assert table == was | {"direct_only_tool_namespaces": namespaces}
+    renamed = on.replace(b"servers.riglm-app", b"servers.%b" % entry.encode())
+    off = FILES.without_preloading(TOML, renamed, ["riglm-app", entry], content)
+    assert tomllib.loads(off.decode())["features"]["code_mode"] == was
 
 
-def test_a_list_that_the_user_extended_stays_with_a_word() -> None:
-    listed = '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other", "mcp__riglm_app"]\n'
-    content = f'{listed}[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
-    assert FILES.with_preloading(TOML, content, "riglm-app", is_on=True) == content
-    with pytest.raises(FileNotEditableError, match=r"remove 'mcp__riglm_app' from .* by hand"):
-        FILES.with_preloading(TOML, content, "riglm-app", is_on=False)
+def test_what_the_user_had_or_added_stays() -> None:
+    had = b'[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__riglm"]\n[mcp_servers.riglm]\ncommand = "sh"\n'
+    assert FILES.with_preloading(TOML, had, "riglm") == had
+    assert FILES.without_preloading(TOML, had, ["riglm"], had) == had
+    content = b'[mcp_servers.riglm]\ncommand = "sh"\n'
+    on = FILES.with_preloading(TOML, content, "riglm").replace(b'["mcp__riglm"]', b'["mcp__riglm", "mcp__other"]')
+    off = tomllib.loads(FILES.without_preloading(TOML, on, ["riglm"], content).decode())
+    assert off["features"] == {"code_mode": {"direct_only_tool_namespaces": ["mcp__other"]}}
+
+
+COPILOT = ConfigLocation(client="copilot", file=Path("mcp-config.json"), path=("mcpServers",))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"command": "sh", /* keep me */ "args": []}',
+        '{\n    // only x\n    "command": "sh"\n  }',
+        '{"command": "sh", "deferTools": "always"}',
+        '{"deferTools": "always", "command": "sh"}',
+    ],
+)
+def test_members_of_the_entry_are_set_and_restored_and_its_comments_stay(entry: str) -> None:
+    content = f'{{\n  "mcpServers": {{\n  "riglm": {entry}\n  }}\n}}\n'.encode()
+    on = FILES.with_preloading(COPILOT, content, "riglm")
+    assert b'"deferTools": "never"' in on
+    assert on.count(b"//") + on.count(b"/*") == content.count(b"//") + content.count(b"/*")
+    assert FILES.with_preloading(COPILOT, on, "riglm") == on
+    off = FILES.without_preloading(COPILOT, on, ["riglm"], content)
+    assert json_members.values(off.decode()) == json_members.values(content.decode())
+    assert off.count(b"//") + off.count(b"/*") == content.count(b"//") + content.count(b"/*")
+
+
+def test_switching_again_and_again_leaves_the_file_as_it_was() -> None:
+    content = off = b'[mcp_servers.riglm]\ncommand = "sh"\n'
+    for _ in range(4):
+        off = FILES.without_preloading(TOML, FILES.with_preloading(TOML, off, "riglm"), ["riglm"], content)
+    assert off == content
