@@ -125,6 +125,8 @@ def _switch(
         print_json(told)
     else:
         _notify(told)
+    if any(each.fault for each in preloading):
+        raise typer.Exit(1)
 
 
 def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:

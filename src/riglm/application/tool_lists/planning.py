@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -135,11 +135,11 @@ class ListPlanner:
         if surface is Surface.FULL:
             return ListPlan(candidates=view.candidates, reason="the surface is full")
         usage = self._usage(session) if self._usage is not None else None
-        most = self._most_tools(session.client.name)
-        key = (id(view), id(usage), surface, most)
+        most_listed = self._most_tools(session.client.name)
+        key = (id(view), id(usage), surface, most_listed)
         kept = self._base.get(key)
         if kept is None or kept[0] is not view or kept[1] is not usage:
-            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage, most)
+            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage, most_listed)
             kept = self._base[key] = (view, usage, plan)
             if len(self._base) > _MAX_PLANS:
                 self._base.popitem(last=False)
@@ -292,8 +292,8 @@ class ListPlanner:
             tokens_own=tokens_own,
         )
 
-    def _listed(self, view: PermittedTools, usage: Usage | None, client_limit: int | None) -> ListPlan:
-        """Return the plan of a list for a client that takes at most `client_limit` tools."""
+    def _listed(self, view: PermittedTools, usage: Usage | None, most_listed: int | None) -> ListPlan:
+        """Return the plan of a list for a client that takes at most `most_listed` tools."""
         rules, costs = self._rules, self.costs(view)
         everyday = everyday_weights(
             [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
@@ -313,8 +313,8 @@ class ListPlanner:
                 rules.index_tokens, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
             )
             tools = cheapest_list(costs, estimate, view.kept, order, bounds, own_tokens)
-        if client_limit is not None:
-            tools = self._within(client_limit, tools, view, estimate, order)
+        likeliest = sorted(order, key=lambda name: -estimate.probabilities.get(name, 0.0))
+        tools = self._within(most_listed, tools, view, likeliest)
         if tools is None:
             return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
         predictor = self._predictor if usage is not None else ""
@@ -330,15 +330,18 @@ class ListPlanner:
         )
 
     def _within(
-        self, limit: int, tools: frozenset[str] | None, view: PermittedTools, usage: Usage, order: Sequence[str]
+        self, limit: int | None, tools: frozenset[str] | None, view: PermittedTools, likeliest: Iterable[str]
     ) -> frozenset[str] | None:
-        """Return the same tools, or the likeliest if they are more than `limit` with the meta-tools."""
-        own = 0 if tools is None else len(self._meta_tools)
-        if own + len(view.candidates if tools is None else tools) <= limit:
+        """Return the same tools, or the likeliest of them that make `limit` with the meta-tools.
+
+        Pinned tools are always among them. Without meta-tools nothing is left out, as nothing else could be reached.
+        """
+        own = len(self._pinned if tools is None else self._meta_tools)
+        among = view.candidate_set if tools is None else tools
+        if limit is None or not self._meta_tools or own + len(among) <= limit:
             return tools
-        likely = sorted(order, key=lambda name: -usage.probabilities.get(name, 0.0))
         room = max(0, limit - len(self._meta_tools) - len(view.kept))
-        return view.kept.union([name for name in likely if name not in view.kept][:room])
+        return view.kept.union([name for name in likeliest if name in among and name not in view.kept][:room])
 
     def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         if usage is None:
@@ -373,10 +376,16 @@ class ListPlanner:
         fresh = {name: share for name, share in needed.items() if name not in kept}
         paying = self.costs(view).paying(fresh, self.usage(session).requests)[: rules.max_tools]
         order = sorted(view.candidates, key=lambda name: (name not in base.listed, -needed.get(name, 0.0)))
-        tools = filled(paying, kept, order, rules.min_tools)
+        found = filled(paying, kept, order, rules.min_tools)
+        tools = self._within(
+            self._most_tools(session.client.name),
+            None if found == view.candidate_set else found,
+            view,
+            sorted(order, key=lambda name: (name not in retained, -needed.get(name, 0.0))),
+        )
         return ListPlan(
             candidates=view.candidates,
-            tools=None if tools == view.candidate_set else tools,
+            tools=tools,
             search_first=confidence <= SURE,
             lists_context=base.lists_context,
             confidence=confidence,
@@ -413,8 +422,8 @@ class ListPlanner:
         added = view.candidate_set.difference(plan.candidates)
         if len(added) > self._rules.max_tools:
             added &= self.base_plan(session, view).listed
-        tools, most = (plan.tools | added) & view.candidate_set, self._most_tools(session.client.name)
-        if most is not None and len(tools) + len(self._meta_tools) > most:
+        tools = (plan.tools | added) & view.candidate_set
+        if self._within(self._most_tools(session.client.name), tools, view, ()) != tools:
             return self.base_plan(session, view)
         return replace(plan, candidates=view.candidates, tools=tools)
 

@@ -78,6 +78,28 @@ def test_a_client_gets_no_more_tools_than_it_takes_and_the_likeliest_of_them(cli
     assert len(whole) <= most
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"pinned": ["search_available_tools", "call_tool", "set_context"]},
+        {"surface": "dynamic", "min_tools": 150, "max_tools": 150},
+    ],
+)
+async def test_neither_pinned_meta_tools_nor_a_context_exceed_what_a_client_takes(rules):
+    stage, session = Stage(**rules), a_session("cursor-vscode")
+    many = a_catalogue(count=39 if "pinned" in rules else 140, size=4)
+    stage.filtering.compose(session, many)
+    await stage.about(session, "mail", "tool20", "tool21")
+    names = names_in(stage.filtering.compose(session, many).raw)
+    assert len(names) <= 40
+    assert "search_available_tools" in names
+
+
+def test_without_meta_tools_a_client_gets_all_tools():
+    stage = Stage(meta_tools=dict.fromkeys(("search_available_tools", "call_tool", "set_context"), False))
+    assert len(names_in(stage.filtering.compose(a_session("cursor-vscode"), a_catalogue(count=60, size=4)).raw)) == 60
+
+
 async def test_nothing_that_a_session_does_changes_a_stable_list(catalog):
     stage, session = learned(), a_session("x", ProtocolEra.MODERN)
     before = stage.filtering.compose(session, catalog).raw
