@@ -2,13 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from pydantic_ai import RunContext
+from pydantic_ai import ApprovalRequired, CallDeferred, RunContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from riglm.application.selector.session import ToolSession
+
+_MAX_FOUND: Final = 10
+_MAX_LOADED: Final = 100
+"""Tools that a search may find before those that are deferred."""
 
 SearchStrategy = Callable[[RunContext[Any], Sequence[str], Sequence[ToolDefinition]], Awaitable[Sequence[str]]]
 
@@ -25,7 +29,7 @@ class DeferredToolset(WrapperToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """All tools; `defer_loading` is set on those that are not selected."""
         tools = await super().get_tools(ctx)
-        selection = await self.session.aselect(str(ctx.prompt or ""), tools=tools.values())
+        selection = await self.session.aselect(_text(ctx.prompt), tools=tools.values())
         return {
             name: tool if name in selection else replace(tool, tool_def=replace(tool.tool_def, defer_loading=True))
             for name, tool in tools.items()
@@ -37,6 +41,8 @@ class DeferredToolset(WrapperToolset[Any]):
         """Call a tool, and learn from it."""
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
+        except (CallDeferred, ApprovalRequired):
+            raise
         except Exception:
             self.session.used(name, failed=True)
             raise
@@ -48,9 +54,18 @@ def search_strategy(session: ToolSession[Any]) -> SearchStrategy:
     """Return the strategy for `ToolSearch(strategy=...)` that searches among a session's tools."""
 
     async def search(_: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]) -> Sequence[str]:
-        results = [await session.asearch(query) for query in queries]
-        found = dict.fromkeys(each.name for result in results for each in result)
         deferred = {tool.name for tool in tools}
-        return [name for name in found if name in deferred]
+        found: dict[str, None] = {}
+        for query in queries:
+            result = await session.asearch(query, limit=_MAX_LOADED + len(deferred))
+            names = [each.name for each in result if each.name in deferred]
+            found |= dict.fromkeys(names[:_MAX_FOUND])
+        return list(found)
 
     return search
+
+
+def _text(prompt: object) -> str:
+    """The texts of a prompt, without images and other content."""
+    parts = prompt if isinstance(prompt, list | tuple) else [prompt]
+    return "\n".join(part for part in parts if isinstance(part, str))

@@ -8,7 +8,7 @@ from anthropic.types.beta import BetaMCPToolsetParam
 from openai.types.responses import Response, ToolParam
 from pydantic import TypeAdapter, ValidationError
 
-from riglm import ToolSelector, defer
+from riglm import ToolSelector, UnusableToolError, defer
 
 NAMES = [f"{server}__{verb}_{what}" for server in ("git", "mail") for verb in ("read", "send") for what in "ab"]
 SCHEMA = {"type": "object", "properties": {"about": {"type": "string"}}}
@@ -155,10 +155,61 @@ async def test_a_search_of_the_provider_and_the_call_after_it_are_learned(answer
         assert next(each.name for each in found) == "mail__send_a"
 
 
+REFERENCES: list[Any] = ["x", 5, {}, [1], [{}, {"tool_name": {}}]]
+FOUND: list[Any] = ["x", ["x"], [None], [{"type": "namespace"}], [{"type": "namespace", "tools": "x"}]]
+RESULTS = [{"type": "tool_search_tool_result", "content": {"tool_references": each}} for each in REFERENCES]
+ODD: list[Any] = [
+    *({}, None, 5, True, "text", Message, [], {"content": "text"}, {"content": 5}),
+    {"output": [{"type": "message"}, None, "x"]},
+    {"content": [{"type": "tool_use"}, {"type": "tool_use", "name": None}, {"type": ["tool_use"], "name": "x"}]},
+    {"content": RESULTS},
+    {"output": [{"type": "tool_search_output", "tools": each} for each in FOUND]},
+]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        MESSAGE["content"],
+        Message.model_validate(MESSAGE).content,
+        {"content": Message.model_validate(MESSAGE).content},
+        {"content": [{"type": "mcp_tool_use", "id": "m", "name": "mail__send_a", "server_name": "s"}]},
+        {"output": [{"type": "mcp_call", "name": "mail__send_a", "arguments": "{}"}]},
+    ],
+)
+async def test_parts_of_an_answer_and_calls_of_a_providers_connector_are_learned(answer):
+    async with ToolSelector(CLAUDES, max_tools=2, embedder="static") as selector:
+        session = selector.session()
+        await session.aselect("answer a customer")
+        defer.learn(session, answer)
+        assert (await session.aselect()).reasons["mail__send_a"].why == "used in this session"
+
+
+async def test_a_selection_is_taken_as_it_is_and_earlier_marks_do_not_count():
+    async with ToolSelector(CLAUDES, max_tools=2, embedder="static") as selector:
+        selection = await selector.session().aselect("git read a")
+    marked = [{**tool, "defer_loading": True} for tool in CLAUDES]
+    made = defer.anthropic(marked, selection)
+    assert {tool["name"] for tool in made[1:] if "defer_loading" not in tool} == set(selection.names)
+    assert defer.anthropic(made, selection) == made
+    assert set(defer.anthropic_mcp("git", selection)["configs"]) == set(selection.names)
+    made = defer.openai(OPENAIS, selection)
+    assert defer.openai(made, selection) == made
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: defer.anthropic(CLAUDES, "git__read_a"), lambda: defer.openai([{"type": "function"}], [])]
+)
+def test_what_is_no_selection_or_no_definition_is_refused(made):
+    with pytest.raises(UnusableToolError, match="fix: give"):
+        made()
+
+
 async def test_an_answer_without_tools_and_unknown_names_are_no_error():
     async with ToolSelector(CLAUDES, embedder="static") as selector:
         session = selector.session()
-        for answer in ({}, {"content": "text"}, None, {"output": [{"type": "message"}]}):
+        for answer in ODD:
             defer.learn(session, answer)
+        assert {each.why for each in (await session.aselect()).reasons.values()} != {"used in this session"}
         session.searched("what is not there", ["nobody", "git__read_a"])
         session.used("git__read_a")

@@ -188,7 +188,7 @@ def _preloading(
 
 
 def _checked(place: ConfigLocation, content: bytes, text: str, wanted: Mapping[str, Any]) -> bytes:
-    """The file with a new text, if that says what is wanted; tables that are empty then may be missing.
+    """The file with a new text, if it equals the wanted values; tables that are empty then may be missing.
 
     Raises:
         FileNotEditableError: it says something else.
