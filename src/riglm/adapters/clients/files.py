@@ -22,7 +22,7 @@ from riglm.adapters.clients.entries import (
     user_candidates,
 )
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.domain.client_setup import ClientServer, ConfigLocation
+from riglm.domain.client_setup import ENTRY, ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 
 _MAX: Final = 64 * 1024 * 1024
@@ -126,7 +126,7 @@ class ClientFiles(ClientsPort):
 
     def with_preloading(self, place: ConfigLocation, content: bytes, entry: str) -> bytes:
         members = FORMATS[place.client].preload_members
-        listed = [*_namespaces(place, content), namespace_of(entry)]
+        listed = [*_namespaces(place, content), *self._inherited_namespaces(place), namespace_of(entry)]
         return _preloading(place, content, {entry: members}, list(dict.fromkeys(listed)))
 
     def without_preloading(self, place: ConfigLocation, content: bytes, entries: Sequence[str], before: bytes) -> bytes:
@@ -138,11 +138,22 @@ class ClientFiles(ClientsPort):
             was = earlier.get(entry)
             known = was if isinstance(was, Mapping) else {}
             members[entry] = {key: known.get(key) for key in FORMATS[place.client].preload_members}
-        were, ours = _namespaces(place, before), {namespace_of(entry) for entry in entries}
+        were, ours = _namespaces(place, before), {*map(namespace_of, entries), *self._inherited_namespaces(place)}
         listed = [name for name in _namespaces(place, content) if name in were or name not in ours]
         *outer, name, _ = FORMATS[place.client].preloaded_namespaces or ("", "")
         keeps_table = name in _at(_values(place, _text(place, before)), outer)
         return _preloading(place, content, members, listed, keeps_table=keeps_table)
+
+    def _inherited_namespaces(self, place: ConfigLocation) -> list[str]:
+        """Those of the user's file and of riglm there: a list in a project's file replaces the user's list."""
+        if place.project is None or not FORMATS[place.client].preloaded_namespaces:
+            return []
+        found = []
+        candidates = user_candidates(self._platform, self._environment, self._home)
+        for other in (other for each in candidates if each.client == place.client for other in _present(each)):
+            with contextlib.suppress(OSError, FileNotEditableError):
+                found += _namespaces(other, other.file.read_bytes())
+        return [*found, namespace_of(ENTRY)]
 
     def may_defer(self, place: ConfigLocation, content: bytes, entry: str) -> bool:
         """Whether the client may defer the tools of an entry, and would not by another setting."""

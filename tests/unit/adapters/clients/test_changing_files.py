@@ -241,3 +241,19 @@ def test_switching_again_and_again_leaves_the_file_as_it_was() -> None:
     for _ in range(4):
         off = FILES.without_preloading(TOML, FILES.with_preloading(TOML, off, "riglm"), ["riglm"], content)
     assert off == content
+
+
+def test_the_list_of_a_project_has_what_it_replaces_of_the_users_list(tmp_path: Path) -> None:
+    users = tmp_path / ".codex" / "config.toml"
+    users.parent.mkdir()
+    users.write_text('[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__own"]\n', "utf-8")
+    files = ClientFiles(environment={}, home=tmp_path, platform="linux")
+    place = ConfigLocation(
+        client="codex", file=Path(".codex/config.toml"), path=("mcp_servers",), project=tmp_path / "app"
+    )
+    content = b'[mcp_servers.riglm-app]\ncommand = "sh"\n'
+    on = files.with_preloading(place, content, "riglm-app")
+    namespaces = tomllib.loads(on.decode())["features"]["code_mode"]["direct_only_tool_namespaces"]
+    assert namespaces == ["mcp__own", "mcp__riglm", "mcp__riglm_app"]
+    assert files.with_preloading(place, on, "riglm-app") == on
+    assert files.without_preloading(place, on, ["riglm-app"], content) == content
