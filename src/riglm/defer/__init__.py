@@ -2,7 +2,7 @@
 
 `anthropic`, `anthropic_mcp` and `openai` make what a request needs from a selection; `learn` and `alearn` learn from
 the answer. Tools are dictionaries; answers are dictionaries or objects of the provider's library, which need not be
-installed. `riglm.defer.pydantic_ai` needs pydantic-ai.
+installed. `riglm.defer.pydantic_ai` needs pydantic-ai, `riglm.defer.fastmcp` FastMCP.
 
 Sources: the Messages API's tool search tool and MCP connector, and the Responses API's tool search.
 """

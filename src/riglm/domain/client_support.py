@@ -370,11 +370,11 @@ class ChosenSurface(NamedTuple):
     has_hints: bool = False
 
 
-def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface], obstacle: str = "") -> ChosenSurface:
+def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface], no_search: str = "") -> ChosenSurface:
     """Return the surface for a client by what it calls itself, else by its era.
 
     `by_client` has glob patterns for names, the first that fits counts; they are compared without regard to case.
-    `obstacle` is what `no_tool_search` said. Names are self-reported, which is good enough for a choice that is no
+    `no_search` is what `no_tool_search` said. Names are self-reported, which is good enough for a choice that is no
     right.
     """
     for pattern, surface in by_client.items():
@@ -382,8 +382,8 @@ def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface]
             return ChosenSurface(surface, f"`filtering.clients` has {pattern}")
     known = support_of(name)
     if known is not None and known.honors_hints:
-        if obstacle:
-            return ChosenSurface(Surface.STABLE, f"it may load every tool, since {obstacle}", has_hints=True)
+        if no_search:
+            return ChosenSurface(Surface.STABLE, f"it may load every tool, since {no_search}", has_hints=True)
         return ChosenSurface(Surface.HINTS, "it loads the tools with preload hints and searches for others")
     if era is ProtocolEra.MODERN:
         return ChosenSurface(Surface.STABLE, "lists of the modern era are the same for all sessions")

@@ -77,7 +77,7 @@ class ListPlanner:
         self._predictor = predictor
         by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
         self._by_client = lru_cache(_MAX_CLIENTS)(
-            lambda name, era, obstacle: choose_surface(name, era, by_client, obstacle)
+            lambda name, era, no_search: choose_surface(name, era, by_client, no_search)
         )
         self._most_tools = lru_cache(_MAX_CLIENTS)(most_tools_of)
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
