@@ -17,10 +17,10 @@ from benchmarks.clients.scripted_model import ScriptedModel
 from benchmarks.hosts.rows import Host, Setup
 from benchmarks.load import catalog
 from benchmarks.subject import RIGLM, Served
+from riglm.application.tool_lists.list_writer import NAMES as META_TOOLS
 
 _SECONDS: Final = 150
 _MOST_LISTED: Final = 8
-_META_TOOLS: Final = ("search_available_tools", "call_tool", "set_context", "mark_tool", "index_status")
 _CALLED: Final = re.compile(r"tools/call\W{1,8}\d")
 _DATA: Final = ".local/share/riglm"
 _NAMES: Final = tuple(str(tool["name"]) for tool in catalog.make(TOOLS))
@@ -77,8 +77,8 @@ def _loaded(model: ScriptedModel) -> tuple[set[str], int]:
     for request, loaded in zip(model.requests, model.loaded, strict=True):
         if request.get("tools"):
             code = json.dumps(request["tools"]) if any(tool.name == "execute" for tool in loaded) else ""
-            names = {known for known in (*_NAMES, *_META_TOOLS) for tool in loaded if tool.name.endswith(known)}
-            named = {known for known in (*_NAMES, *_META_TOOLS) if re.search(rf"\.{known}\(", code)}
+            names = {known for known in (*_NAMES, *META_TOOLS) for tool in loaded if tool.name.endswith(known)}
+            named = {known for known in (*_NAMES, *META_TOOLS) if re.search(rf"\.{known}\(", code)}
             return names | named, len(json.dumps(request["tools"]))
     raise LookupError("it sent its model no tools")
 
@@ -125,7 +125,7 @@ def measured(host: Host, package: Path, home: Path, learned: Path) -> Row:
         direct=len(direct),
         direct_bytes=direct_bytes,
         listed=len(names.intersection(_NAMES)),
-        meta_tools=len(names.intersection(_META_TOOLS)),
+        meta_tools=len(names.intersection(META_TOOLS)),
         bytes=size,
         learned=len(names.intersection(_LEARNED)),
         reached=reached,

@@ -76,7 +76,7 @@ def _modules(package: Path) -> Path:
 
 def _claude(**variables: str) -> Host:
     mode = ", ".join(f"{name}={value}" for name, value in variables.items())
-    is_on = variables.get("ENABLE_TOOL_SEARCH", "true") == "true" and len(variables) < 2 and "BETAS" not in mode
+    is_searching = variables in ({}, {"ENABLE_TOOL_SEARCH": "true"})
     return Host(
         title=f"Claude Code, {mode or 'default'}",
         package=PACKAGE,
@@ -93,7 +93,7 @@ def _claude(**variables: str) -> Host:
         server_file=lambda setup: setup.write(".claude.json", setup.entry(type="stdio")),
         client="claude-code",
         variables=variables,
-        calls=_NATIVE_SEARCH if is_on else _SEARCH,
+        calls=_NATIVE_SEARCH if is_searching else _SEARCH,
     )
 
 
@@ -260,7 +260,6 @@ def _continue() -> Host:
         words=lambda setup: ["--config", str(setup.home / "cn.yaml"), "--auto", "-p", PROMPT],
         environment=lambda _: {"CONTINUE_TELEMETRY_ENABLED": "0"},
         server_file=config,
-        model_file=lambda _: None,
     )
 
 

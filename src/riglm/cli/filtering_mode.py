@@ -100,7 +100,7 @@ def _switch(
         _take_over(_prepared(files, mode))  # again: a running riglm may have written its file meanwhile
     preloading = _preloading(files, mode, dry_run=dry_run)
     clients_of = {file: name for name, file in installed()}
-    told = {
+    report = {
         "mode": mode,
         "dry_run": dry_run,
         "files": [
@@ -122,9 +122,9 @@ def _switch(
         "open_sessions": _open_sessions(files[0]) if any(each.replacement for each in found) else [],
     }
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        _notify(told)
+        _notify(report)
     if any(each.fault for each in preloading):
         raise typer.Exit(1)
 
@@ -206,12 +206,12 @@ def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run
         if url is not None:
             raise
         return None
-    told = {"url": api.url, "before": before, "changed": before != mode, "trouble": None}
+    report = {"url": api.url, "before": before, "changed": before != mode, "trouble": None}
     if before != mode and url is None and not read_settings(file).control.enabled:
         trouble = f"it may go by another configuration, since {file} asks for no control API — fix: name it with --url"
-        return {**told, "changed": False, "trouble": trouble}
+        return {**report, "changed": False, "trouble": trouble}
     if before == mode or dry_run:
-        return told
+        return report
     document = {"filtering": {"mode": mode}}
     try:
         try:
@@ -219,8 +219,8 @@ def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run
         except ControlApiRejectedError:  # its file cannot be changed, or it has none: what runs can
             api.put("/config", document)
     except (ControlApiUnavailableError, ControlApiRejectedError) as error:
-        return {**told, "changed": False, "trouble": str(error)}
-    return told
+        return {**report, "changed": False, "trouble": str(error)}
+    return report
 
 
 def _open_sessions(file: Path) -> list[dict[str, Any]]:
@@ -239,9 +239,9 @@ def _open_sessions(file: Path) -> list[dict[str, Any]]:
     return []
 
 
-def _notify(told: dict[str, Any]) -> None:
-    mode, would = told["mode"], "would say" if told["dry_run"] else "says now"
-    for one in told["files"]:
+def _notify(report: dict[str, Any]) -> None:
+    mode, would = report["mode"], "would say" if report["dry_run"] else "says now"
+    for one in report["files"]:
         file = printable(one["file"])
         if not one["changed"]:
             typer.echo(f"{file}: filtering.mode is {mode} already")
@@ -251,10 +251,10 @@ def _notify(told: dict[str, Any]) -> None:
             typer.echo(f"  {printable(line)}")
         if one["strategy"] != "prediction":
             typer.echo(f"  filtering.strategy is {one['strategy']}: nothing is predicted, and the mode changes no list")
-    _tell_clients(told)
-    _tell_live(told)
-    if any(one["changed"] for one in told["files"]):
-        _tell_restart(told)
+    _tell_clients(report)
+    _tell_live(report)
+    if any(one["changed"] for one in report["files"]):
+        _tell_restart(report)
 
 
 def _tell_clients(report: dict[str, Any]) -> None:
@@ -267,27 +267,27 @@ def _tell_clients(report: dict[str, Any]) -> None:
             typer.echo(f"{file} {'would change' if report['dry_run'] else 'changed'}: {one['client']} {does}")
 
 
-def _tell_live(told: dict[str, Any]) -> None:
-    live, mode = told["live"], told["mode"]
+def _tell_live(report: dict[str, Any]) -> None:
+    live, mode = report["live"], report["mode"]
     if live is None:
         return
     if live["trouble"]:
         typer.echo(f"the riglm at {live['url']} goes on as it was: {printable(live['trouble'])}")
     elif not live["changed"]:
         typer.echo(f"the riglm at {live['url']} is in mode {mode} already")
-    elif told["dry_run"]:
+    elif report["dry_run"]:
         typer.echo(f"the riglm at {live['url']} would change from {live['before']} to {mode} at once")
     else:
         typer.echo(f"the riglm at {live['url']} changed from {live['before']} to {mode}; its clients were notified")
 
 
-def _tell_restart(told: dict[str, Any]) -> None:
-    live, changed = told["live"], [one for one in told["files"] if one["changed"]]
+def _tell_restart(report: dict[str, Any]) -> None:
+    live, changed = report["live"], [one for one in report["files"] if one["changed"]]
     who = "every other riglm" if live and live["changed"] else "riglm"
     clients = ", ".join(sorted({one["client"] for one in changed if one["client"]}))
     typer.echo(
         f"{who} reads the file when it starts: restart {clients or 'your client, or riglm serve,'} for it to count"
     )
-    there = Counter(one["client"] or "unnamed" for one in told["open_sessions"])
+    there = Counter(one["client"] or "unnamed" for one in report["open_sessions"])
     if there:
         typer.echo(f"sessions open now: {', '.join(f'{printable(name)} ({count})' for name, count in there.items())}")

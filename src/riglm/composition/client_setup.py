@@ -103,7 +103,7 @@ def riglm_entries(
     environment = os.environ if environment is None else environment
     clients = ClientFiles(environment=environment, home=home_of(environment))
     found = []
-    for place, servers in _servers_at(clients, directory):
+    for place, content, servers in _servers_at(clients, directory):
         if isinstance(servers, str):
             found.append(RiglmServerEntry(client=place.client, file=place.file, fault=servers))
             continue
@@ -114,7 +114,7 @@ def riglm_entries(
                 entry=one.name,
                 command=one.starts,
                 url=one.url,
-                may_defer=clients.may_defer(place, place.file.read_bytes(), one.name),
+                may_defer=clients.may_defer(place, content, one.name),
             )
             for one in servers
             if is_riglm(one)
@@ -124,13 +124,14 @@ def riglm_entries(
 
 def _servers_at(
     clients: ClientFiles, directory: Path | None
-) -> Iterator[tuple[ConfigLocation, tuple[ClientServer, ...] | str]]:
-    """The servers of each place of the user's and of a project's, or why they cannot be read."""
+) -> Iterator[tuple[ConfigLocation, bytes, tuple[ClientServer, ...] | str]]:
+    """Each place of the user's and of a project's, the file's content, and its servers or why they cannot be read."""
     for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
         try:
-            yield place, clients.servers(place, place.file.read_bytes())
+            content = place.file.read_bytes()
+            yield place, content, clients.servers(place, content)
         except (OSError, RiglmError) as error:
-            yield place, str(error)
+            yield place, b"", str(error)
 
 
 def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
@@ -140,7 +141,7 @@ def _record_directories(environment: Mapping[str, str], clients: ClientFiles, pr
     journal determines which files are written, and with what.
     """
     found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
-    for place, servers in _servers_at(clients, project):
+    for place, _, servers in _servers_at(clients, project):
         is_brought_along = place.project is not None and place.file.is_relative_to(place.project)
         if isinstance(servers, str) or is_brought_along:
             continue

@@ -9,6 +9,7 @@ from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams, ListToolsRequest
 
 from riglm.application.selector.session import ToolSession
+from riglm.application.tool_lists.list_writer import ALWAYS_LOAD
 from riglm.composition.tool_selector import ToolSelector
 
 
@@ -53,4 +54,4 @@ class LearnedHints(Middleware):
 
 
 def _hinted(tool: Tool) -> dict[str, Any]:
-    return {**(tool.meta or {}), "anthropic/alwaysLoad": True}
+    return {**(tool.meta or {}), ALWAYS_LOAD[-1]: True}

@@ -155,20 +155,11 @@ def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
     query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
     clients = []
     for client, at, number in connection.execute(query).all():
-        columns = (session.c.client_version, session.c.era, session.c.transport, session.c.metadata)
+        columns = (session.c.client_version.label("version"), session.c.era, session.c.transport, session.c.metadata)
         mine = select(*columns).where(name == client, session.c.started_at == at).limit(1)
-        version, era, transport, metadata = connection.execute(mine).one()
-        clients.append(
-            RecordedClient(
-                name=client,
-                version=version,
-                era=era,
-                transport=transport,
-                last_seen=at,
-                sessions=number,
-                no_tool_search=metadata.get(NO_TOOL_SEARCH, ""),
-            )
-        )
+        details = dict(connection.execute(mine).mappings().one())
+        why = details.pop("metadata").get(NO_TOOL_SEARCH, "")
+        clients.append(RecordedClient(name=client, last_seen=at, sessions=number, no_tool_search=why, **details))
     return tuple(clients)
 
 

@@ -187,15 +187,10 @@ def _preloading(
         return _checked(place, content, text, values)
     table = {key: value for key, value in _at(values, path[:-1]).items() if key != path[-1]}
     text = toml_tables.with_value(text, path, list(namespaces) or None)
-    if namespaces or keeps_table:
-        return _checked(
-            place,
-            content,
-            text,
-            _replaced(values, path[:-1], table | ({path[-1]: [*namespaces]} if namespaces else {})),
-        )
-    text = text if table else toml_tables.without_header(text, path[:-1])
-    return _checked(place, content, text, _replaced(values, path[:-1], table))
+    if not (namespaces or table or keeps_table):
+        text = toml_tables.without_header(text, path[:-1])
+    listed = {path[-1]: list(namespaces)} if namespaces else {}
+    return _checked(place, content, text, _replaced(values, path[:-1], table | listed))
 
 
 def _checked(place: ConfigLocation, content: bytes, text: str, wanted: Mapping[str, Any]) -> bytes:

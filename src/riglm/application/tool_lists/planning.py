@@ -1,8 +1,9 @@
 """Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
 
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -313,8 +314,7 @@ class ListPlanner:
                 rules.index_tokens, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
             )
             tools = cheapest_list(costs, estimate, view.kept, order, bounds, own_tokens)
-        likeliest = sorted(order, key=lambda name: -estimate.probabilities.get(name, 0.0))
-        tools = self._within(most_listed, tools, view, likeliest)
+        tools = self._within(most_listed, tools, view, order, estimate.probabilities)
         if tools is None:
             return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
         predictor = self._predictor if usage is not None else ""
@@ -330,17 +330,24 @@ class ListPlanner:
         )
 
     def _within(
-        self, limit: int | None, tools: frozenset[str] | None, view: PermittedTools, likeliest: Iterable[str]
+        self,
+        limit: int | None,
+        tools: frozenset[str] | None,
+        view: PermittedTools,
+        order: Sequence[str],
+        probabilities: Mapping[str, float],
     ) -> frozenset[str] | None:
         """Return the same tools, or the likeliest of them that make `limit` with the meta-tools.
 
-        Pinned tools are always among them. Without meta-tools nothing is left out, as nothing else could be reached.
+        `order` decides among tools of equal probability. Pinned tools are always among them. Without meta-tools nothing
+        is left out, as nothing else could be reached.
         """
         own = len(self._pinned if tools is None else self._meta_tools)
         among = view.candidate_set if tools is None else tools
         if limit is None or not self._meta_tools or own + len(among) <= limit:
             return tools
         room = max(0, limit - len(self._meta_tools) - len(view.kept))
+        likeliest = sorted(order, key=lambda name: -probabilities.get(name, 0.0))
         return view.kept.union([name for name in likeliest if name in among and name not in view.kept][:room])
 
     def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
@@ -381,7 +388,8 @@ class ListPlanner:
             self._most_tools(session.client.name),
             None if found == view.candidate_set else found,
             view,
-            sorted(order, key=lambda name: (name not in retained, -needed.get(name, 0.0))),
+            order,
+            {**needed, **dict.fromkeys(retained, math.inf)},
         )
         return ListPlan(
             candidates=view.candidates,
@@ -423,7 +431,7 @@ class ListPlanner:
         if len(added) > self._rules.max_tools:
             added &= self.base_plan(session, view).listed
         tools = (plan.tools | added) & view.candidate_set
-        if self._within(self._most_tools(session.client.name), tools, view, ()) != tools:
+        if self._within(self._most_tools(session.client.name), tools, view, (), {}) != tools:
             return self.base_plan(session, view)
         return replace(plan, candidates=view.candidates, tools=tools)
 
