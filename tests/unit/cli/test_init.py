@@ -159,6 +159,25 @@ def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Pat
     assert installations() == ()
 
 
+@pytest.mark.parametrize("shape", [CODEX, QWEN, COPILOT], ids=lambda shape: shape.client)
+def test_shadow_takes_preloading_back_after_riglm_has_moved(home: Path, shape: Shape) -> None:
+    file = put(home, shape)
+    done("init")
+    installed = file.read_bytes()
+    told("enforce", "--file-only")
+    moved = servers_in(file)["riglm"]["command"]
+    command = moved if isinstance(moved, str) else moved[0]
+    preloaded = file.read_bytes()
+    file.write_bytes(preloaded.replace(command.encode(), b"/before/riglm"))
+    done("init")
+    assert file.read_bytes() == preloaded
+    assert len(told("shadow", "--file-only")["clients"]) == 1
+    assert read(file) == read_content(file, installed)
+    assert told("shadow", "--file-only")["clients"] == []
+    done("undo")
+    assert read(file) == read_content(file, shape.content)
+
+
 @pytest.mark.parametrize("content", ["", CODEX.text], ids=["one server", "several"])
 @pytest.mark.parametrize("modes", [["enforce"], ["enforce", "shadow"], ["enforce", "shadow", "enforce"]])
 @pytest.mark.parametrize("edited_after", [0, 1, 3])

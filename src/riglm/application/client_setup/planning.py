@@ -73,9 +73,17 @@ class SetupPlanner:
         """
         resolved = {file.resolve() for file in configurations}
         made = [each for each in self._installations.all() if each.configuration.resolve() in resolved]
-        newest = {each.place: each for each in made if is_on or not each.servers}
+        newest = {each.place: each for each in made if is_on or self._turned_preloading_on(each)}
         plans = [self._preload_plan(each, is_on=is_on) for each in newest.values()]
         return tuple(plan for plan in plans if plan.fault or plan.changes)
+
+    def _turned_preloading_on(self, made: ClientSetup) -> bool:
+        if made.servers or (before := self._installations.kept(made.before)) is None:
+            return False
+        try:
+            return self._clients.with_preloading(made.place, before, made.entry) != before
+        except RiglmError:
+            return False
 
     def _preload_plan(self, made: ClientSetup, *, is_on: bool) -> InstallPlan:
         """The plan for a place; without `is_on`, `made` is what was changed there by an earlier such plan."""
