@@ -184,7 +184,7 @@ def shared_state() -> float:
             for tool in chance.choices(chance.sample(TOOLS, 6), k=25):
                 state.called(tool, time.time())
             state.listed(tuple(chance.sample(TOOLS, 20)))
-            link = ConnectionRecord(principal=session.principal, session=session.id, handshake=_HANDSHAKE)
+            link = ConnectionRecord(owner=session.principal, session=session.id, handshake=_HANDSHAKE)
             values = {
                 sealer.name("session", str(session.id)): encoded(session, state),
                 sealer.name("place", str(number)): str(session.id).encode(),

@@ -31,6 +31,9 @@ StrategiesOption = Annotated[
 SessionsOption = Annotated[
     int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of sessions, the latest.")
 ]
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="Only the sessions of this profile.")
+]
 DaysOption = Annotated[
     int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of the last N days.")
 ]

@@ -13,6 +13,7 @@ from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json
 from riglm.cli.replaying import (
     DatabaseOption,
     DaysOption,
+    ProfileOption,
     SessionsOption,
     SinceOption,
     StrategiesOption,
@@ -25,6 +26,7 @@ from riglm.cli.replaying import (
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.session import DEFAULT_PROFILE
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def report(
     since: SinceOption = None,
     limit: SessionsOption = MAX_SESSIONS,
     predictor: StrategiesOption = None,
+    profile: ProfileOption = None,
     tools: Annotated[
         int,
         typer.Option("--tools", metavar="N", min=0, max=1_000, help="Maximum number of tools to name of each kind."),
@@ -55,7 +58,7 @@ def report(
     """
     settings = settings_in_use(config)
     begin = beginning(days, since)
-    found = _report(settings, strategies(predictor, settings), db, limit, begin)
+    found = _report(settings, strategies(predictor, settings), db, limit, begin, profile)
     if html is not None:
         _write_page(html, found)
     if as_json:
@@ -68,7 +71,9 @@ def report(
         typer.echo(f"as a page: {html}")
 
 
-def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float) -> dict[str, Any]:
+def _report(
+    settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float, profile: str | None
+) -> dict[str, Any]:
     from riglm.application.evaluation.record import Observations
     from riglm.application.reporting.report import ReportInput, build_report
 
@@ -78,9 +83,13 @@ def _report(settings: "Settings", kinds: Sequence[str], db: Path | None, limit: 
     store = store_of(settings, db)
     if store is not None:
         with store:
-            history = store.recent_calls(limit)
+            history = [
+                each
+                for each in store.recent_calls(limit)
+                if profile is None or (each.profile or DEFAULT_PROFILE) == profile
+            ]
             record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
-            unused = _unused(store, since)
+            unused = _unused(store, since) if profile is None else _unused_in(history)
     findings = ReportInput(
         settings=settings,
         sessions=len(history),
@@ -99,6 +108,12 @@ def _unused(store: "AnalyticsPort", since: float) -> list[str]:
     known = [tool for tool in store.tools_known(since) if tool.upstream != OWN_UPSTREAM]
     used = {tool.tool for tool in known if tool.uses}
     return sorted({tool.tool for tool in known if tool.in_lists} - used)
+
+
+def _unused_in(history: "Sequence[TrainingSession]") -> list[str]:
+    """Return the tools that some of these sessions had and none used."""
+    used = {call.tool for each in history for call in each.calls}
+    return sorted({tool for each in history for tool in each.tools_available} - used)
 
 
 def _day(at: float) -> str:

@@ -22,6 +22,9 @@ def run(
     header: HeaderOption = None,
     config: ConfigOption = None,
     mcp_json: McpJsonOption = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="The profile of this client (`filtering.profile`).")
+    ] = None,
     no_filter: NoFilterOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
@@ -29,7 +32,7 @@ def run(
 
     For example: riglm run -- npx -y @modelcontextprotocol/server-everything
     """
-    values = common_values(no_filter, log_level, url, header or ())
+    values = [*common_values(no_filter, log_level, url, header or ()), ("--profile", ("filtering", "profile"), profile)]
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
     from riglm.composition.running import run_stdio
 

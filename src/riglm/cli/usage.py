@@ -210,6 +210,7 @@ def session_fields(summary: "SessionSummary") -> dict[str, Any]:
         "ended_at": json_time(session.ended_at),
         "client": session.client.name,
         "client_version": session.client.version,
+        "profile": session.profile,
         "transport": session.transport.value,
         "era": session.era.value,
         "protocol_version": session.protocol_version,

@@ -11,13 +11,16 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import StateSettings
+from riglm.domain.session import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from riglm.application.proxy import ProxyService
@@ -42,8 +45,22 @@ def run_stdio(configuration: Configuration) -> int:
 
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
-    alone = settings.model_copy(update={"state": StateSettings()})  # a stdio client has only this process
+    filtering = settings.filtering.model_copy(update={"profile": _profile_here(settings.filtering)})
+    alone = settings.model_copy(update={"state": StateSettings(), "filtering": filtering})  # one client, one process
     return _run(alone, configuration, serve)
+
+
+def _profile_here(filtering: FilteringSettings) -> str:
+    """Return the profile with the deepest directory that riglm was started in, unless a different one is configured."""
+    found, deepest = filtering.profile, 0
+    if found == DEFAULT_PROFILE and any(each.directories for each in filtering.profiles.values()):
+        with contextlib.suppress(OSError):  # the working directory was deleted
+            here = Path.cwd()
+            for name, profile in filtering.profiles.items():
+                for directory in (Path(each).expanduser().resolve() for each in profile.directories):
+                    if here.is_relative_to(directory) and len(directory.parts) > deepest:
+                        found, deepest = name, len(directory.parts)
+    return found
 
 
 def run_http(configuration: Configuration) -> int:
@@ -55,10 +72,13 @@ def run_http(configuration: Configuration) -> int:
     _share_heap()
 
     async def serve(proxy: "ProxyService", container: "Container", stop: asyncio.Event) -> None:
-        from riglm.composition.storage import is_shared
+        from riglm.composition.storage import intercepts_lists, is_shared
 
         sharing = container.sharing if is_shared(settings) else None
-        await HttpDownstream(proxy, settings, sharing).serve(listener, stop)
+        filtered = intercepts_lists(settings)
+        await HttpDownstream(
+            proxy, settings, sharing, lambda: (container.filtering.rules if filtered else settings.filtering).profiles
+        ).serve(listener, stop)
 
     with _alone(settings):
         listener = bound_socket(downstream.host, downstream.port)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.learning import learning_scope
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
@@ -157,5 +158,5 @@ def context_lessons(
     with Container(settings).embedders.always as embedder:
         pairs = LearnedPairs(hasher.derived_key("learned pairs"))
         pairs.restore(store.list_learned_pairs(embedder.model, most))
-        scope = principal if settings.learning.scope == "principal" else ""
+        scope = learning_scope(principal if settings.learning.scope == "principal" else "", settings.filtering.profile)
         yield PairTraining(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name)

@@ -50,8 +50,8 @@ class PredictionInput:
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
-    context. `principal` and `client` are empty when unknown; `time` is in seconds since the epoch. `lasting` is True if
-    the prediction is used for the whole session and not only for the next call.
+    context. `principal`, `profile` and `client` are empty when unknown; `time` is in seconds since the epoch.
+    `lasting` is True if the prediction is used for the whole session and not only for the next call.
     """
 
     candidates: tuple[str, ...]
@@ -60,6 +60,7 @@ class PredictionInput:
     context: Context | None = None
     relevance: Relevance | None = None
     principal: str = ""
+    profile: str = ""
     client: str = ""
     time: float = 0.0
     lasting: bool = False

@@ -101,7 +101,10 @@ MAX_RESERVED: Final = 1_000
 
 
 PROFILE: Final = "profile"
-"""The key of a session's metadata that holds the `filtering.profile` that it began with."""
+"""The key of a session's metadata that holds the profile that it began with."""
+
+DEFAULT_PROFILE: Final = "default"
+"""The profile of sessions that began with no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,11 @@ class Session:
     sequence: int = 0
     reserved: tuple[int, ...] = ()
     forgotten_at: float = 0.0
+
+    @property
+    def profile(self) -> str:
+        """The profile that it began with."""
+        return self.metadata.get(PROFILE, DEFAULT_PROFILE)
 
     @property
     def confidence(self) -> IdentificationConfidence:

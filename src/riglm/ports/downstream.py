@@ -18,15 +18,21 @@ class Caller:
     """Who is on the other side of a connection or of one HTTP request.
 
     `principal` is the subject of a checked token, or empty for local users; `address` is the peer's
-    address; `handle` a session handle that the client was given, taken from a header or a path. `connection` identifies
-    HTTP connections of one address apart.
+    address; `handle` a session handle that the client was given, taken from a header or a path. `profile` is the one
+    that it selected, empty for `filtering.profile`. `connection` identifies HTTP connections of one address apart.
     """
 
     transport: Transport
     principal: str = ""
+    profile: str = ""
     address: str = ""
     handle: str = ""
     connection: str = field(default="", compare=False)
+
+    @property
+    def owner(self) -> str:
+        """Whose sessions it may continue: those of its principal in its profile."""
+        return f"{self.principal}/{self.profile}" if self.profile else self.principal
 
 
 class ClientResponseSink(Protocol):

@@ -101,15 +101,15 @@ class ScriptedUsage(UsageSource):
         self.refreshed = []
         self.error = None
 
-    async def refresh(self, session, profile):
+    async def refresh(self, session):
         self._fail()
-        self.refreshed.append((session, profile))
+        self.refreshed.append(session)
 
-    def usage(self, session, profile):
+    def usage(self, session):
         self._fail()
         return self.learned
 
-    def model(self, session, profile):
+    def model(self, session):
         return SimpleNamespace(
             after=lambda used: {name: share for name, share in self.next_uses.items() if name not in used}
         )

@@ -146,6 +146,16 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"filtering": {"strategy": "allowlist"}}, "the strategy is allowlist and filtering.allowlist is empty"),
         ({"filtering": {"strategy": "denylist"}}, "the strategy is denylist and filtering.denylist is empty"),
         ({"filtering": {"min_tools": 9, "max_tools": 8}}, "max_tools (8) is less than min_tools (9)"),
+        ({"filtering": {"profiles": {"a/b": {}}}}, "'a/b' cannot be the name of a profile"),
+        ({"filtering": {"profiles": {"a": {"denylist": ["[x"]}}}}, "'[x' opens a bracket"),
+        ({"filtering": {"profiles": {"a": {"tokens": ["ann"]}}}}, "there is no token 'ann' in downstream.tokens"),
+        (
+            {
+                "filtering": {"profiles": {"a": {"tokens": ["ann"]}, "b": {"tokens": ["ann"]}}},
+                "downstream": {"tokens": {"ann": "8f3a6c0d9e1b47725a"}},
+            },
+            "the token 'ann' is in the profiles 'a' and 'b'",
+        ),
         ({"logging": {"include_results": True}}, "results are never stored"),
         ({"timeouts": {"call": 10, "call_max": 5}}, "call_max (5) is less than call (10)"),
         ({"downstream": {"host": "0.0.0.0"}}, "0.0.0.0 can be reached from other machines and no token is set"),
@@ -241,3 +251,25 @@ def test_the_schema_for_editors_names_every_section() -> None:
 def test_only_known_scopes_of_learning_are_taken() -> None:
     assert Settings.model_validate({"learning": {"scope": "tenant"}}).learning.scope == "tenant"
     assert "principal" in complaint(learning={"scope": "team"})
+
+
+def test_a_profile_adds_to_what_is_denied_and_pinned_and_replaces_the_allowlist() -> None:
+    profiles = {"a": {"allowlist": ["x"], "denylist": ["y"], "pinned": ["z"]}, "b": {}, "c": {"allowlist": []}}
+    filtering = settings(
+        filtering={"allowlist": ["1"], "denylist": ["2"], "pinned": ["3"], "max_tools": 7, "profiles": profiles}
+    ).filtering
+    found = {
+        name: (each.profile, each.allowlist, each.denylist, each.pinned, each.max_tools)
+        for name in profiles
+        for each in [filtering.of_profile(name)]
+    }
+    assert found == {
+        "a": ("a", ("x",), ("2", "y"), ("3", "z"), 7),
+        "b": ("b", ("1",), ("2",), ("3",), 7),
+        "c": ("c", (), ("2",), ("3",), 7),
+    }
+
+
+@pytest.mark.parametrize(("profile", "is_on"), [({}, False), ({"denylist": ["x"]}, True), ({"allowlist": ["x"]}, True)])
+def test_lists_are_inspected_if_a_profile_denies_tools(profile: dict[str, object], is_on: bool) -> None:
+    assert settings(filtering={"strategy": "none", "profiles": {"a": profile}}).filtering.is_on is is_on

@@ -18,7 +18,7 @@ from riglm.adapters.analytics.store_file import StoreFile, connect
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
-from riglm.domain.session import PROFILE
+from riglm.domain.session import DEFAULT_PROFILE, PROFILE
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet
@@ -50,7 +50,6 @@ def to_json(value: Any) -> str:
 _BUSY_TIMEOUT_SECONDS: Final = 0.25
 """How long a statement waits for another process that writes: a list waits for it."""
 
-_DEFAULT_PROFILE: Final = "default"
 _OVERRIDES: Final = (
     "SELECT id, kind, tool, scope, key, created_at, expires_at, reason FROM override ORDER BY created_at, id"
 )
@@ -179,7 +178,7 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
                 calls=len(tools[id_]),
                 client=original(client),
                 principal=original(whose),
-                profile=json.loads(metadata).get(PROFILE, _DEFAULT_PROFILE),
+                profile=json.loads(metadata).get(PROFILE, DEFAULT_PROFILE),
             )
             for id_, started_at, client, whose, metadata in sessions
             if id_ in tools

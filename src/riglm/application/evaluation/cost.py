@@ -189,7 +189,7 @@ class _CostReplay:
                 tools=tuple(dict.fromkeys(calls)),
                 calls=len(calls),
                 client=_CLIENT,
-                profile=filtering.rules.profile,
+                profile=session.profile,
             )
         )
         return _Priced(price.finish() or Cost(), len(first.shown), bool(first.hidden), listed)
@@ -209,19 +209,19 @@ class _UsageSoFar(UsageSource):
         """Add a session."""
         self._uses.append(use)
 
-    async def refresh(self, session: Session, profile: str) -> None:
+    async def refresh(self, session: Session) -> None:
         now = self._clock()
         self._model = UsageModel((self._uses, self._uses), now)
         usage = self._model.usage
         if usage.evidence and (self._warm_set is None or self._warm_set.is_due(usage.evidence, now, self._period)):
             self._warm_set = WarmSet(
-                principal="", client=session.client.name, profile=profile, usage=usage, created_at=now
+                principal="", client=session.client.name, profile=session.profile, usage=usage, created_at=now
             )
 
-    def usage(self, session: Session, profile: str) -> Usage | None:
+    def usage(self, session: Session) -> Usage | None:
         return None if self._warm_set is None else self._warm_set.usage
 
-    def model(self, session: Session, profile: str) -> UsageModel:
+    def model(self, session: Session) -> UsageModel:
         return self._model
 
 

@@ -118,6 +118,7 @@ _PLANNING: Final = (
     "coverage",
     "cold_start_limit",
     "index_tokens",
+    "profiles",
 )
 """The rules that the plan of a list follows from."""
 
@@ -150,8 +151,12 @@ class ActiveRules:
         """True if a list or a call may differ from what it would be without riglm."""
         self.is_shadow: Final = rules.is_on and rules.mode == "shadow"
         """True if clients get all tools, and what would have been hidden is recorded."""
+        self.by_profile: Final = {
+            name: ActiveRules(rules.of_profile(name), surroundings, predictor) for name in rules.profiles
+        }
+        """The rules that hold in each profile instead of these."""
         self.guards: Final = rules.is_on and rules.denies
-        """True if tools are denied."""
+        """True if tools are denied, in some profile at least."""
         self.predictor: Final = predictor
         self.is_predicted: Final = (
             surroundings.predicting is not None and rules.is_on and rules.strategy == "prediction"
@@ -164,9 +169,7 @@ class ActiveRules:
         self.planner: Final = ListPlanner(
             rules,
             surroundings.prices,
-            (lambda session: None if usage is None else usage.usage(session, rules.profile))
-            if self.is_predicted
-            else None,
+            (lambda session: None if usage is None else usage.usage(session)) if self.is_predicted else None,
             surroundings.owner,
             predictor,
         )

@@ -15,10 +15,11 @@ from riglm.application.prediction.scope_models import OnLoop, ScopeModel, ScopeM
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.worker import Worker
 from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.learning import LearnedPair, PairSource
+from riglm.domain.learning import LearnedPair, PairSource, parts_of_scope
 from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.session import Session
+from riglm.domain.session import DEFAULT_PROFILE, Session
+from riglm.domain.usage import MIN_EVIDENCE
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
@@ -257,10 +258,13 @@ class PredictionStateLoader:
         return made
 
     def _recorded(self, scope: str) -> Sequence[TrainingSession]:
-        principal = scope if self._by_principal else None
+        """Return the latest sessions of a scope; those of all profiles, while too few of its profile are recorded."""
+        principal, profile = parts_of_scope(scope)
         self._flush()
         with self._open_store() as store:
-            return store.recent_calls(_REPLAYED_SESSIONS, principal=principal)
+            sessions = store.recent_calls(_REPLAYED_SESSIONS, principal=principal if self._by_principal else None)
+        of_profile = [each for each in sessions if (each.profile or DEFAULT_PROFILE) == profile]
+        return of_profile if len(of_profile) >= MIN_EVIDENCE else sessions
 
     def _restored(self, model: str) -> LearnedPairs:
         pairs = LearnedPairs(self._key)

@@ -74,6 +74,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 calls=tuple(before),
                 servers=servers,
                 principal=session.principal,
+                profile=session.profile,
                 client=session.client,
                 time=call.timestamp,
             )

@@ -18,6 +18,7 @@ from riglm.application.prediction.training_queue import TrainingQueue
 from riglm.application.tool_lists.predictor_interface import NullPrediction
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.learning import learning_scope
 from riglm.domain.list_plan import UNSURE
 from riglm.domain.prediction import Context, Prediction, PredictionInput, ToolSearchResult
 from riglm.domain.retrieval.words import request_texts
@@ -283,7 +284,9 @@ class PredictionService(NullPrediction):
                 prediction_input, candidates=names or tuple({*prediction_input.calls, tool}), servers=servers
             )
 
-        self._teaching.called_elsewhere(here, tool, found, self._scope(prediction_input.principal))
+        self._teaching.called_elsewhere(
+            here, tool, found, self._scope(prediction_input.principal, prediction_input.profile)
+        )
 
     async def close(self) -> None:
         """Learn what is left while there is time, and close the model."""
@@ -341,15 +344,16 @@ class PredictionService(NullPrediction):
             servers=self._candidates[1],
             context=state.context,
             principal=session.principal,
+            profile=session.profile,
             client=session.client.name,
             time=self._clock(),
         )
 
     def _scope_of(self, session: Session) -> str:
-        return self._scope(session.principal)
+        return self._scope(session.principal, session.profile)
 
-    def _scope(self, principal: str) -> str:
-        return principal if self._by_principal else ""
+    def _scope(self, principal: str, profile: str) -> str:
+        return learning_scope(principal if self._by_principal else "", profile)
 
 
 def _with_vector(embedder: EmbedderPort, context: Context) -> Context:

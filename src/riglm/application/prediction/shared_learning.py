@@ -36,6 +36,7 @@ class _TrainingMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     principal: str = ""
     client: str = ""
     time: float = 0.0
+    profile: str = ""
     paired: bool = False
 
 
@@ -73,6 +74,7 @@ class SharedLearning:
                 prediction_input.principal,
                 prediction_input.client,
                 prediction_input.time,
+                prediction_input.profile,
                 paired=prediction_input.context is not None,
             )
         self._start(self._news.notify(TRAINING_CHANNEL, "", msgspec.json.encode(training_update).decode()))
@@ -88,6 +90,7 @@ class SharedLearning:
                 candidates=(),
                 calls=training_update.calls[-MAX_CALLS:],
                 principal=training_update.principal,
+                profile=training_update.profile,
                 client=training_update.client,
                 time=training_update.time,
             )

@@ -76,19 +76,19 @@ class WarmSets:
         """Read everything from the store again when it is needed."""
         self._kept.clear()
 
-    def usage(self, session: Session, profile: str) -> Usage | None:
+    def usage(self, session: Session) -> Usage | None:
         """Return the estimate for the lists of a session, None while nothing was learned."""
-        kept = self._kept.get(self._key(session, profile))
+        kept = self._kept.get(self._key(session))
         return None if kept is None or kept.warm_set is None else kept.warm_set.usage
 
-    def model(self, session: Session, profile: str) -> UsageModel:
+    def model(self, session: Session) -> UsageModel:
         """Return what is recorded by now, for the results of search and of set_context."""
-        kept = self._kept.get(self._key(session, profile))
+        kept = self._kept.get(self._key(session))
         return _EMPTY if kept is None else kept.model
 
-    async def refresh(self, session: Session, profile: str) -> None:
+    async def refresh(self, session: Session) -> None:
         """Read the estimates for a session that starts; waits for at most a second."""
-        key = self._key(session, profile)
+        key = self._key(session)
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
             return
@@ -103,8 +103,8 @@ class WarmSets:
         for reading in list(self._reading.values()):
             reading.cancel()
 
-    def _key(self, session: Session, profile: str) -> _Key:
-        return session.principal if self._by_principal else "", session.client.name, profile
+    def _key(self, session: Session) -> _Key:
+        return session.principal if self._by_principal else "", session.client.name, session.profile
 
     async def _read(self, key: _Key) -> None:
         with self._guarded:
@@ -120,8 +120,10 @@ class WarmSets:
         principal, client, profile = key
         store, now = self._store(), self._clock()
         uses = store.list_session_uses(principal if self._by_principal else None)
-        narrow = [each for each in uses if (each.client, each.profile) == (client, profile)]
-        model = UsageModel((uses, narrow), now)
+        of_profile = [each for each in uses if each.profile == profile]
+        narrow = [each for each in of_profile if each.client == client]
+        wider = (uses,) if len(of_profile) == len(uses) else (uses, of_profile)
+        model = UsageModel((*wider, narrow), now)
         stored = store.get_warm_set(principal, client, profile)
         if model.usage.evidence and (stored is None or stored.is_due(model.usage.evidence, now, self._period)):
             made = WarmSet(principal=principal, client=client, profile=profile, usage=model.usage, created_at=now)

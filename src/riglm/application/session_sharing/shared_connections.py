@@ -29,11 +29,11 @@ MAX_PROBLEMS: Final = 1_000
 class ConnectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a connection.
 
-    `principal` is a keyed hash. `handshake` and `state_requests` are raw JSON of the client, `tickets` are the resume
+    `owner` is a keyed hash. `handshake` and `state_requests` are raw JSON of the client, `tickets` are the resume
     tokens by server. A record that has `ended` is kept for a while, so that no process resumes it.
     """
 
-    principal: str
+    owner: str
     session: UUID
     handshake: str
     state_requests: dict[str, str] = {}
@@ -114,7 +114,7 @@ class SharedConnections:
             return
         session = conversation.session
         record = ConnectionRecord(
-            principal=self._principal(caller),
+            owner=self._owner(caller),
             session=session.id,
             handshake=handshake.line.decode(),
             tickets=dict(conversation.tickets),
@@ -213,7 +213,7 @@ class SharedConnections:
 
     async def _find(self, session_id: bytes, caller: Caller) -> ConnectionHandoff | None:
         record = await self._read(session_id)
-        if record is None or record.ended or record.principal != self._principal(caller):
+        if record is None or record.ended or record.owner != self._owner(caller):
             return None
         found = await self._sessions.fetch(record.session)
         if found is None:
@@ -277,8 +277,8 @@ class SharedConnections:
         name = self.name(session_id)
         await self._state.keep(name, self._sealer.seal(name, record.encoded()), self._seconds)
 
-    def _principal(self, caller: Caller) -> str:
-        return self._sealer.name("principal", caller.principal)
+    def _owner(self, caller: Caller) -> str:
+        return self._sealer.name("owner", caller.owner)
 
 
 class _Heard(ClientResponseSink):

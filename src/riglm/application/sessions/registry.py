@@ -29,7 +29,7 @@ class IdentificationSettings:
     """Where to look for conversation keys, and how long a session that no connection holds is kept.
 
     `idle_gap` is the silence, in seconds, after which it is over; `most_kept` is how many such sessions there may be.
-    `profile` is recorded with each new session.
+    `profile` is recorded with each new session whose client selected none.
     """
 
     meta_keys: tuple[str, ...] = ()
@@ -65,6 +65,7 @@ class SessionRegistry:
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
+        self._metadata: dict[str, dict[str, str]] = {}
         self.look_for(evidence)
         self._kept = SessionIndex()
         self._connections: dict[UUID, dict[str, Caller | None]] = {}
@@ -78,14 +79,13 @@ class SessionRegistry:
     def look_for(self, evidence: IdentificationSettings) -> None:
         """Go by other evidence from now on; the sessions that there are stay where they were found."""
         self._evidence = evidence
-        self._metadata = {PROFILE: evidence.profile}
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
     def of_connection(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""
         place = self._environment(caller)
         if caller.handle:
-            place = SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
+            place = SessionLookupKey(IdentificationMethod.HANDLE, caller.owner, "handle", caller.handle)
         if place is not None:
             session = self._keyed(place, caller, client, ProtocolEra.HANDSHAKE, version)
             self._kept.hold(session)
@@ -142,9 +142,9 @@ class SessionRegistry:
     def place_of_call(self, caller: Caller, meta: Raw | bytes) -> SessionLookupKey | None:
         """Where the session of a call in the handshake era is found, if not by its connection."""
         if caller.handle:
-            return SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
+            return SessionLookupKey(IdentificationMethod.HANDLE, caller.owner, "handle", caller.handle)
         found = self._conversation_keys(meta)
-        return SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0]) if found else None
+        return SessionLookupKey(IdentificationMethod.META_KEY, caller.owner, *found[0]) if found else None
 
     def at(self, place: SessionLookupKey) -> Session | None:
         """The session found at a place."""
@@ -204,7 +204,7 @@ class SessionRegistry:
         if base.method is IdentificationMethod.HANDLE:
             self._note(base, found)
             return base
-        place = SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0])
+        place = SessionLookupKey(IdentificationMethod.META_KEY, caller.owner, *found[0])
         if base.method is IdentificationMethod.META_KEY or self._kept.at(place) is not None:
             return self._keyed(place, caller, base.client, base.era, base.protocol_version, found)
         base.method = IdentificationMethod.META_KEY
@@ -251,14 +251,12 @@ class SessionRegistry:
             for key in self._evidence.environment_keys:
                 value = self._evidence.environment.get(key)
                 if value:
-                    return SessionLookupKey(IdentificationMethod.ENVIRONMENT, caller.principal, key, value)
+                    return SessionLookupKey(IdentificationMethod.ENVIRONMENT, caller.owner, key, value)
         return None
 
     def _of_process(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """The session of this process, which lives as long as the process does."""
-        place = self._environment(caller) or SessionLookupKey(
-            IdentificationMethod.PROCESS, caller.principal, "process", ""
-        )
+        place = self._environment(caller) or SessionLookupKey(IdentificationMethod.PROCESS, caller.owner, "process", "")
         session = self._kept.at(place)
         if session is None:
             session = self._keyed(place, caller, client, ProtocolEra.MODERN, version)
@@ -336,9 +334,11 @@ class SessionRegistry:
         return session
 
     def _metadata_of(self, caller: Caller, client: ClientInfo) -> dict[str, str]:
+        profile = caller.profile or self._evidence.profile
+        metadata = self._metadata.setdefault(profile, {PROFILE: profile})
         if caller.transport is Transport.STDIO and (why := no_tool_search(client, self._evidence.environment)):
-            return {**self._metadata, NO_TOOL_SEARCH: why}
-        return self._metadata
+            return {**metadata, NO_TOOL_SEARCH: why}
+        return metadata
 
     def _detach(self, session: Session) -> None:
         """Leave a session to other processes."""
@@ -356,12 +356,12 @@ class SessionRegistry:
 def _place(caller: Caller, client: ClientInfo, found: Sequence[tuple[str, str]]) -> SessionLookupKey:
     """Where the session of a request is found, by the conversation keys `found` in it or by who sent it."""
     if caller.handle:
-        return SessionLookupKey(IdentificationMethod.HANDLE, caller.principal, "handle", caller.handle)
+        return SessionLookupKey(IdentificationMethod.HANDLE, caller.owner, "handle", caller.handle)
     if found:
-        return SessionLookupKey(IdentificationMethod.META_KEY, caller.principal, *found[0])
+        return SessionLookupKey(IdentificationMethod.META_KEY, caller.owner, *found[0])
     if caller.principal:
-        return SessionLookupKey(IdentificationMethod.PRINCIPAL, caller.principal, "client", client.name)
-    return SessionLookupKey(IdentificationMethod.ADDRESS, "", "client", f"{caller.address} {client.name}")
+        return SessionLookupKey(IdentificationMethod.PRINCIPAL, caller.owner, "client", client.name)
+    return SessionLookupKey(IdentificationMethod.ADDRESS, caller.owner, "client", f"{caller.address} {client.name}")
 
 
 class SessionReset:

@@ -8,10 +8,10 @@ from riglm.domain.session import IdentificationMethod, Session
 
 
 class SessionLookupKey(NamedTuple):
-    """Lookup key of a session; it contains the principal, so that no other principal finds the session."""
+    """Lookup key of a session; it contains the owner of the caller, so that no other caller finds the session."""
 
     method: IdentificationMethod
-    principal: str
+    owner: str
     name: str
     value: str
 

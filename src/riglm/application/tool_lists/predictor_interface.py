@@ -22,15 +22,15 @@ class UsageEstimates(Protocol):
 class UsageSource(Protocol):
     """The recorded use that lists and results are made from."""
 
-    async def refresh(self, session: Session, profile: str) -> None:
+    async def refresh(self, session: Session) -> None:
         """Read what is recorded, for a session that starts."""
         ...
 
-    def usage(self, session: Session, profile: str) -> Usage | None:
+    def usage(self, session: Session) -> Usage | None:
         """Return the estimate for the lists of a session, None while nothing was learned."""
         ...
 
-    def model(self, session: Session, profile: str) -> UsageEstimates:
+    def model(self, session: Session) -> UsageEstimates:
         """Return what is recorded by now."""
         ...
 

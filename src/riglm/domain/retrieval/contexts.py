@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from riglm.domain.learning import parts_of_scope
 from riglm.domain.prediction import Scores, Vector
 
 _FIRST_ROWS: Final = 64
@@ -92,6 +93,9 @@ class QuantizedVectors:
 
 WORDS_WEIGHT: Final = 0.3
 """Weight of shared words relative to the similarity of vectors."""
+
+MIN_CONTEXTS: Final = 10
+"""With fewer contexts of a profile, those of all profiles count."""
 
 _DROPPED: Final = -2  # the number of no scope, not even of an unknown one
 _WORTH_COMPACTING: Final = 128
@@ -195,7 +199,10 @@ class LearnedContexts:
         self._term = GrowingRows.of(at[self._term.rows])
 
     def similarity(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> ContextSimilarity:
-        """How similar each context is that was learned in the scope."""
+        """How similar each context is that was learned in the scope.
+
+        While there are few of its profile, those of all profiles of the principal count.
+        """
         shared = self._shared_words(terms)
         overall, meaning = shared.copy(), shared.copy()
         if vectors := self._vectors.get((model, len(vector))):
@@ -207,7 +214,12 @@ class LearnedContexts:
         return ContextSimilarity(overall, meaning)
 
     def _counts_for(self, scope: str) -> NDArray[np.bool_]:
-        return np.asarray(self._scope.rows == self._scopes.get(scope, -1))
+        own = np.asarray(self._scope.rows == self._scopes.get(scope, -1))
+        if np.count_nonzero(own) >= MIN_CONTEXTS:
+            return own
+        principal, _ = parts_of_scope(scope)
+        numbers = [number for name, number in self._scopes.items() if parts_of_scope(name)[0] == principal]
+        return np.isin(self._scope.rows, numbers)
 
     def _shared_words(self, terms: Sequence[int]) -> Scores:
         """The cosine of the contexts' words with those of another, rare words weighing more."""

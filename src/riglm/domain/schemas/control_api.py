@@ -70,6 +70,7 @@ class SessionEntry(_Model):
     method: IdentificationMethod = Field(description="How it was recognized.")
     confidence: IdentificationConfidence
     principal: str = Field(description="A keyed hash of the caller; empty for callers without a name.")
+    profile: str
     started_at: Time
     ended_at: Time | None
     active: bool = Field(description="True while it may still grow.")

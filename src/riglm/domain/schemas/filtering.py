@@ -1,11 +1,13 @@
 """What a client is shown, and what it may use."""
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from riglm.domain.policy import fault
 from riglm.domain.schemas.base import Seconds, SettingsModel, problem
+from riglm.domain.session import DEFAULT_PROFILE
 
 SurfaceName = Literal["dynamic", "stable", "hints", "full"]
 
@@ -18,6 +20,30 @@ class MetaToolSwitches(SettingsModel):
     call_tool: bool = Field(default=True, description="Calls a tool that is not listed.")
     index_status: bool = Field(default=False, description="Reports the state of the search index.")
     mark_tool: bool = Field(default=False, description="Reports whether a tool was useful.")
+
+
+_PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class ProfileSettings(SettingsModel):
+    """A set of tools for a project or an agent: its sessions are separate, and learn separately.
+
+    HTTP clients select it by the path `/mcp/PROFILE` or by the header `Riglm-Profile`.
+    """
+
+    tokens: tuple[str, ...] = Field(
+        default=(), description="Names from `downstream.tokens`: these callers get this profile, and no other."
+    )
+    directories: tuple[str, ...] = Field(
+        default=(),
+        description="stdio clients that start riglm in one of these directories, or below, get this profile, unless "
+        "`filtering.profile` names another.",
+    )
+    allowlist: tuple[str, ...] | None = Field(
+        default=None, description="Replaces `filtering.allowlist` in this profile."
+    )
+    denylist: tuple[str, ...] = Field(default=(), description="Denied in addition to `filtering.denylist`.")
+    pinned: tuple[str, ...] = Field(default=(), description="Always shown, in addition to `filtering.pinned`.")
 
 
 class FilteringSettings(SettingsModel):
@@ -61,7 +87,12 @@ class FilteringSettings(SettingsModel):
         description="For `auto`: surfaces by glob pattern of the client's name, before what is known of the client.",
     )
     profile: str = Field(
-        default="default", min_length=1, description="Warm sets are learned for each principal and profile."
+        default=DEFAULT_PROFILE,
+        min_length=1,
+        description="The profile of sessions that no other is selected for. Each profile learns separately.",
+    )
+    profiles: dict[str, ProfileSettings] = Field(
+        default={}, description="Sets of tools by name, for a project or an agent."
     )
     period: Seconds = Field(
         default=86_400,
@@ -103,6 +134,31 @@ class FilteringSettings(SettingsModel):
                 found = fault(pattern)
                 if found is not None:
                     raise problem(*found, key=key)
+            for name, profile in self.profiles.items():
+                for pattern in getattr(profile, key) or ():
+                    found = fault(pattern)
+                    if found is not None:
+                        raise problem(*found, key=f"profiles.{name}.{key}")
+        return self
+
+    @field_validator("profiles")
+    @classmethod
+    def _good_names(cls, profiles: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
+        for name in profiles:
+            if not _PROFILE_NAME.fullmatch(name):
+                fix = "use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
+                raise problem(f"{name!r} cannot be the name of a profile", fix, key=name)
+        return profiles
+
+    @model_validator(mode="after")
+    def _one_profile_for_each_token(self) -> Self:
+        of_token: dict[str, str] = {}
+        for name, profile in self.profiles.items():
+            for token in profile.tokens:
+                if token in of_token:
+                    words = f"the token {token!r} is in the profiles {of_token[token]!r} and {name!r}"
+                    raise problem(words, "keep it in one of them", key=f"profiles.{name}.tokens")
+                of_token[token] = name
         return self
 
     @model_validator(mode="after")
@@ -115,6 +171,19 @@ class FilteringSettings(SettingsModel):
                 key=self.strategy,
             )
         return self
+
+    def of_profile(self, name: str) -> "FilteringSettings":
+        """Return the settings that hold in one of the profiles."""
+        profile = self.profiles[name]
+        return self.model_copy(
+            update={
+                "profile": name,
+                "profiles": {},
+                "allowlist": self.allowlist if profile.allowlist is None else profile.allowlist,
+                "denylist": (*self.denylist, *profile.denylist),
+                "pinned": (*self.pinned, *profile.pinned),
+            }
+        )
 
     @property
     def is_on(self) -> bool:
@@ -129,8 +198,11 @@ class FilteringSettings(SettingsModel):
 
     @property
     def denies(self) -> bool:
-        """Whether the lists deny any tool."""
-        return bool(self.allowlist or self.denylist)
+        """Whether the lists deny any tool, in some profile at least."""
+        lists = [self.allowlist, self.denylist]
+        for profile in self.profiles.values():
+            lists += [profile.allowlist or (), profile.denylist]
+        return any(lists)
 
 
 Similarity = Annotated[float, Field(ge=0, le=1)]

@@ -103,6 +103,15 @@ class Settings(SettingsModel):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _known_tokens(self) -> Self:
+        for name, profile in self.filtering.profiles.items():
+            for token in profile.tokens:
+                if token not in self.downstream.principals:
+                    words, fix = f"there is no token {token!r} in downstream.tokens", "name one of those, or add it"
+                    raise problem(words, fix, key=f"filtering.profiles.{name}.tokens")
+        return self
+
     @property
     def arguments(self) -> Literal["hash", "raw", "none"]:
         """What is stored of a call's arguments, both switches taken together."""

@@ -73,7 +73,7 @@ async def test_a_request_without_a_session_is_refused(front: Front):
 async def test_a_session_is_bound_to_its_principal(front: Front):
     peer = await front.greeted()
     (session,) = front.app._sessions._open.values()
-    session.principal = "someone else"
+    session.owner = "someone else"
     assert (await (await peer.ask("echo")).whole()).status == 404
 
 

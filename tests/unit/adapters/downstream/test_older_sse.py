@@ -121,7 +121,7 @@ async def test_a_message_for_an_unknown_stream_is_not_taken(front: Front, query:
 async def test_a_stream_is_bound_to_its_principal(front: Front):
     client = await older(front)
     (one,) = front.app._sse._clients.values()
-    one.principal = "someone else"
+    one.owner = "someone else"
     assert await client.post(request("echo")) == 404
 
 

@@ -194,7 +194,7 @@ async def test_recorded_use_is_read_before_the_first_list_of_a_session_and_not_a
     stage.shown(session, catalog)
     assert not stage.filtering.needs_usage(session)
     await stage.filtering.prepare(session)
-    assert stage.use.refreshed == [(session, "work")]
+    assert stage.use.refreshed == [session]
 
 
 @pytest.mark.parametrize("stage", [Stage(surface="full"), Stage(predicted=False), Stage(strategy="none")])

@@ -67,9 +67,9 @@ class Stage:
 
     async def usage(self, client="tester", principal="", profile="default"):
         """Return the estimate that a session which starts now gets."""
-        session = a_session(client=ClientInfo(name=client), principal=principal)
-        await self.warm_sets.refresh(session, profile)
-        return self.warm_sets.usage(session, profile)
+        session = a_session(client=ClientInfo(name=client), principal=principal, metadata={PROFILE: profile})
+        await self.warm_sets.refresh(session)
+        return self.warm_sets.usage(session)
 
     async def likeliest(self, **of):
         usage = await self.usage(**of)
@@ -148,7 +148,7 @@ async def test_results_follow_what_is_recorded_at_once(stage):
     await stage.usage()
     stage.record(3, "read", "write")
     await stage.usage()
-    after = stage.warm_sets.model(a_session(client=ClientInfo(name="tester")), "default").after({"read"})
+    after = stage.warm_sets.model(a_session(client=ClientInfo(name="tester"))).after({"read"})
     assert set(after) == {"write"}
     assert "write" not in (await stage.usage()).probabilities
 

@@ -25,7 +25,7 @@ def subscribe(uri, method="resources/subscribe"):
 @pytest.fixture
 def record():
     return ConnectionRecord(
-        principal="p", session=UUID(int=1), handshake=HELLO.line.decode(), tickets={"up": b"x: \xff\r\n"}
+        owner="p", session=UUID(int=1), handshake=HELLO.line.decode(), tickets={"up": b"x: \xff\r\n"}
     )
 
 
@@ -61,7 +61,7 @@ def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
         {"session": "no uuid"},
         {"tickets": {"up": 1}},
         {"tickets": {"up": "no base64!"}},
-        {"principal": None},
+        {"owner": None},
     ],
 )
 def test_a_connection_that_no_riglm_wrote_is_ignored(record, change):

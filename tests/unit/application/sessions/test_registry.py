@@ -340,6 +340,19 @@ def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
     assert len(here.sessions) == 0
 
 
+@pytest.mark.parametrize("caller", [HTTP, ANNA, handled(ANNA)])
+@pytest.mark.parametrize("meta", [b"", ONE])
+def test_callers_in_different_profiles_share_no_session(caller, meta):
+    stage = world(profile="work")
+    found = [
+        stage.sessions.of_request(replace(caller, profile=profile), CODE, VERSION, meta)
+        for profile in ("review", "deploy", "", "review")
+    ]
+    assert [each.profile for each in found] == ["review", "deploy", "work", "review"]
+    assert found[0] is found[3]
+    assert len({each.id for each in found}) == 3
+
+
 def test_a_session_is_recorded_with_the_profile_that_it_began_with():
     stage = world(profile="work")
     first = stage.sessions.of_connection(HTTP, CODE, VERSION)

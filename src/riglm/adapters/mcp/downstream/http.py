@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
@@ -25,6 +25,7 @@ from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
+from riglm.domain.schemas.filtering import ProfileSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.downstream import DownstreamPort, SessionSharing
 
@@ -34,16 +35,29 @@ _DRAIN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 0.5
 
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
-_SENT_HEADERS: Final = b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id"
+_PROFILE: Final = b"riglm-profile"
+_SENT_HEADERS: Final = b", ".join(
+    (b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id", _PROFILE)
+)
 _CLOSE: Final = ((b"connection", b"close"),)
 
 
 class HttpDownstream:
     """An ASGI application for MCP clients."""
 
-    def __init__(self, proxy: DownstreamPort, settings: Settings, sharing: SessionSharing | None = None) -> None:
-        """Serves what `settings.downstream` asks for; with `sharing` as one of several processes."""
+    def __init__(
+        self,
+        proxy: DownstreamPort,
+        settings: Settings,
+        sharing: SessionSharing | None = None,
+        profiles: Callable[[], Mapping[str, ProfileSettings]] = dict,
+    ) -> None:
+        """Serves what `settings.downstream` asks for; with `sharing` as one of several processes.
+
+        `profiles` returns those that clients can select now.
+        """
         downstream = settings.downstream
+        self._profiles = profiles
         self._settings = downstream
         self._arrived = proxy.arrived
         self._limit = settings.limits.request_bytes
@@ -140,14 +154,31 @@ class HttpDownstream:
             extra = [admitted.header] if admitted.header else []
             await send_error(send, admitted.status, jsonrpc.INVALID_REQUEST, admitted.words, extra)
             return
-        request.is_of(admitted)
-        path = request.scope["path"].rstrip("/") or "/"
-        if path == self._settings.path.rstrip("/") and self._settings.transport != "sse":
-            await (send_status(send, 204, preflight) if preflight else self._streamable(request, send))
-        elif self._settings.transport != "http" and path in self._sse.paths:
-            await (send_status(send, 204, preflight) if preflight else self._sse.answer(path, request, send))
-        else:
+        path = request.scope["path"].rstrip("/")
+        mcp = self._settings.path.rstrip("/")
+        is_sse = self._settings.transport != "http" and path in self._sse.paths
+        named = "" if is_sse else path.removeprefix(mcp + "/") if path != mcp else ""
+        if not is_sse and (self._settings.transport == "sse" or not f"{path}/".startswith(f"{mcp}/")):
             await send_error(send, 404, jsonrpc.INVALID_REQUEST, f"Not found: MCP is at {self._settings.path}")
+        elif preflight:
+            await send_status(send, 204, preflight)
+        elif isinstance(profile := self._profile(admitted, request, named), Rejection):
+            await send_error(send, profile.status, jsonrpc.INVALID_REQUEST, profile.words)
+        else:
+            request.is_of(admitted, profile)
+            await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
+
+    def _profile(self, principal: str, request: McpHttpRequest, named: str) -> str | Rejection:
+        """Return the profile of a request: that of its token, else the one that its path or its header names."""
+        profiles = self._profiles()
+        named = named or request.headers.get(_PROFILE, b"").decode("latin-1")
+        of_token = next((name for name, profile in profiles.items() if principal in profile.tokens), "")
+        if named and named not in profiles:
+            known = ", ".join(profiles) or "none"
+            return Rejection(404, f"Not found: MCP is at {self._settings.path}; the profiles of riglm are: {known}")
+        if named and of_token and named != of_token:
+            return Rejection(403, f"Forbidden: this token is for the profile {of_token!r}")
+        return of_token or named
 
     async def _streamable(self, request: McpHttpRequest, send: Send) -> None:
         version = request.headers.get(b"mcp-protocol-version")

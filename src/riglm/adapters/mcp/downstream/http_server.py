@@ -30,7 +30,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 _SINGLE_HEADERS: Final = frozenset(
-    {b"authorization", b"content-type", b"host", b"mcp-session-id", b"origin", b"transfer-encoding"}
+    {b"authorization", b"content-type", b"host", b"mcp-session-id", b"origin", b"riglm-profile", b"transfer-encoding"}
 )
 
 

@@ -40,12 +40,12 @@ class HttpSession(ClientChannel):
     in addition to those of its requests. `asked` holds the responses owed, each with the key of its request's id.
     """
 
-    __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "principal", "streams")
+    __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "owner", "streams")
 
     def __init__(self, proxy: DownstreamPort, caller: Caller, session_id: bytes = b"") -> None:
         """A session with an id that cannot be guessed, unless it has one already."""
         self.id = session_id or secrets.token_urlsafe(_ID_BYTES).encode()
-        self.principal = caller.principal
+        self.owner = caller.owner
         self.is_open = True
         self.events: Events | None = None
         self.streams: tuple[Events, ...] = ()
@@ -114,7 +114,7 @@ class HttpSessions:
     def find(self, session_id: bytes, caller: Caller) -> HttpSession | None:
         """The session with this id, if it is this caller's."""
         session = self._open.get(session_id)
-        if session is None or session.principal != caller.principal:
+        if session is None or session.owner != caller.owner:
             return None
         session.last_used = time.monotonic()
         return session

@@ -52,7 +52,7 @@ class _Client:
     """A client with an open stream."""
 
     def __init__(self, proxy: DownstreamPort, request: McpHttpRequest, buffer: int) -> None:
-        self.principal = request.caller.principal
+        self.owner = request.caller.owner
         self.events = Events(buffer, request.cut)
         self.down = _Down(self.events, self._answered)
         self.connection: DualEraConnection = proxy.connect(
@@ -127,7 +127,7 @@ class SseClients:
     async def _message(self, request: McpHttpRequest, send: Send) -> None:
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
         client = self._clients.get(query.get("session_id", [""])[0])
-        if client is None or client.principal != request.caller.principal:
+        if client is None or client.owner != request.caller.owner:
             await send_error(send, 404, jsonrpc.INVALID_REQUEST, "Session not found: open the stream again")
             return
         if not request.sends_json:
