@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from riglm.domain.naming import MAX
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
@@ -112,13 +113,13 @@ async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
 
 @behaviour("many.names")
 @routes(SEVERAL)
-async def test_long_names_are_cut_to_64_characters_and_still_routed(stage: Stage, route: Route):
+async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
     long = "a" * 40
     servers = {f"{letter}-{long}": stage.entry("stdio", "--tools", f"{'t' * 60}1,{'t' * 60}2") for letter in "xy"}
     async with stage.client(route, upstream=stage.config("long", servers)) as client:
         tools = names(await everything(client, "tools/list", "tools"))
         assert len(set(tools)) == 4
-        assert max(map(len, tools)) <= 64
+        assert max(map(len, tools)) == MAX
         assert tools == names(await everything(client, "tools/list", "tools"))
         for tool in tools:
             assert (await client.call(tool, {"n": tool})).decoded()["structuredContent"] == {"n": tool}

@@ -10,8 +10,8 @@ from typing import Final, Literal
 SEPARATOR: Final = "__"
 """Separates a server's name from a tool's."""
 
-MAX: Final = 64
-"""No name that riglm makes is longer: what model providers accept."""
+MAX: Final = 52
+"""No name that riglm makes is longer: providers take 64 characters, and clients put up to 12 before it."""
 
 Naming = Literal["prefix", "on_collision", "none"]
 """Whether names start with the server's always, when two servers share a name, or never."""

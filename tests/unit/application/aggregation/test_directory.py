@@ -6,7 +6,7 @@ import pytest
 
 from riglm.application.aggregation.merged_lists import MergedListCache, OwnershipTable
 from riglm.domain import jsonrpc
-from riglm.domain.naming import prefixed
+from riglm.domain.naming import MAX, prefixed
 
 TOOLS, RESOURCES, TEMPLATES = "tools/list", "resources/list", "resources/templates/list"
 
@@ -106,7 +106,7 @@ def test_a_long_name_is_found_by_its_short_form():
     known = directory()
     known.learn(TOOLS, "a", named("t" * 70))
     (short,) = known.joined(TOOLS).catalog.names
-    assert len(short) == 64
+    assert len(short) == MAX
     assert known.owner(TOOLS, short) == ("a", "t" * 70)
 
 
@@ -180,6 +180,6 @@ def test_the_names_of_a_tool_are_told_before_its_list_is_known():
     long = "x" * 80
     assert directory("prefix").name_patterns("a__t") == ("a__t",)
     whole, cut = directory("prefix").name_patterns(f"a__{long}")
-    assert (whole, len(cut)) == (f"a__{long}", 64)
+    assert (whole, len(cut)) == (f"a__{long}", MAX)
     assert directory("on_collision").name_patterns("a__t") == ("a__t", "t")
     assert directory("none").name_patterns("a__t") == ("a__t",)
