@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.cache import CHECKOUT, import_path
 from benchmarks.clients.claude_code import TOOLS, UPSTREAM, USED, teach
 from benchmarks.clients.scripted_model import ScriptedModel
-from benchmarks.hosts.rows import Host, Setup
+from benchmarks.hosts.rows import Host, Loading, Setup
 from benchmarks.load import catalog
 from benchmarks.subject import RIGLM, Served
 from riglm.application.tool_lists.list_writer import NAMES as META_TOOLS
@@ -119,6 +119,7 @@ def measured(host: Host, package: Path, home: Path, learned: Path) -> Row:
         _ask(host, setup, package)
         names, size = _loaded(model)
         reached = _CALLED.search(json.dumps(model.requests[-1])) is not None
+    loads = {Loading.ALL: {TOOLS}, Loading.SEARCHED: {0}, Loading.PROGRAMS: range(TOOLS + 1)}[host.loading]
     return Row(
         host=host.title,
         version=host.version,
@@ -129,6 +130,7 @@ def measured(host: Host, package: Path, home: Path, learned: Path) -> Row:
         bytes=size,
         learned=len(names.intersection(_LEARNED)),
         reached=reached,
+        trouble="" if len(direct) in loads else f"it loaded {len(direct)} tools directly, not {host.loading}",
     )
 
 

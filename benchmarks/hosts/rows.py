@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,14 @@ _NATIVE_SEARCH: Final[Sequence[Call]] = (
     ("mcp__riglm__bench_echo", {"text": "#stats"}),
 )
 _CODE: Final = "return await tools.riglm.call_tool({name: 'bench_echo', arguments: {text: '#stats'}})"
+
+
+class Loading(StrEnum):
+    """Which definitions of a server's tools a host sends to its model, unless a hint or a setting exempts a tool."""
+
+    ALL = "every tool"
+    SEARCHED = "what it searched for"
+    PROGRAMS = "none: the model writes programs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,7 @@ class Host:
 
     `client` is its name for `riglm init`, None for one that is started with riglm's command. `server_file` holds only
     servers, and is written once. `model_file` names the model, and is written before each run. `words` is the command
-    line after the program. `calls` find and call a hidden tool.
+    line after the program. `calls` find and call a hidden tool. `loading` was measured with the 60 tools.
     """
 
     title: str
@@ -64,6 +73,7 @@ class Host:
     client: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[Call] = _SEARCH
+    loading: Loading = Loading.ALL
 
 
 def _bin(name: str) -> Callable[[Path], Sequence[str | Path]]:
@@ -94,6 +104,7 @@ def _claude(**variables: str) -> Host:
         client="claude-code",
         variables=variables,
         calls=_NATIVE_SEARCH if is_searching else _SEARCH,
+        loading=Loading.SEARCHED if is_searching else Loading.ALL,
     )
 
 
@@ -124,6 +135,7 @@ def _codex(model: str) -> Host:
         environment=lambda _: {"OPENAI_API_KEY": "none"},
         server_file=config,
         client="codex",
+        loading=Loading.SEARCHED if model == "gpt-5.5" else Loading.ALL,
     )
 
 
@@ -195,6 +207,7 @@ def _copilot(model: str) -> Host:
             ".copilot/mcp-config.json", setup.entry(type="local", env={}, tools=["*"])
         ),
         client="copilot",
+        loading=Loading.SEARCHED if is_claude else Loading.ALL,
     )
 
 
@@ -213,6 +226,7 @@ def _qwen() -> Host:
         },
         server_file=lambda setup: setup.write(".qwen/settings.json", {**quiet, **setup.entry()}),
         client="qwen",
+        loading=Loading.SEARCHED,
     )
 
 
@@ -277,6 +291,7 @@ HOSTS: Final = (
         "opencode, code mode",
         variables={"OPENCODE_EXPERIMENTAL_CODE_MODE": "true"},
         calls=(("execute", {"code": _CODE}),),
+        loading=Loading.PROGRAMS,
     ),
     _gemini(),
     _copilot("gpt-4.1"),

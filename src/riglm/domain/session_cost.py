@@ -97,6 +97,10 @@ class SessionCost:
         self._whole_list = (exposure.tokens_all, names.union(exposure.hidden))
         self._definition = exposure.tokens_all / max(1, len(exposure.shown) + len(exposure.hidden))
 
+    def searched_by_host(self) -> None:
+        """Add a search of the host for a tool that it defers although riglm lists it."""
+        self._result(HOST_SEARCH_RESULTS * self._definition / RESULT_OVERHEAD)
+
     def called(self, tool: str) -> None:
         """Add a call of an upstream tool; calls before the first list have no price."""
         shown = self._list

@@ -52,6 +52,17 @@ def test_a_search_is_a_request_whose_result_stays_in_the_conversation():
     assert (cost.riglm_requests, cost.no_proxy_requests) == (3, 2)
 
 
+def test_a_search_of_the_host_next_to_a_short_list_has_the_same_result_as_that_of_a_host_alone():
+    session = SessionCost(Prices())
+    session.shown(an_exposure(SESSION, "a", **SHORT))
+    session.searched_by_host()
+    session.called("b")
+    cost = session.finish()
+    call = 0.1 * 7_200 + 1.25 * (120 + 5 * 1_000) + 400
+    assert cost.riglm == pytest.approx(FIRST + call + 0.1 * (7_200 + 5_120) + NEXT)
+    assert cost.riglm_requests == cost.host_search_requests == 3
+
+
 def test_a_changed_list_writes_the_whole_prompt_again():
     changed = an_exposure(SESSION, "b", **{**SHORT, "hidden": ("a", "c", "d")})
     cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", changed, "b")

@@ -1,12 +1,13 @@
 """What sessions of a data set cost through riglm, without a proxy, and with the tool search of a host.
 
 Lists and search results come from the same components as in the proxy, and are priced like recorded ones. The search is
-taken to find the tool that the session calls next. Contexts are not set.
+taken to find the tool that the session calls next, and so is the search of a host that defers tools. Contexts are not
+set.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,13 +19,16 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.json_lines import JsonRow
 from riglm.application.tool_lists.list_writer import SEARCH
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
+from riglm.domain.client_support import NO_TOOL_SEARCH
+from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.session_cost import Cost, SessionCost
+from riglm.domain.session_cost import HOST_LIST_TOKENS, Cost, SessionCost
 from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.usage import SessionUse, Usage, UsageModel, WarmSet
 
@@ -34,7 +38,19 @@ MAX_CALLS: Final = 40
 _MIN_CALLS: Final = 2
 _ARMS: Final = ("no_proxy", "host_search", "riglm")
 _SECONDS_BETWEEN_SESSIONS: Final = 60.0
-_CLIENT: Final = "an-agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedClient:
+    """The client of replayed sessions.
+
+    `no_tool_search` is the result of the function of this name in `client_support`. `has_search` is True if the client
+    has a tool search, whose definition is then in every list.
+    """
+
+    name: str = "an-agent"
+    no_tool_search: str = ""
+    has_search: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +103,12 @@ async def evaluate_cost(
     *,
     learn: int,
     judge: int,
+    client: ReplayedClient | None = None,
     on_session: Callable[[int], None] = lambda _: None,
 ) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
-    walk = _CostReplay(found, rules.model_copy(update={"enabled": True, "mode": "enforce"}), prices)
+    enforced = rules.model_copy(update={"enabled": True, "mode": "enforce"})
+    walk = _CostReplay(found, enforced, prices, client or ReplayedClient())
     judged = []
     for place, calls in enumerate(found.sessions[: learn + judge]):
         priced = await walk.session(calls)
@@ -143,9 +161,10 @@ class _Priced(NamedTuple):
 class _CostReplay:
     """Sessions that call their tools one after the other, through the filter of the proxy."""
 
-    def __init__(self, found: CostSet, rules: FilteringSettings, prices: Prices) -> None:
+    def __init__(self, found: CostSet, rules: FilteringSettings, prices: Prices, client: ReplayedClient) -> None:
         self._found = found
         self._prices = prices
+        self._client = client
         self._now = 0.0
         self._usage = _UsageSoFar(rules.period, lambda: self._now)
         self._filtering = FilteringService(
@@ -167,18 +186,25 @@ class _CostReplay:
             era=ProtocolEra.HANDSHAKE,
             transport=Transport.STDIO,
             method=IdentificationMethod.PROCESS,
-            client=ClientInfo(name=_CLIENT),
+            client=ClientInfo(name=self._client.name),
+            metadata={NO_TOOL_SEARCH: self._client.no_tool_search},
         )
         await filtering.prepare(session)
-        first = filtering.compose(session, self._found.catalog)
-        price.shown(first.to_exposure(session.id, self._now))
-        state, listed = filtering.state(session), 0
+        selection = filtering.compose(session, self._found.catalog)
+        first = self._loaded(session, selection)
+        price.shown(first)
+        state, listed, is_deferred = filtering.state(session), 0, selection.surface == Surface.HINTS
         for tool in calls:
-            if tool not in filtering.listed(session) and tool not in state.sent:
-                answer = await self._meta_tools.run(session, SEARCH, jsonrpc.encode({"query": tool}))
-                if answer.selection is not None:
-                    price.shown(answer.selection.to_exposure(session.id, self._now))
-            is_listed = tool in filtering.listed(session) or tool in state.suggested
+            loaded = frozenset(first.shown) if is_deferred else filtering.listed(session)
+            if tool not in loaded and tool not in state.sent:
+                if is_deferred:
+                    price.searched_by_host()
+                    state.sent.add(tool)
+                else:
+                    answer = await self._meta_tools.run(session, SEARCH, jsonrpc.encode({"query": tool}))
+                    if answer.selection is not None:
+                        price.shown(answer.selection.to_exposure(session.id, self._now))
+            is_listed = tool in loaded or tool in state.suggested
             listed += is_listed
             price.called(tool)
             filtering.called(session, tool, DiscoveryMethod.LISTED if is_listed else DiscoveryMethod.SEARCHED)
@@ -188,11 +214,29 @@ class _CostReplay:
                 started_at=self._now,
                 tools=tuple(dict.fromkeys(calls)),
                 calls=len(calls),
-                client=_CLIENT,
+                client=self._client.name,
                 profile=session.profile,
             )
         )
         return _Priced(price.finish() or Cost(), len(first.shown), bool(first.hidden), listed)
+
+    def _loaded(self, session: Session, selection: ListSelection) -> Exposure:
+        """Return what the client sends to its model: of a list with preload hints, only the tools that have one."""
+        exposure = selection.to_exposure(session.id, self._now)
+        plan, view = self._filtering.state(session).plan, self._filtering.view(session)
+        if selection.surface == Surface.HINTS and plan is not None and view is not None:
+            warm = plan.tools or frozenset()
+            tokens = view.tokens_of(warm)
+            exposure = replace(
+                exposure,
+                surface=Surface.STABLE,
+                shown=tuple(name for name in selection.shown if name in warm),
+                hidden=tuple(name for name in selection.shown if name not in warm),
+                tokens_shown=tokens,
+                tokens_hidden=view.tokens - tokens,
+            )
+        search = HOST_LIST_TOKENS if self._client.has_search else 0
+        return replace(exposure, tokens_shown=exposure.tokens_shown + search, tokens_own=exposure.tokens_own + search)
 
 
 class _UsageSoFar(UsageSource):

@@ -77,6 +77,7 @@ ENTRY = SessionEntry(
     method=IdentificationMethod.CONNECTION,
     confidence=IdentificationConfidence.CONNECTION,
     principal="",
+    profile="default",
     started_at=NOON,
     ended_at=None,
     active=True,
