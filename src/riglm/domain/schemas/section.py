@@ -146,7 +146,8 @@ class PriceSettings(SettingsModel):
     extra_request: float | None = Field(
         default=None,
         ge=0,
-        description="What one avoided model request is worth in addition to its tokens, in tokens of uncached input.",
+        description="What one avoided model request is worth in addition to its tokens, in tokens of uncached input. "
+        "Preload hints do not count it.",
     )
 
     def prices(self) -> Prices:
