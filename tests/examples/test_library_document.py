@@ -4,8 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from agents import set_tracing_disabled
+from langchain_core.messages import AIMessage
 
 from riglm import ToolSelector
+from tests.examples.test_agents import ScriptedChat, ScriptedModel
+from tests.unit.defer.test_agent_framework import Scripted
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "library.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -22,13 +26,20 @@ def summed(numbers: list[int]) -> int:
 
 def a_world():
     tools = [{"name": f"{what}_log", "description": f"{what} what a build says"} for what in ("read", "write", "find")]
-    return {"tools": tools, "functions": [summed], "ask_the_model": lambda **_: Answer()}
+    return {"tools": tools, "functions": [summed], "ask_the_model": lambda **_: Answer(), "client": Scripted()}
+
+
+def a_model(block):
+    """A model of the library that a block uses, which calls no tool."""
+    return ScriptedChat(messages=iter([AIMessage("done")]), shown=[]) if "langchain" in block else ScriptedModel()
 
 
 @pytest.mark.parametrize("block", [each for each in BLOCKS if "async with" not in each])
 def test_a_block_runs_as_it_stands(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, str(DOCUMENT), "exec"), a_world())
+    set_tracing_disabled(True)
+    assert len(block.splitlines()) <= 12
+    exec(compile(block, str(DOCUMENT), "exec"), a_world() | {"model": a_model(block)})
 
 
 async def test_the_block_on_an_event_loop_runs_as_it_stands():

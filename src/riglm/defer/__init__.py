@@ -2,7 +2,8 @@
 
 `anthropic`, `anthropic_mcp` and `openai` make what a request needs from a selection; `learn` and `alearn` learn from
 the answer. Tools are dictionaries; answers are dictionaries or objects of the provider's library, which need not be
-installed. `riglm.defer.pydantic_ai` needs pydantic-ai, `riglm.defer.fastmcp` FastMCP.
+installed. The modules `agent_framework`, `fastmcp`, `langchain`, `mcp`, `openai_agents` and `pydantic_ai` need the
+library that they are named after.
 
 Sources: the Messages API's tool search tool and MCP connector, and the Responses API's tool search.
 """
@@ -35,7 +36,7 @@ def anthropic(
         loaded: a selection, or the names of the tools that the model gets at once. The others have `defer_loading`.
         search: the search that finds deferred tools, by words or by regular expressions.
     """
-    names = _names(loaded)
+    names = loaded_names(loaded)
     found = [_placed(tool, names) if "input_schema" in tool else dict(tool) for tool in tools]
     has_search = any(str(tool.get("type")).startswith(_ANTHROPIC_SEARCH) for tool in found)
     if not has_search and any(tool.get("defer_loading") for tool in found):
@@ -53,7 +54,7 @@ def anthropic_mcp(server: str, loaded: Loaded) -> dict[str, Any]:
         "type": "mcp_toolset",
         "mcp_server_name": server,
         "default_config": {"defer_loading": True},
-        "configs": {name: {"defer_loading": False} for name in sorted(_names(loaded))},
+        "configs": {name: {"defer_loading": False} for name in sorted(loaded_names(loaded))},
     }
 
 
@@ -68,7 +69,7 @@ def openai(
         namespaces: descriptions of servers by name. Deferred tools `server__tool` of these servers are in a namespace
             of their server's name, which the provider recommends for many tools.
     """
-    names, described = _names(loaded), namespaces or {}
+    names, described = loaded_names(loaded), namespaces or {}
     found: list[dict[str, Any]] = []
     spaces: dict[str, dict[str, Any]] = {}
     for tool in tools:
@@ -86,25 +87,28 @@ def openai(
     return [*found, {"type": "tool_search"}] if is_deferring and not has_search else found
 
 
-def learn(session: ToolSession[Any], answer: object) -> None:
+def learn(session: ToolSession[Any], answer: object, *, calls: bool = True) -> None:
     """Learn from an answer of either provider: the searches that it reports, and the tools that it calls.
 
-    `answer` is the message or response, or the list of its parts, as objects of the provider's library or as
-    dictionaries. What is neither is left out.
+    Args:
+        session: the session that learns.
+        answer: the message or response, or the list of its parts, as objects of the provider's library or as
+            dictionaries. What is neither is left out.
+        calls: False if the calls are recorded where they are made.
     """
     for event in _events(answer):
         if isinstance(event, _Search):
             session.searched(event.query, event.found)
-        else:
+        elif calls:
             session.used(event)
 
 
-async def alearn(session: ToolSession[Any], answer: object) -> None:
+async def alearn(session: ToolSession[Any], answer: object, *, calls: bool = True) -> None:
     """As `learn`, without holding up the event loop."""
     for event in _events(answer):
         if isinstance(event, _Search):
             await session.asearched(event.query, event.found)
-        else:
+        elif calls:
             session.used(event)
 
 
@@ -113,7 +117,12 @@ class _Search(NamedTuple):
     found: tuple[str, ...]
 
 
-def _names(loaded: Loaded) -> frozenset[str]:
+def loaded_names(loaded: Loaded) -> frozenset[str]:
+    """Return the names of loaded tools.
+
+    Raises:
+        UnusableToolError: a single text is given.
+    """
     if isinstance(loaded, str):
         raise UnusableToolError(f"{shortly(loaded)} is no selection of tools — fix: give a list of names")
     return frozenset(loaded.names if isinstance(loaded, Selection) else loaded)

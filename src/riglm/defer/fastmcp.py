@@ -11,6 +11,7 @@ from mcp_types import CallToolRequestParams, ListToolsRequest
 from riglm.application.selector.session import ToolSession
 from riglm.application.tool_lists.list_writer import ALWAYS_LOAD
 from riglm.composition.tool_selector import ToolSelector
+from riglm.defer.recording import record_call
 
 
 class LearnedHints(Middleware):
@@ -36,13 +37,9 @@ class LearnedHints(Middleware):
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         """Call a tool, and learn from it."""
-        with self._session(context) as session:
-            try:
-                result = await call_next(context)
-            except Exception:
-                session.used(context.message.name, failed=True)
-                raise
-            session.used(context.message.name, failed=bool(result.is_error))
+        with self._session(context) as session, record_call(session, context.message.name) as call:
+            result = await call_next(context)
+            call.failed = bool(result.is_error)
         return result
 
     def _session(self, context: MiddlewareContext[Any]) -> ToolSession[Tool]:

@@ -9,6 +9,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from riglm.application.selector.session import ToolSession
+from riglm.defer.recording import record_call
 
 _MAX_FOUND: Final = 10
 _MAX_LOADED: Final = 100
@@ -39,15 +40,8 @@ class DeferredToolset(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Call a tool, and learn from it."""
-        try:
-            result = await super().call_tool(name, tool_args, ctx, tool)
-        except (CallDeferred, ApprovalRequired):
-            raise
-        except Exception:
-            self.session.used(name, failed=True)
-            raise
-        self.session.used(name)
-        return result
+        with record_call(self.session, name, passing=(CallDeferred, ApprovalRequired)):
+            return await super().call_tool(name, tool_args, ctx, tool)
 
 
 def search_strategy(session: ToolSession[Any]) -> SearchStrategy:

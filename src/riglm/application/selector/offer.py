@@ -62,7 +62,7 @@ _SCHEMA_ATTRIBUTES: Final = (
     "parameters_json_schema",  # pydantic-ai's definitions
     "input_schema",  # the MCP SDK
     "inputSchema",  # the MCP SDK before 2
-    "parameters",  # FastMCP
+    "parameters",  # FastMCP, and agent-framework as a method
 )
 _KNOWN: Final = (
     "a definition as MCP, OpenAI or Anthropic write it, a tool of the MCP SDK, pydantic-ai, LangChain or the OpenAI "
@@ -119,11 +119,11 @@ def _of_function(given: Callable[..., object]) -> tuple[Any, Any, Any]:
 
 
 def _schema(found: object) -> Mapping[Any, Any] | None:
-    """A JSON Schema, given as it is or as a model of pydantic's; None when it is neither."""
+    """A JSON Schema, given as it is, as a model of pydantic's or by a method; None when it is none of these."""
     if isinstance(found, Mapping):
         return found
-    write = getattr(found, "model_json_schema", None)
-    if write is None:
+    write = getattr(found, "model_json_schema", found)
+    if not callable(write):
         return None
     try:
         schema = write()

@@ -126,6 +126,10 @@ class ToolSession(Generic[T]):
         """The work is done. Returns at once."""
         _end(self._background, self._begun)
 
+    def __contains__(self, tool: str) -> bool:
+        """True if the session has a tool of this name."""
+        return tool in self._offer(None).objects
+
     def __enter__(self) -> Self:
         return self
 

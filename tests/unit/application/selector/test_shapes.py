@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from agent_framework import tool as framework_tool
 from agents import function_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +38,7 @@ SHAPES: dict[str, Any] = {
     "pydantic-ai definition": PydanticTool(read_file).tool_def,
     "LangChain": langchain_tool(read_file, parse_docstring=True),
     "OpenAI Agents SDK": function_tool(read_file),
+    "agent-framework": framework_tool(read_file, schema=SCHEMA),
 }
 
 

@@ -1,0 +1,98 @@
+"""An agent of the OpenAI Agents SDK that asks the Responses API with deferred tools, answered by a script."""
+
+import json
+from typing import Any
+
+import httpx
+from agents import Agent, FunctionTool, OpenAIResponsesModel, RunConfig, Runner, function_tool
+from openai import AsyncOpenAI
+
+from riglm import ToolSelector
+from riglm.defer.openai_agents import LearningHooks, deferred
+
+HABIT = "send_mail"
+TASK = "prepare the party of the team"
+
+
+def a_tool(name: str) -> FunctionTool:
+    def tool(about: str) -> str:
+        return f"{name} is done"
+
+    return function_tool(tool, name_override=name, description_override=f"Do {name.replace('_', ' ')}.")
+
+
+TOOLS = [a_tool(name) for name in (*(f"do_{number}" for number in range(30)), HABIT)]
+
+
+def search(name: str) -> list[dict[str, Any]]:
+    state = {"id": "s", "execution": "server", "status": "completed"}
+    return [
+        {"type": "tool_search_call", "arguments": {"query": "my new task"}, **state},
+        {"type": "tool_search_output", "tools": [{"type": "function", "name": name, "parameters": {}}], **state},
+    ]
+
+
+DONE = {
+    "type": "message",
+    "id": "m",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "all is done", "annotations": []}],
+}
+
+
+def calling(name: str) -> dict[str, Any]:
+    return {"type": "function_call", "id": f"f_{name}", "call_id": name, "name": name, "arguments": '{"about": "it"}'}
+
+
+async def run(session: Any) -> tuple[list[Any], str]:
+    """Run an agent whose provider finds and calls a tool. Returns the tools and the input of its two requests."""
+    selection = await session.aselect(TASK)
+    call = calling(HABIT) if HABIT in selection else {**calling(HABIT), "namespace": HABIT}  # as the provider does
+    answers = [[*search(HABIT), call], [DONE]]
+    asked: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        fields = {"id": "r", "object": "response", "created_at": 1, "model": "gpt-5.5", "parallel_tool_calls": True}
+        return httpx.Response(
+            200, json={**fields, "tool_choice": "auto", "tools": [], "output": answers[len(asked) - 1]}
+        )
+
+    http_client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    async with AsyncOpenAI(api_key="none", http_client=http_client) as client:
+        agent = Agent("office", model=OpenAIResponsesModel("gpt-5.5", client), tools=deferred(TOOLS, selection))
+        config = RunConfig(tracing_disabled=True)
+        result = await Runner.run(agent, TASK, hooks=LearningHooks(session), run_config=config)
+    assert result.final_output == "all is done"
+    return asked[0]["tools"], str(asked[1]["input"])
+
+
+async def test_the_model_finds_a_tool_and_is_given_it_in_later_sessions():
+    loaded: list[list[str]] = []
+    async with ToolSelector(TOOLS, max_tools=3, embedder="static") as selector:
+        for _ in range(4):
+            with selector.session() as session:
+                tools, results = await run(session)
+                assert {"type": "tool_search"} in tools
+                assert len(tools) == len(TOOLS) + 1
+                assert f"{HABIT} is done" in results
+                loaded.append([tool["name"] for tool in tools if "name" in tool and not tool.get("defer_loading")])
+        found = await selector.session().asearch("my new task")
+    assert HABIT not in loaded[0]
+    assert HABIT in loaded[-1]
+    assert {len(names) for names in loaded} == {3}
+    assert next(each.name for each in found) == HABIT
+
+
+def test_a_search_is_added_only_where_a_tool_is_deferred():
+    made: Any = deferred(TOOLS, [tool.name for tool in TOOLS])
+    assert [tool.name for tool in made] == [tool.name for tool in TOOLS]
+
+
+async def test_only_tools_of_the_session_are_learned(caplog):
+    async with ToolSelector(TOOLS, embedder="static") as selector:
+        session = selector.session()
+        await LearningHooks(session).on_tool_end(None, None, a_tool("find_me"), "")
+        assert "find_me" not in session
+    assert not caplog.records
