@@ -72,7 +72,9 @@ class VisibilityReasons:
             return f"all are shown: {self.plan.reason}"
         if self.rules.coverage is None:
             return f"listing it pays ({self._need(tool)})"
-        return "used in this session" if rank is None or tool in self.used else f"number {rank} by prediction"
+        if tool in self.used:
+            return "used in this session"
+        return f"listed: {self.plan.reason}" if rank is None else f"number {rank} by prediction"
 
     def _why_hidden(self, tool: str, rank: int | None) -> str:
         if tool in self.own:
