@@ -10,7 +10,7 @@ import pytest
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import OverrideKind, OverrideScope
-from riglm.domain.session import ClientInfo, uuid7
+from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingCall, TrainingSession
@@ -153,7 +153,7 @@ class PredictionStoreContract:
                 TrainingCall("write", "files", DiscoveryMethod.NAMED, False, 10.5),
             ),
         )
-        assert (later.id, later.profile, len(later.calls)) == (late.id, "", 1)
+        assert (later.id, later.profile, len(later.calls)) == (late.id, "default", 1)
 
     def test_a_failed_call_is_told_and_trains_nothing(self, analytics: AnalyticsPort) -> None:
         """A session of failed calls alone takes no place, and failed calls count neither as use nor together."""
@@ -345,6 +345,22 @@ class PredictionStoreContract:
         analytics.record_many([an_invocation(used, "call_tool"), an_invocation(used, "read")])
         [use] = choices.list_session_uses(limit=1)
         assert (use.started_at, use.tools, use.calls, use.profile) == (1.0, ("call_tool", "read"), 2, "default")
+
+    @pytest.mark.parametrize("name", ["a_b", "a%", "!", 'a"b', "ä", "default", ""])
+    def test_the_latest_sessions_of_a_profile_are_found_among_many_others(
+        self, analytics: AnalyticsPort, choices: Choices, name: str
+    ) -> None:
+        """Each profile has its limit; sessions without a profile are in the default one."""
+        others = [{PROFILE: "axb"}, {PROFILE: "a"}, {PROFILE: "x", "why": 'a "profile":"a_b"'}, {}]
+        metadata = [{PROFILE: name}, {PROFILE: name, "why": "x"}, *others * 3]
+        sessions = [a_session(started_at=float(at), metadata=each) for at, each in enumerate(metadata)]
+        analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
+        expected = [13.0, 9.0] if name == "default" else [1.0, 0.0]
+        uses = choices.list_session_uses(limit=2, profile=name)
+        calls = analytics.recent_calls(2, profile=name)
+        assert [each.started_at for each in uses] == expected
+        assert [each.started_at for each in calls] == expected[::-1]
+        assert {each.profile for each in (*uses, *calls)} == {name}
 
     def test_the_latest_sessions_of_a_principal_or_of_all_are_listed(
         self, analytics: AnalyticsPort, choices: Choices

@@ -118,6 +118,7 @@ async def test_a_session_of_one_profile_is_unknown_in_another(stage: Stage) -> N
     [
         (("/mcp/unknown", {}), 404, "deploy, review"),
         (("/mcp", {"riglm-profile": "unknown"}), 404, "deploy, review"),
+        (("/mcp", {"riglm-profile": ""}), 404, "deploy, review"),
         (("/mcp/review/more", {}), 404, "deploy, review"),
         (("/mcpreview", {}), 404, "MCP is at /mcp"),
     ],
@@ -142,15 +143,23 @@ async def test_a_token_selects_its_profile_and_no_other(stage: Stage) -> None:
     assert status == 403
 
 
-@pytest.mark.parametrize(("started_in", "denied"), [("shop/src", True), ("elsewhere", False)])
-async def test_a_stdio_client_gets_the_profile_of_its_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_in: str, denied: bool
+@pytest.mark.parametrize(
+    ("started_in", "profile", "denied"),
+    [
+        ("shop/src", {}, True),
+        ("shop/src", {"RIGLM_FILTERING__PROFILE": "default"}, False),
+        ("elsewhere", {}, False),
+        ("elsewhere", {"RIGLM_FILTERING__PROFILE": "shop"}, True),
+    ],
+)
+async def test_a_stdio_client_gets_the_profile_of_its_directory_unless_one_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_in: str, profile: dict[str, str], denied: bool
 ) -> None:
     here = tmp_path / started_in
     here.mkdir(parents=True)
     monkeypatch.chdir(here)
     profiles = {"shop": {"directories": [str(tmp_path / "shop")], "denylist": ["payments_*"]}}
     settings = {"RIGLM_FILTERING__PROFILES": json.dumps(profiles), "RIGLM_FILTERING__MODE": "shadow"}
-    async with riglm(tmp_path / "data", "auto", **settings) as said:
+    async with riglm(tmp_path / "data", "auto", **settings, **profile) as said:
         listed = {tool.name for tool in (await said.list_tools()).tools}
         assert ("payments_list_charges" not in listed) is denied

@@ -26,7 +26,6 @@ from riglm.cli.replaying import (
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
-from riglm.domain.session import DEFAULT_PROFILE
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
@@ -83,11 +82,7 @@ def _report(
     store = store_of(settings, db)
     if store is not None:
         with store:
-            history = [
-                each
-                for each in store.recent_calls(limit)
-                if profile is None or (each.profile or DEFAULT_PROFILE) == profile
-            ]
+            history = store.recent_calls(limit, profile=profile)
             record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
             unused = _unused(store, since) if profile is None else _unused_in(history)
     findings = ReportInput(

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,6 @@ from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import StateSettings
-from riglm.domain.session import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from riglm.application.proxy import ProxyService
@@ -51,16 +50,19 @@ def run_stdio(configuration: Configuration) -> int:
 
 
 def _profile_here(filtering: FilteringSettings) -> str:
-    """Return the profile with the deepest directory that riglm was started in, unless a different one is configured."""
-    found, deepest = filtering.profile, 0
-    if found == DEFAULT_PROFILE and any(each.directories for each in filtering.profiles.values()):
+    """Return the profile with the deepest directory that riglm was started in, unless `filtering.profile` is given."""
+    depths = {filtering.profile: 0}
+    if "profile" not in filtering.model_fields_set:
         with contextlib.suppress(OSError):  # the working directory was deleted
             here = Path.cwd()
             for name, profile in filtering.profiles.items():
-                for directory in (Path(each).expanduser().resolve() for each in profile.directories):
-                    if here.is_relative_to(directory) and len(directory.parts) > deepest:
-                        found, deepest = name, len(directory.parts)
-    return found
+                above = [each for each in _resolved(profile.directories) if here.is_relative_to(each)]
+                depths[name] = max((len(each.parts) for each in above), default=0)
+    return max(depths, key=depths.__getitem__)
+
+
+def _resolved(directories: Sequence[str]) -> list[Path]:
+    return [Path(each).expanduser().resolve() for each in directories]
 
 
 def run_http(configuration: Configuration) -> int:
@@ -75,9 +77,8 @@ def run_http(configuration: Configuration) -> int:
         from riglm.composition.storage import intercepts_lists, is_shared
 
         sharing = container.sharing if is_shared(settings) else None
-        filtered = intercepts_lists(settings)
         await HttpDownstream(
-            proxy, settings, sharing, lambda: (container.filtering.rules if filtered else settings.filtering).profiles
+            proxy, settings, sharing, (lambda: container.filtering.rules) if intercepts_lists(settings) else None
         ).serve(listener, stop)
 
     with _alone(settings):

@@ -5,7 +5,7 @@ the search result. Carrying a tool costs its tokens, written to the cache once a
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from riglm.domain.usage import MIN_EVIDENCE, Usage
@@ -129,6 +129,11 @@ class ToolCosts:
 
     tokens: Mapping[str, float]
     prices: Prices
+
+    @property
+    def without_extra_request(self) -> "ToolCosts":
+        """Return the same where an avoided request is worth no more than its tokens."""
+        return replace(self, prices=replace(self.prices, extra_request=0.0))
 
     def paying(self, probabilities: Mapping[str, float], requests: float) -> list[str]:
         """Return the tools whose listing pays in a session with `requests` requests, the largest gain first."""

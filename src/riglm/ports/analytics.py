@@ -13,7 +13,7 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import Session
+from riglm.domain.session import DEFAULT_PROFILE, Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics
@@ -68,8 +68,8 @@ class TrainingSession:
     """A recorded session with its calls in order, for prediction to learn from again.
 
     `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `profile` is the
-    `filtering.profile` that it began with, empty when none was recorded. `tools_available`
-    are the tools of its last list, or that were hidden from it. Times are in seconds since the epoch.
+    one that it began with. `tools_available` are the tools of its last list, or that were hidden from it. Times are in
+    seconds since the epoch.
     """
 
     id: UUID
@@ -79,7 +79,7 @@ class TrainingSession:
     principal: str
     tools_available: tuple[str, ...]
     calls: tuple[TrainingCall, ...]
-    profile: str = ""
+    profile: str = DEFAULT_PROFILE
 
     @property
     def successes(self) -> tuple[TrainingCall, ...]:
@@ -165,13 +165,13 @@ class AnalyticsPort(
 
     @abstractmethod
     def recent_calls(
-        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
     ) -> Sequence[TrainingSession]:
         """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
 
-        Of one principal, which may be the empty one, or with None of all. Uses that failed are among the calls.
-        A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist. Calls of
-        meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
+        Of one principal, which may be the empty one, or with None of all; and so for the profile. Uses that failed are
+        among the calls. A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist.
+        Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
         """
 
     @abstractmethod

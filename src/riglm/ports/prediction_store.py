@@ -50,10 +50,13 @@ class WarmSetsPort(Protocol):
         """Remove all warm sets: the next session makes a new one from what is recorded by then."""
 
     @abstractmethod
-    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
+    def list_session_uses(
+        self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS, *, profile: str | None = None
+    ) -> Sequence[SessionUse]:
         """Return the latest sessions with a successful call of an upstream tool, newest first.
 
-        Without a principal they are those of all. Failed calls and calls of meta-tools do not count.
+        Without a principal they are those of all, without a profile those in all. Failed calls and calls of meta-tools
+        do not count.
         """
 
 

@@ -147,6 +147,15 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"filtering": {"strategy": "denylist"}}, "the strategy is denylist and filtering.denylist is empty"),
         ({"filtering": {"min_tools": 9, "max_tools": 8}}, "max_tools (8) is less than min_tools (9)"),
         ({"filtering": {"profiles": {"a/b": {}}}}, "'a/b' cannot be the name of a profile"),
+        ({"filtering": {"profile": "c", "profiles": {"a": {}, "b": {}}}}, "use one of: default, a, b"),
+        ({"filtering": {"profiles": {"a": {}, "A": {}}}}, "'a' and 'A' differ in case only"),
+        ({"filtering": {"profiles": {"a": {"allowlist": []}}}}, "the allowlist is empty"),
+        ({"filtering": {"profiles": {"a": {"directories": ["."]}}}}, "'.' is no absolute path"),
+        ({"filtering": {"profiles": {"a": {"directories": ["~other/x"]}}}}, "'~other/x' is no absolute path"),
+        (
+            {"filtering": {"profiles": {"a": {"directories": ["/x/"]}, "b": {"directories": ["/x"]}}}},
+            "'/x' is in the directories of 'a' and 'b'",
+        ),
         ({"filtering": {"profiles": {"a": {"denylist": ["[x"]}}}}, "'[x' opens a bracket"),
         ({"filtering": {"profiles": {"a": {"tokens": ["ann"]}}}}, "there is no token 'ann' in downstream.tokens"),
         (
@@ -154,7 +163,7 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
                 "filtering": {"profiles": {"a": {"tokens": ["ann"]}, "b": {"tokens": ["ann"]}}},
                 "downstream": {"tokens": {"ann": "8f3a6c0d9e1b47725a"}},
             },
-            "the token 'ann' is in the profiles 'a' and 'b'",
+            "'ann' is in the tokens of 'a' and 'b'",
         ),
         ({"logging": {"include_results": True}}, "results are never stored"),
         ({"timeouts": {"call": 10, "call_max": 5}}, "call_max (5) is less than call (10)"),
@@ -254,7 +263,7 @@ def test_only_known_scopes_of_learning_are_taken() -> None:
 
 
 def test_a_profile_adds_to_what_is_denied_and_pinned_and_replaces_the_allowlist() -> None:
-    profiles = {"a": {"allowlist": ["x"], "denylist": ["y"], "pinned": ["z"]}, "b": {}, "c": {"allowlist": []}}
+    profiles = {"a": {"allowlist": ["x"], "denylist": ["y"], "pinned": ["z"]}, "b": None}
     filtering = settings(
         filtering={"allowlist": ["1"], "denylist": ["2"], "pinned": ["3"], "max_tools": 7, "profiles": profiles}
     ).filtering
@@ -263,11 +272,7 @@ def test_a_profile_adds_to_what_is_denied_and_pinned_and_replaces_the_allowlist(
         for name in profiles
         for each in [filtering.of_profile(name)]
     }
-    assert found == {
-        "a": ("a", ("x",), ("2", "y"), ("3", "z"), 7),
-        "b": ("b", ("1",), ("2",), ("3",), 7),
-        "c": ("c", (), ("2",), ("3",), 7),
-    }
+    assert found == {"a": ("a", ("x",), ("2", "y"), ("3", "z"), 7), "b": ("b", ("1",), ("2",), ("3",), 7)}
 
 
 @pytest.mark.parametrize(("profile", "is_on"), [({}, False), ({"denylist": ["x"]}, True), ({"allowlist": ["x"]}, True)])

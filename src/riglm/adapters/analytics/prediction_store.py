@@ -47,6 +47,22 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+ESCAPE: Final = "!"
+"""The escape character of `profile_patterns`."""
+
+
+def profile_patterns(profile: str) -> list[tuple[str, bool]]:
+    """Return the LIKE patterns of the metadata of sessions in a profile.
+
+    A session is in the profile if one pattern matches, or, where the second value is False, does not match.
+    """
+    member = to_json({PROFILE: profile}).strip("{}")
+    for special in (ESCAPE, "%", "_"):
+        member = member.replace(special, ESCAPE + special)
+    patterns = [(f"%{member}%", True)]
+    return patterns if profile != DEFAULT_PROFILE else [*patterns, (f'%"{PROFILE}":%', False)]
+
+
 _BUSY_TIMEOUT_SECONDS: Final = 0.25
 """How long a statement waits for another process that writes: a list waits for it."""
 
@@ -162,8 +178,14 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
         with self._changing() as execute:
             execute("DELETE FROM warm_set", ())
 
-    def list_session_uses(self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS) -> Sequence[SessionUse]:
+    def list_session_uses(
+        self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS, *, profile: str | None = None
+    ) -> Sequence[SessionUse]:
         scope, given = ("1 = 1", ()) if principal is None else ("principal = ?", (storable(principal),))
+        if profile is not None:
+            patterns = profile_patterns(profile)
+            conditions = [f"metadata {'' if matches else 'NOT '}LIKE ? ESCAPE '{ESCAPE}'" for _, matches in patterns]
+            scope, given = f"{scope} AND ({' OR '.join(conditions)})", (*given, *(pattern for pattern, _ in patterns))
         sessions = self._find("session", _SESSIONS.format(scope=scope), *given, OWN_UPSTREAM, limit)
         if not sessions:
             return []

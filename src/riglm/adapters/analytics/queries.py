@@ -14,6 +14,7 @@ from sqlalchemy import (
     RowMapping,
     Subquery,
     Table,
+    Text,
     and_,
     case,
     cast,
@@ -24,10 +25,12 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
 )
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import SqlStore, reads
+from riglm.adapters.analytics.prediction_store import ESCAPE, profile_patterns
 from riglm.adapters.analytics.rows import NameTuple, count, from_bytes, slices, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
@@ -42,7 +45,7 @@ from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import PROFILE
+from riglm.domain.session import DEFAULT_PROFILE, PROFILE
 from riglm.ports.analytics import TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionSummary, ToolStatistics
 from riglm.ports.maintenance import ExportRow, RecordKind
@@ -103,7 +106,12 @@ class SqlQueries(SqlStore):
 
     @reads
     def recent_calls(
-        self, connection: Connection, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None
+        self,
+        connection: Connection,
+        limit_sessions: int = 1000,
+        since: float = 0.0,
+        principal: str | None = None,
+        profile: str | None = None,
     ) -> Sequence[TrainingSession]:
         columns = session.c
         has_calls = exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
@@ -118,7 +126,7 @@ class SqlQueries(SqlStore):
                 columns.metadata,
                 columns.tools_available,
             )
-            .where(is_theirs, columns.started_at >= since, has_calls)
+            .where(is_theirs, true() if profile is None else _is_in(profile), columns.started_at >= since, has_calls)
             .order_by(columns.started_at.desc(), columns.id.desc())
             .limit(limit_sessions)
         )
@@ -132,7 +140,7 @@ class SqlQueries(SqlStore):
                 client=row.client_name,
                 client_id=row.client_id,
                 principal=row.principal,
-                profile=row.metadata.get(PROFILE, ""),
+                profile=row.metadata.get(PROFILE, DEFAULT_PROFILE),
                 tools_available=names[row.tools_available],
                 calls=tuple(calls[row.id]),
             )
@@ -145,6 +153,15 @@ class SqlQueries(SqlStore):
         order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
         query = select(learned_pair).where(columns.model == model).order_by(*order).limit(limit)
         return [rows.learned_pair_from(row) for row in connection.execute(query).mappings()]
+
+
+def _is_in(profile: str) -> ColumnElement[bool]:
+    metadata = type_coerce(session.c.metadata, Text)
+    conditions = (
+        metadata.like(pattern, escape=ESCAPE) if matches else metadata.not_like(pattern, escape=ESCAPE)
+        for pattern, matches in profile_patterns(profile)
+    )
+    return or_(*conditions)
 
 
 def _training_calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[TrainingCall]]:

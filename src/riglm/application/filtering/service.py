@@ -127,7 +127,7 @@ class FilteringService:
 
     def surface(self, session: Session) -> Surface:
         """How a selection reaches the client of a session."""
-        return self._in(session).planner.surface(session)
+        return self._rules_of(session).planner.surface(session)
 
     def announces(self, session: Session) -> bool:
         """Whether the lists of a session may change while its client is connected."""
@@ -135,7 +135,7 @@ class FilteringService:
             return self.is_on
         surface = self.surface(session)
         varies = surface is Surface.DYNAMIC or (session.era is ProtocolEra.MODERN and surface is not Surface.FULL)
-        return varies and not self._in(session).is_shadow
+        return varies and not self._rules_of(session).is_shadow
 
     def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
         """Register a callback for list changes that are not announced in shadow mode."""
@@ -147,13 +147,16 @@ class FilteringService:
         if state is None or state.view is None or (state.shown is None and state.has is None):
             return False
         with self._guarded:
-            return self._list_of(session, state, self._in(session).views.of(session, state.view.catalog)) != state.has
+            return (
+                self._list_of(session, state, self._rules_of(session).views.of(session, state.view.catalog))
+                != state.has
+            )
         return True
 
     def passed(self, session: Session, catalog: ToolCatalog, *, is_whole: bool) -> None:
         """A client got a list as the upstream gave it; the first tools of one that is not whole are not all it has."""
         state = self._states.of(session)
-        state.view = self._in(session).views.of(session, catalog)
+        state.view = self._rules_of(session).views.of(session, catalog)
         state.has = ClientToolList(catalog.names if is_whole else ())
         self._last_catalog = catalog
 
@@ -162,7 +165,7 @@ class FilteringService:
         state = self._states.known(session)
         if state is None or state.view is None:
             return False
-        now = self._in(session)
+        now = self._rules_of(session)
         before, view = state.view, now.views.of(session, state.view.catalog)
         if (view.candidates, view.kept) == (before.candidates, before.kept):
             return False
@@ -184,14 +187,14 @@ class FilteringService:
         """Return the permitted tools of a session's last catalog, or of the last catalog at all; None before any."""
         known = self._states.of(session).view
         catalog = known.catalog if known is not None else self._last_catalog
-        return None if catalog is None else self._in(session).views.of(session, catalog)
+        return None if catalog is None else self._rules_of(session).views.of(session, catalog)
 
     def denial(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> str | None:
         """Return why a session may not call a tool, regardless of its list; None if it may.
 
         `owner` is the tool's server and its name there, if they are known for certain.
         """
-        if self._in(session).views.visibility(session, name, owner) is ToolVisibility.DENIED:
+        if self._rules_of(session).views.visibility(session, name, owner) is ToolVisibility.DENIED:
             return f"Unknown tool: {name}"
         return None
 
@@ -205,19 +208,19 @@ class FilteringService:
         names = state.shown if state.has is None else state.has.names
         if state.view is None or names is None:
             return frozenset()
-        if state.has is None and self._in(session).is_shadow:
+        if state.has is None and self._rules_of(session).is_shadow:
             return state.view.candidate_set
         return state.view.candidate_set if names is state.view.candidates else frozenset(names)
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session is offered; none if planning fails."""
         with self._guarded:
-            return self._in(session).planner.offered(session, self._states.of(session), self.view(session))
+            return self._rules_of(session).planner.offered(session, self._states.of(session), self.view(session))
         return ()
 
     def answered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that are answered in a session even if its list hides nothing."""
-        return self._in(session).planner.answered(session)
+        return self._rules_of(session).planner.answered(session)
 
     def turn_key(self, meta: Raw | bytes) -> str:
         """Return the turn that a call's raw `_meta` names, or an empty string."""
@@ -225,7 +228,7 @@ class FilteringService:
 
     def know(self, session: Session, catalog: ToolCatalog) -> PermittedTools:
         """Note the tools of a session, whether it gets a list of them now or not; return those it may use."""
-        view = self._states.of(session).view = self._in(session).views.of(session, catalog)
+        view = self._states.of(session).view = self._rules_of(session).views.of(session, catalog)
         self._last_catalog = catalog
         with self._guarded:
             self.predicting.know(catalog)
@@ -234,32 +237,32 @@ class FilteringService:
     def hides(self, session: Session) -> bool:
         """Return True if the session's next list hides tools, or marks some."""
         view, state = self.view(session), self._states.of(session)
-        return view is not None and self._in(session).planner.plan(session, state, view).tools is not None
+        return view is not None and self._rules_of(session).planner.plan(session, state, view).tools is not None
 
     def fresh_seconds(self, session: Session) -> float:
         """Return for how many seconds a list that is composed now may be cached; the same for the same list."""
         surface = self.surface(session)
         if surface is Surface.FULL:
-            is_overridden = self._in(session).views.concerning(session)
+            is_overridden = self._rules_of(session).views.concerning(session)
             return PROMISED_SECONDS if is_overridden else MAX_FRESH_SECONDS
         return 0.0 if surface is Surface.DYNAMIC else min(PROMISED_SECONDS, self.rules.period)
 
     def needs_usage(self, session: Session) -> bool:
         """Return True if the session's next list depends on recorded use that has to be read first."""
-        if self._in(session).usage is None or self.surface(session) is Surface.FULL:
+        if self._rules_of(session).usage is None or self.surface(session) is Surface.FULL:
             return False
         return self._states.of(session).shown is None
 
     async def prepare(self, session: Session) -> None:
         """Read the recorded use that the session's list is made from; to be awaited before `compose`."""
-        usage = self._in(session).usage
+        usage = self._rules_of(session).usage
         if usage is not None and self.needs_usage(session):
             with self._guarded:
                 await usage.refresh(session)
 
     def compose(self, session: Session, catalog: ToolCatalog) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
-        state, view, now = self._states.of(session), self.know(session, catalog), self._in(session)
+        state, view, now = self._states.of(session), self.know(session, catalog), self._rules_of(session)
         selection = None
         with self._guarded:
             selection = now.planner.compose(session, state, view)
@@ -345,12 +348,12 @@ class FilteringService:
             self._replan(session, state, view, 0.0)
         else:
             with self._guarded:
-                self._in(session).planner.add_used(session, state, view)
+                self._rules_of(session).planner.add_used(session, state, view)
 
     def _replan(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
         with self._guarded:
             if self.rules.coverage is None:
-                return self._in(session).planner.replan(session, state, view, self.needed(session), confidence)
+                return self._rules_of(session).planner.replan(session, state, view, self.needed(session), confidence)
             prediction = self.predicting.predict(session, state, view.candidates)
             if prediction is not None:
                 sure = confidence if state.context is not None else prediction.confidence
@@ -358,7 +361,7 @@ class FilteringService:
                 if sure >= UNSURE:
                     size = min(self.predicting.size(session, prediction), self.rules.max_tools)
                 best = ranked(view.candidates, prediction.scores, len(view.candidates))
-                return self._in(session).planner.resize(session, state, view, best, size, sure)
+                return self._rules_of(session).planner.resize(session, state, view, best, size, sure)
         return False
 
     def needed(self, session: Session) -> Mapping[str, float]:
@@ -376,7 +379,7 @@ class FilteringService:
 
     def follow_up(self, session: Session, used: Collection[str]) -> dict[str, float]:
         """Return the probability of permitted tools in a session that has used these, by recorded use."""
-        view, usage = self.view(session), self._in(session).usage
+        view, usage = self.view(session), self._rules_of(session).usage
         if view is None or usage is None:
             return {}
         after = usage.model(session).after(used)
@@ -387,7 +390,7 @@ class FilteringService:
         view, state = self.view(session), self._states.of(session)
         if view is None:
             return []
-        planner = self._in(session).planner
+        planner = self._rules_of(session).planner
         usage, limit = planner.usage(session), self.rules.answer_tools
         return planner.costs(view).sendable(probabilities, usage, state.made, limit)
 
@@ -403,32 +406,32 @@ class FilteringService:
         if past is not None:
             catalog = named(tools, catalog)
         owner, now = self._surroundings.owner, self._clock()
-        return Explanation(self._in(session), session, state, catalog, owner, at=now, live=past is None)
+        return Explanation(self._rules_of(session), session, state, catalog, owner, at=now, live=past is None)
 
-    def _in(self, session: Session) -> ActiveRules:
-        """Return the rules of a session's profile."""
+    def _rules_of(self, session: Session) -> ActiveRules:
+        """Return the rules of a session's profile: those in force, with other lists of tools to deny and to pin."""
         return self._now.by_profile.get(session.profile, self._now)
 
     def _list_of(self, session: Session, state: SessionState, view: PermittedTools) -> ClientToolList:
         """The list that a session would be given now; nothing changes by asking."""
-        now = self._in(session)
+        now = self._rules_of(session)
         if not now.is_on:
             return ClientToolList(view.catalog.names)
         names = view.candidates if now.is_shadow else now.planner.names(session, state, view)
         return self._client_list(session, names, self.offered(session))
 
     def _client_list(self, session: Session, names: tuple[str, ...], meta_tools: tuple[str, ...]) -> ClientToolList:
-        is_marked = self.surface(session) is Surface.HINTS and not self._in(session).is_shadow
+        is_marked = self.surface(session) is Surface.HINTS and not self._rules_of(session).is_shadow
         return ClientToolList(names, meta_tools, session.profile if is_marked else "")
 
     def _announced(self, session: Session, state: SessionState, view: PermittedTools, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
-        if changed and self._in(session).is_shadow:
+        if changed and self._rules_of(session).is_shadow:
             with self._guarded:
-                selection = self._in(session).planner.compose(session, state, view)
+                selection = self._rules_of(session).planner.compose(session, state, view)
                 state.listed(selection.shown)
                 self._foreshadowed(session, selection)
-        return changed and not self._in(session).is_shadow
+        return changed and not self._rules_of(session).is_shadow
 
 
 def _band(confidence: float) -> int:

@@ -18,7 +18,7 @@ from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair, PairSource, parts_of_scope
 from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.session import DEFAULT_PROFILE, Session
+from riglm.domain.session import Session
 from riglm.domain.usage import MIN_EVIDENCE
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
@@ -262,9 +262,11 @@ class PredictionStateLoader:
         principal, profile = parts_of_scope(scope)
         self._flush()
         with self._open_store() as store:
-            sessions = store.recent_calls(_REPLAYED_SESSIONS, principal=principal if self._by_principal else None)
-        of_profile = [each for each in sessions if (each.profile or DEFAULT_PROFILE) == profile]
-        return of_profile if len(of_profile) >= MIN_EVIDENCE else sessions
+            whose = principal if self._by_principal else None
+            of_profile = store.recent_calls(_REPLAYED_SESSIONS, principal=whose, profile=profile)
+            if len(of_profile) >= MIN_EVIDENCE:
+                return of_profile
+            return store.recent_calls(_REPLAYED_SESSIONS, principal=whose)
 
     def _restored(self, model: str) -> LearnedPairs:
         pairs = LearnedPairs(self._key)

@@ -119,11 +119,12 @@ class WarmSets:
     def _estimated(self, key: _Key) -> _Estimate:
         principal, client, profile = key
         store, now = self._store(), self._clock()
-        uses = store.list_session_uses(principal if self._by_principal else None)
-        of_profile = [each for each in uses if each.profile == profile]
-        narrow = [each for each in of_profile if each.client == client]
-        wider = (uses,) if len(of_profile) == len(uses) else (uses, of_profile)
-        model = UsageModel((*wider, narrow), now)
+        whose = principal if self._by_principal else None
+        scopes = [store.list_session_uses(whose)]
+        if any(each.profile != profile for each in scopes[0]):
+            scopes.append(store.list_session_uses(whose, profile=profile))
+        scopes.append([each for each in scopes[-1] if each.client == client])
+        model = UsageModel(scopes, now)
         stored = store.get_warm_set(principal, client, profile)
         if model.usage.evidence and (stored is None or stored.is_due(model.usage.evidence, now, self._period)):
             made = WarmSet(principal=principal, client=client, profile=profile, usage=model.usage, created_at=now)

@@ -1,6 +1,7 @@
 """What a client is shown, and what it may use."""
 
 import re
+from pathlib import PurePath
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -36,14 +37,42 @@ class ProfileSettings(SettingsModel):
     )
     directories: tuple[str, ...] = Field(
         default=(),
-        description="stdio clients that start riglm in one of these directories, or below, get this profile, unless "
-        "`filtering.profile` names another.",
+        description="Absolute paths, or paths that begin with `~/`: stdio clients that start riglm there, or below, "
+        "get this profile, unless `filtering.profile` is given.",
     )
     allowlist: tuple[str, ...] | None = Field(
         default=None, description="Replaces `filtering.allowlist` in this profile."
     )
     denylist: tuple[str, ...] = Field(default=(), description="Denied in addition to `filtering.denylist`.")
     pinned: tuple[str, ...] = Field(default=(), description="Always shown, in addition to `filtering.pinned`.")
+
+    @field_validator("directories")
+    @classmethod
+    def _absolute(cls, directories: tuple[str, ...]) -> tuple[str, ...]:
+        for each in directories:
+            if not (each.startswith("~/") or PurePath(each).is_absolute()):
+                raise problem(f"{each!r} is no absolute path", "begin it with `/` or `~/`")
+        return directories
+
+    @field_validator("allowlist")
+    @classmethod
+    def _given(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if patterns == ():
+            raise problem("the allowlist is empty", "name tools or patterns in it, or leave it out")
+        return None if patterns is None else _matchable(patterns)
+
+    @field_validator("denylist", "pinned")
+    @classmethod
+    def _matchable(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _matchable(patterns)
+
+
+def _matchable(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        found = fault(pattern)
+        if found is not None:
+            raise problem(*found)
+    return patterns
 
 
 class FilteringSettings(SettingsModel):
@@ -127,50 +156,66 @@ class FilteringSettings(SettingsModel):
             )
         return self
 
-    @model_validator(mode="after")
-    def _matchable(self) -> Self:
-        for key in ("allowlist", "denylist", "pinned"):
-            for pattern in getattr(self, key):
-                found = fault(pattern)
-                if found is not None:
-                    raise problem(*found, key=key)
-            for name, profile in self.profiles.items():
-                for pattern in getattr(profile, key) or ():
-                    found = fault(pattern)
-                    if found is not None:
-                        raise problem(*found, key=f"profiles.{name}.{key}")
-        return self
+    @field_validator("allowlist", "denylist", "pinned")
+    @classmethod
+    def _matchable(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _matchable(patterns)
+
+    @field_validator("profiles", mode="before")
+    @classmethod
+    def _empty_sections(cls, profiles: object) -> object:
+        if isinstance(profiles, dict):
+            return {name: {} if section is None else section for name, section in profiles.items()}
+        return profiles
 
     @field_validator("profiles")
     @classmethod
     def _good_names(cls, profiles: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
+        spelled: dict[str, str] = {}
         for name in profiles:
             if not _PROFILE_NAME.fullmatch(name):
                 fix = "use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
                 raise problem(f"{name!r} cannot be the name of a profile", fix, key=name)
+            other = spelled.setdefault(name.lower(), name)
+            if other != name:
+                raise problem(f"{other!r} and {name!r} differ in case only", "rename one of them", key=name)
         return profiles
 
     @model_validator(mode="after")
-    def _one_profile_for_each_token(self) -> Self:
-        of_token: dict[str, str] = {}
-        for name, profile in self.profiles.items():
-            for token in profile.tokens:
-                if token in of_token:
-                    words = f"the token {token!r} is in the profiles {of_token[token]!r} and {name!r}"
-                    raise problem(words, "keep it in one of them", key=f"profiles.{name}.tokens")
-                of_token[token] = name
+    def _one_profile_each(self) -> Self:
+        for key in ("tokens", "directories"):
+            found: dict[str, str] = {}
+            for name, profile in self.profiles.items():
+                for value in getattr(profile, key):
+                    other = found.setdefault(value.rstrip("/"), name)
+                    if other != name:
+                        words = f"{value!r} is in the {key} of {other!r} and {name!r}"
+                        raise problem(words, "keep it in one of them", key=f"profiles.{name}.{key}")
+        return self
+
+    @model_validator(mode="after")
+    def _known_profile(self) -> Self:
+        if self.profiles and self.profile not in (DEFAULT_PROFILE, *self.profiles):
+            known = ", ".join((DEFAULT_PROFILE, *self.profiles))
+            raise problem(f"there is no profile {self.profile!r}", f"use one of: {known}", key="profile")
         return self
 
     @model_validator(mode="after")
     def _listed(self) -> Self:
         lists = {"allowlist": self.allowlist, "denylist": self.denylist}
-        if self.strategy in lists and not lists[self.strategy]:
+        in_profiles = self.strategy == "denylist" and any(profile.denylist for profile in self.profiles.values())
+        if self.strategy in lists and not (lists[self.strategy] or in_profiles):
             raise problem(
                 f"the strategy is {self.strategy} and filtering.{self.strategy} is empty",
                 "name tools or patterns there, or use prediction or none",
                 key=self.strategy,
             )
         return self
+
+    @property
+    def profile_of_token(self) -> dict[str, str]:
+        """Return the profile of each caller that has one, by the name of its token."""
+        return {token: name for name, profile in self.profiles.items() for token in profile.tokens}
 
     def of_profile(self, name: str) -> "FilteringSettings":
         """Return the settings that hold in one of the profiles."""
@@ -199,10 +244,7 @@ class FilteringSettings(SettingsModel):
     @property
     def denies(self) -> bool:
         """Whether the lists deny any tool, in some profile at least."""
-        lists = [self.allowlist, self.denylist]
-        for profile in self.profiles.values():
-            lists += [profile.allowlist or (), profile.denylist]
-        return any(lists)
+        return bool(self.allowlist or self.denylist) or any(self.of_profile(name).denies for name in self.profiles)
 
 
 Similarity = Annotated[float, Field(ge=0, le=1)]

@@ -27,12 +27,12 @@ class Store(InMemoryAnalytics):
         self.go = threading.Event()
         self.go.set()
 
-    def list_session_uses(self, principal=None, limit=300):
+    def list_session_uses(self, principal=None, limit=300, *, profile=None):
         self.reads += 1
         assert self.go.wait(10)
         if self.error is not None:
             raise self.error
-        return super().list_session_uses(principal, limit)
+        return super().list_session_uses(principal, limit, profile=profile)
 
 
 class Stage:

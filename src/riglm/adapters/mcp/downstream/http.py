@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
@@ -25,7 +25,7 @@ from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
-from riglm.domain.schemas.filtering import ProfileSettings
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.downstream import DownstreamPort, SessionSharing
 
@@ -50,14 +50,14 @@ class HttpDownstream:
         proxy: DownstreamPort,
         settings: Settings,
         sharing: SessionSharing | None = None,
-        profiles: Callable[[], Mapping[str, ProfileSettings]] = dict,
+        filtering: Callable[[], FilteringSettings] | None = None,
     ) -> None:
         """Serves what `settings.downstream` asks for; with `sharing` as one of several processes.
 
-        `profiles` returns those that clients can select now.
+        `filtering` returns the current settings, if they can change.
         """
         downstream = settings.downstream
-        self._profiles = profiles
+        self._filtering = filtering or (lambda: settings.filtering)
         self._settings = downstream
         self._arrived = proxy.arrived
         self._limit = settings.limits.request_bytes
@@ -155,30 +155,42 @@ class HttpDownstream:
             await send_error(send, admitted.status, jsonrpc.INVALID_REQUEST, admitted.words, extra)
             return
         path = request.scope["path"].rstrip("/")
-        mcp = self._settings.path.rstrip("/")
         is_sse = self._settings.transport != "http" and path in self._sse.paths
-        named = "" if is_sse else path.removeprefix(mcp + "/") if path != mcp else ""
-        if not is_sse and (self._settings.transport == "sse" or not f"{path}/".startswith(f"{mcp}/")):
-            await send_error(send, 404, jsonrpc.INVALID_REQUEST, f"Not found: MCP is at {self._settings.path}")
-        elif preflight:
+        named = b"" if is_sse else self._profile_in(path)
+        if named is None:
+            entrances = " and ".join(self._entrances())
+            await send_error(send, 404, jsonrpc.INVALID_REQUEST, f"Not found: MCP is at {entrances}")
+            return
+        if preflight:
             await send_status(send, 204, preflight)
-        elif isinstance(profile := self._profile(admitted, request, named), Rejection):
+            return
+        profile = self._profile(admitted, named or request.headers.get(_PROFILE))
+        if isinstance(profile, Rejection):
             await send_error(send, profile.status, jsonrpc.INVALID_REQUEST, profile.words)
-        else:
-            request.is_of(admitted, profile)
-            await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
+            return
+        request.is_of(admitted, profile)
+        await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
 
-    def _profile(self, principal: str, request: McpHttpRequest, named: str) -> str | Rejection:
-        """Return the profile of a request: that of its token, else the one that its path or its header names."""
-        profiles = self._profiles()
-        named = named or request.headers.get(_PROFILE, b"").decode("latin-1")
-        of_token = next((name for name, profile in profiles.items() if principal in profile.tokens), "")
-        if named and named not in profiles:
-            known = ", ".join(profiles) or "none"
-            return Rejection(404, f"Not found: MCP is at {self._settings.path}; the profiles of riglm are: {known}")
-        if named and of_token and named != of_token:
+    def _profile_in(self, path: str) -> bytes | None:
+        """Return the profile that a path of Streamable HTTP names, empty for none; None for a different path."""
+        mcp = self._settings.path.rstrip("/")
+        if self._settings.transport == "sse" or not f"{path}/".startswith(f"{mcp}/"):
+            return None
+        return path[len(mcp) + 1 :].encode()
+
+    def _profile(self, principal: str, named: bytes | None) -> str | Rejection:
+        """Return the profile of a caller: that of its token, else the one that its request names; empty for none."""
+        filtering = self._filtering()
+        of_token = filtering.profile_of_token.get(principal, "")
+        if named is None:
+            return of_token
+        profile = named.decode("utf-8", "replace").strip(" \t")
+        if of_token and profile != of_token:
             return Rejection(403, f"Forbidden: this token is for the profile {of_token!r}")
-        return of_token or named
+        if profile not in filtering.profiles:
+            known = f"; its profiles are: {', '.join(filtering.profiles)}" if filtering.profiles else ""
+            return Rejection(404, f"Not found: MCP is at {' and '.join(self._entrances())}{known}")
+        return profile
 
     async def _streamable(self, request: McpHttpRequest, send: Send) -> None:
         version = request.headers.get(b"mcp-protocol-version")
