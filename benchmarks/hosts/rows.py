@@ -301,4 +301,4 @@ HOSTS: Final = (
     _cline(),
     _continue(),
 )
-"""Each row of the report. VS Code, Cursor, Goose, Zed, Crush and Kiro are not on npm or PyPI, and were not run."""
+"""Each row of the report. VS Code, Cursor, Goose, Zed, Crush and Kiro were not run: npm and PyPI have no program."""

@@ -1,5 +1,6 @@
 """`riglm init`: the servers of the clients on this machine go behind riglm."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from difflib import unified_diff
@@ -156,6 +157,8 @@ def init(
         _show(plans, diff=diff)
         _tell_absent(clients, directory, plans)
         _hint(parts, client, project, plans)
+        if not clients and project is None:
+            _print_unedited()
     if done is None:
         if dry_run or not changing:
             _end(plans, done=False, as_json=as_json)
@@ -262,6 +265,16 @@ def _hint(
     if here:
         files = ", ".join(printable(plan.place.file.name) for plan in here)
         typer.echo(f"this directory has project servers ({files}): `riglm init --project .` moves those")
+
+
+def _print_unedited() -> None:
+    from riglm.composition.client_setup import unedited
+
+    for title, file, (program, *words) in unedited():
+        typer.echo(f"{title}: {_short(file)}: riglm does not edit this file — fix: in a server of type stdio, write")
+        typer.echo(
+            f"    cmd: {json.dumps(program)}\n    args: {json.dumps([*words, 'run', '--', 'COMMAND', 'ARGUMENT'])}"
+        )
 
 
 def _question(plans: "Sequence[InstallPlan]") -> str:

@@ -138,7 +138,9 @@ def learn_from(
     ] = None,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", metavar="NAME", help="Whose: claude-code, codex or gemini; may be given repeatedly."),
+        typer.Option(
+            "--client", metavar="NAME", help="Client that wrote them, such as codex; may be given repeatedly."
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls since then: a date, or 30d for 30 days.")

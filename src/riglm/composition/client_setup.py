@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from riglm.adapters.clients.entries import own_command
+from riglm.adapters.clients.entries import own_command, unedited_files
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
 from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
 from riglm.adapters.clients.secret_texts import Cover
@@ -23,7 +23,15 @@ from riglm.adapters.configuration.loading import (
 from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
 from riglm.application.client_setup.undoing import SetupUndoer
-from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation, FileChange, RiglmServerEntry, is_riglm
+from riglm.domain.client_setup import (
+    ClientServer,
+    ClientSetup,
+    ConfigLocation,
+    FileChange,
+    RiglmServerEntry,
+    is_riglm,
+    starts_riglm,
+)
 from riglm.domain.errors import RiglmError
 from riglm.ports.clients import InstallationsPort
 
@@ -78,6 +86,18 @@ def installing(
         installations,
         directories,
     )
+
+
+def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+    """Yield the clients with servers that riglm could proxy, in a file that it does not edit; and riglm's command."""
+    environment = os.environ if environment is None else environment
+    for title, file in unedited_files(sys.platform, environment, home_of(environment)).items():
+        with contextlib.suppress(OSError, RiglmError):
+            extensions = values_of(file, file.read_bytes()).get("extensions")
+            found = extensions.values() if isinstance(extensions, dict) else ()
+            stdio = [each for each in found if isinstance(each, dict) and each.get("type") == "stdio"]
+            if any(not starts_riglm([str(each.get("cmd")), *map(str, each.get("args") or ())]) for each in stdio):
+                yield title, file, _command()
 
 
 def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:

@@ -31,13 +31,21 @@ _AHEAD_SECONDS: Final = 3_600.0
 def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
     """The clients whose transcripts can be read."""
     from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
+    from riglm.adapters.clients.transcripts.cline import ClineTranscripts
     from riglm.adapters.clients.transcripts.codex import CodexTranscripts
+    from riglm.adapters.clients.transcripts.copilot import CopilotTranscripts
     from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
+    from riglm.adapters.clients.transcripts.opencode import OpencodeTranscripts
+    from riglm.adapters.clients.transcripts.qwen import QwenTranscripts
 
     return (
         ClaudeCodeTranscripts(home, environment),
         CodexTranscripts(home, environment),
         GeminiTranscripts(home, environment),
+        OpencodeTranscripts(home, environment),
+        ClineTranscripts(home, environment),
+        CopilotTranscripts(home, environment),
+        QwenTranscripts(home, environment),
     )
 
 

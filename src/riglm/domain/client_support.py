@@ -40,8 +40,8 @@ class ClientFormat:
     """Where a client keeps its servers, and how it writes them.
 
     `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins with
-    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}`, `{codex}` or `{copilot}`.
-    `*` is for a name of the user's choice. `project_files` are relative to the project.
+    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}`, `{codex}`, `{copilot}`,
+    `{crush}` or `{goose}`. `*` is for a name of the user's choice. `project_files` are relative to the project.
     """
 
     files: Mapping[str, str]
@@ -50,7 +50,7 @@ class ClientFormat:
     """Key of the servers in the file."""
     entry: Literal["plain", "typed", "opencode"] = "plain"
     """Members of an entry: command and args; with a type as well; or those of opencode."""
-    variables: Literal["none", "shell", "editor", "dollar", "braces"] = "none"
+    variables: Literal["none", "shell", "editor", "dollar", "braces", "bash"] = "none"
     """Syntax of the variables that the client replaces."""
     variable: str = ""
     """Format of a variable in riglm's entry."""
@@ -79,7 +79,7 @@ class ClientBehavior:
     `key` is what `riglm init` calls it. `list_timeout` is the number of seconds that it is known to wait for a list.
     `starts_without_list`: its first model request does not wait for slow servers. `honors_hints`: it loads the tools
     with a preload hint and defers the others, unless its tool search is off. `format` is None for a client that
-    `riglm init` does not set up.
+    `riglm init` does not set up. `unedited` is a YAML file with servers of such a client, under `extensions`.
     """
 
     key: str
@@ -91,6 +91,7 @@ class ClientBehavior:
     starts_without_list: bool = False
     honors_hints: bool = False
     format: ClientFormat | None = field(default=None, hash=False)
+    unedited: str = ""
 
     @property
     def follows_changes(self) -> bool:
@@ -292,6 +293,41 @@ CLIENTS: Final = (
         ),
     ),
     ClientBehavior(
+        key="kiro",
+        title="Kiro",
+        names=("kiro*",),
+        list_changed_support=ListChangedSupport.UNKNOWN,
+        format=ClientFormat(
+            files={"{home}/.kiro/settings/mcp.json": "kiro"},
+            project_files=(".kiro/settings/mcp.json",),
+            variables="shell",
+            variable="${%s}",
+            passes_all=False,
+        ),
+    ),
+    ClientBehavior(
+        key="crush",
+        title="Crush",
+        names=("crush*",),
+        list_changed_support=ListChangedSupport.UNKNOWN,
+        format=ClientFormat(
+            files={"{crush}/crush.json": "crush"},
+            has_rules=True,
+            project_files=("crush.json", ".crush.json"),
+            key="mcp",
+            entry="typed",
+            variables="bash",
+            timeouts={"timeout": 10},
+        ),
+    ),
+    ClientBehavior(
+        key="goose",
+        title="Goose",
+        names=("goose*",),
+        list_changed_support=ListChangedSupport.UNKNOWN,
+        unedited="{goose}/config.yaml",
+    ),
+    ClientBehavior(
         key="continue",
         title="Continue",
         names=("continue*",),
@@ -301,7 +337,7 @@ CLIENTS: Final = (
 )
 """Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.
 
-VS Code was read in its source, the others are reported.
+VS Code and Crush were read in their source, the others are reported. Kiro and Goose are taken from their documentation.
 """
 
 

@@ -20,7 +20,7 @@ from riglm.cli.init import init
 from riglm.cli.undo import undo
 from riglm.composition.client_setup import installations, installing, riglm_entries
 from riglm.composition.transcript_import import fronts
-from riglm.domain.client_setup import ConfigLocation
+from riglm.domain.client_setup import ConfigLocation, starts_riglm
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError
 from tests.unit.adapters.clients.shapes import (
@@ -43,7 +43,14 @@ for command in (init, undo, enforce, shadow):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "RIGLM_DATA_DIR", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "RIGLM_DATA_DIR",
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CRUSH_GLOBAL_CONFIG",
+    ):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
@@ -122,6 +129,26 @@ def test_servers_go_behind_riglm_and_return_to_the_byte(home: Path, shape: Shape
     assert file.stat().st_mode & 0o777 == 0o640
     assert not configuration.exists()
     assert installations() == ()
+
+
+def test_goose_is_reported_with_the_lines_to_write(home: Path) -> None:
+    file = home / ".config" / "goose" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    builtin = "extensions:\n  developer: {type: builtin, name: developer, enabled: true}\n"
+    file.write_text(builtin)
+    assert "Goose" not in runner.invoke(app, ["init"]).output
+    file.write_text(builtin + "  files: {type: stdio, name: files, cmd: npx, args: [-y, files]}  # mine\n")
+    content = file.read_bytes()
+    lines = runner.invoke(app, ["init"]).output.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("Goose: ~/.config/goose/config.yaml"))
+    written = yaml.safe_load("\n".join(lines[at + 1 : at + 3]))
+    assert starts_riglm([written["cmd"], *written["args"]])
+    assert written["args"][-4:] == ["run", "--", "COMMAND", "ARGUMENT"]
+    assert file.read_bytes() == content
+    file.write_text(
+        builtin + f"  files: {{type: stdio, name: files, cmd: riglm, args: {json.dumps(written['args'])}}}\n"
+    )
+    assert "Goose" not in runner.invoke(app, ["init"]).output
 
 
 PRELOADED = {

@@ -57,6 +57,9 @@ SURFACES = {
     "@cline/core": Surface.STABLE,
     "copilot-cli": Surface.DYNAMIC,
     "qwen-cli-mcp-client-github": Surface.STABLE,
+    "kiro": Surface.STABLE,
+    "crush": Surface.STABLE,
+    "goose": Surface.STABLE,
     "continue-cli-client": Surface.STABLE,
 }
 

@@ -223,6 +223,10 @@ def ruled(place: ConfigLocation, names: Collection[str], documents: Sequence[Map
         )
     if place.client == "zed":
         return {name: why for document in documents for name, why in _rules_of_zed(document, names)}
+    if place.client == "crush":
+        matchers = [str(hook) for document in documents for hook in _mapping(document.get("hooks")).values()]
+        found = [name for name in names if any(f"mcp_{name}" in matcher for matcher in matchers)]
+        return dict.fromkeys(found, "`hooks` has rules for its tools by their names, which would change")
     if place.client not in {"gemini", "qwen"}:
         return {}
     lists = [_mapping(document.get("mcp")) for document in documents]

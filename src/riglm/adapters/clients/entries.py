@@ -25,6 +25,11 @@ DOLLAR: Final = re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}
 BRACES: Final = re.compile(rf"\{{env:(?P<name>{_NAME})\}}|\{{(?P<other>(?:env|file):[^}}]*)\}}")
 """`{env:VAR}`, and `{file:PATH}`: opencode."""
 
+BASH: Final = re.compile(
+    rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}$`\\]*))?\}}|\$(?P<bare>{_NAME})|(?P<other>\$\S+|\\[$`\\]|`)"
+)
+"""`$VAR` and `${VAR:-default}`, and commands and escapes, which only a shell expands: Crush."""
+
 NEVER: Final = re.compile(r"(?!)")
 """Nothing is replaced: Claude Desktop, Codex, Zed."""
 
@@ -98,7 +103,7 @@ class VariableTranslator:
         return text
 
 
-_PATTERNS: Final = {"none": NEVER, "shell": SHELL, "editor": EDITOR, "dollar": DOLLAR, "braces": BRACES}
+_PATTERNS: Final = {"none": NEVER, "shell": SHELL, "editor": EDITOR, "dollar": DOLLAR, "braces": BRACES, "bash": BASH}
 
 FORMATS: Final = {known.key: known.format for known in client_support.CLIENTS if known.format is not None}
 """The clients that `riglm init` sets up, by the names that `--client` takes."""
@@ -145,22 +150,18 @@ class CandidatePath:
 
 def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[CandidatePath]:
     """Where the user's own files may be, Claude Code's first. `platform` is as in `sys.platform`."""
-    app = _application_data(platform, environment, home)
-    # What follows the XDG rules does so on every platform, but for Zed on Windows.
-    xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    bases = {
-        "{home}": home,
-        "{app}": app,
-        "{xdg}": xdg,
-        "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
-        "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
-        "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
-        "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
-    }
+    bases = _bases(platform, environment, home)
     for client, form in FORMATS.items():
         for file, name in form.files.items():
             base, _, pattern = file.partition("/")
             yield CandidatePath(client, bases[base], pattern, (form.key,), name=name)
+
+
+def unedited_files(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
+    """The files with servers that riglm does not edit, by the title of the client."""
+    bases = _bases(platform, environment, home)
+    files = {known.title: known.unedited.partition("/") for known in client_support.CLIENTS if known.unedited}
+    return {title: bases[base] / name for title, (base, _, name) in files.items()}
 
 
 def project_candidates(project: Path) -> Iterator[CandidatePath]:
@@ -168,6 +169,23 @@ def project_candidates(project: Path) -> Iterator[CandidatePath]:
     for client, form in FORMATS.items():
         for file in form.project_files:
             yield CandidatePath(client, project, file, (form.key,), project)
+
+
+def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
+    app = _application_data(platform, environment, home)
+    # What follows the XDG rules does so on every platform, but for Zed on Windows.
+    xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    return {
+        "{home}": home,
+        "{app}": app,
+        "{xdg}": xdg,
+        "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
+        "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
+        "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
+        "{crush}": Path(environment.get("CRUSH_GLOBAL_CONFIG") or xdg / "crush"),
+        "{goose}": app / "Block" / "goose" / "config" if platform == "win32" else xdg / "goose",
+        "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
+    }
 
 
 def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:

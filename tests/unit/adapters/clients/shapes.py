@@ -265,6 +265,59 @@ CLINE = Shape(
     ("off",),
 )
 
+KIRO = Shape(
+    "kiro",
+    Path(".kiro/settings/mcp.json"),
+    """{
+  "mcpServers": {
+    "search": {
+      "command": "sh",
+      "args": ["-c", "exec search"],
+      "env": { "SEARCH_KEY": "${SEARCH_KEY}" },
+      "disabled": false,
+      "autoApprove": ["find"],
+      "disabledTools": []
+    },
+    "remote": { "url": "https://api.example.com/mcp", "headers": { "Authorization": "Bearer ${API_TOKEN}" } },
+    "short": { "command": "sh", "disabledTools": ["write"] },
+    "login": { "url": "https://login.example.com/mcp", "headers": { "X-A": "b" }, "oauth": { "clientId": "x" } }
+  }
+}
+""",
+    ("search", "remote"),
+    ("short", "login"),
+)
+
+CRUSH = Shape(
+    "crush",
+    Path(".config/crush/crush.json"),
+    """{
+  "$schema": "https://charm.land/crush.json",
+  "options": { "debug": false },
+  "mcp": {
+    "files": {
+      "type": "stdio",
+      "command": "sh",
+      "args": ["-c", "exec files"],
+      "timeout": 120,
+      "disabled": false,
+      "env": { "TOKEN": "$FILES_TOKEN", "LEVEL": "${LEVEL:-low}" }
+    },
+    "github": { "type": "http", "url": "https://api.example.com/mcp", "headers": { "Authorization": "Bearer $(op read gh)" } },
+    "web": { "type": "sse", "url": "http://localhost:8123/sse" },
+    "required": { "type": "stdio", "command": "sh", "env": { "KEY": "${KEY:?not set}" } },
+    "few": { "type": "stdio", "command": "sh", "disabled_tools": ["write"] },
+    "signed-in": { "type": "http", "url": "https://in.example.com/mcp?x=1", "oauth": true },
+    "guarded": { "type": "stdio", "command": "sh" }
+  },
+  "hooks": { "PreToolUse": [{ "matcher": "^mcp_guarded_", "command": "exit 2" }] }
+}
+""",
+    ("files", "web"),
+    ("github", "required", "few", "signed-in", "guarded"),
+)
+
 SHAPES = (
-    CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, VSCODE, CODEX, GEMINI, QWEN, COPILOT, OPENCODE, ZED, WINDSURF, CLINE
+    CLAUDE_CODE, CLAUDE_DESKTOP, CURSOR, VSCODE, CODEX, GEMINI, QWEN, COPILOT, OPENCODE, ZED, WINDSURF, CLINE,
+    KIRO, CRUSH,
 )  # fmt: skip

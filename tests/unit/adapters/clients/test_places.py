@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import riglm
-from riglm.adapters.clients.entries import FORMATS, own_command, project_candidates, user_candidates
+from riglm.adapters.clients.entries import FORMATS, own_command, project_candidates, unedited_files, user_candidates
 from riglm.domain import client_support
 from tests.unit.adapters.clients.shapes import SHAPES
 
@@ -44,6 +44,8 @@ def test_every_client_has_a_place_on_every_platform() -> None:
         ("darwin", "zed", "/h/.config/zed/settings.json"),
         ("win32", "zed", "/h/AppData/Roaming/Zed/settings.json"),
         ("win32", "opencode", "/h/.config/opencode/opencode.jsonc"),
+        ("win32", "kiro", "/h/.kiro/settings/mcp.json"),
+        ("darwin", "crush", "/h/.config/crush/crush.json"),
         ("win32", "windsurf", "/h/.codeium/windsurf/mcp_config.json"),
     ],
 )
@@ -52,7 +54,8 @@ def test_files_are_where_the_platform_has_them(platform: str, client: str, file:
 
 
 def test_variables_that_move_files_are_followed() -> None:
-    moved = where("linux", CODEX_HOME="/c", CLAUDE_CONFIG_DIR="/d", XDG_CONFIG_HOME="/x")
+    moved = where("linux", CODEX_HOME="/c", CLAUDE_CONFIG_DIR="/d", XDG_CONFIG_HOME="/x", CRUSH_GLOBAL_CONFIG="/r")
+    assert moved["crush"] == ["/r/crush.json"]
     assert moved["codex"] == ["/c/config.toml"]
     assert moved["claude-code"] == ["/d/.claude.json"]
     assert moved["zed"] == ["/x/zed/settings.json"]
@@ -62,6 +65,14 @@ def test_variables_that_move_files_are_followed() -> None:
 def test_a_project_has_places_of_its_own() -> None:
     files = {(candidate.base / candidate.pattern).as_posix() for candidate in project_candidates(Path("/p"))}
     assert {"/p/.mcp.json", "/p/.vscode/mcp.json", "/p/.codex/config.toml", "/p/opencode.json"} <= files
+    assert {"/p/.kiro/settings/mcp.json", "/p/crush.json", "/p/.crush.json"} <= files
+
+
+def test_goose_files_are_where_the_platform_has_them() -> None:
+    assert unedited_files("linux", {}, Path("/h")) == {"Goose": Path("/h/.config/goose/config.yaml")}
+    assert unedited_files("win32", {"APPDATA": "/a"}, Path("/h")) == {
+        "Goose": Path("/a/Block/goose/config/config.yaml")
+    }
 
 
 def started(executable: str, *files: str, on_path: str = "") -> tuple[str, ...]:

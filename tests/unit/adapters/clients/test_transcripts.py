@@ -1,14 +1,19 @@
 """What clients wrote down is read as they meant it, and damage costs no more than its line."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from riglm.adapters.clients.transcripts import lines as reading
 from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
+from riglm.adapters.clients.transcripts.cline import ClineTranscripts
 from riglm.adapters.clients.transcripts.codex import CodexTranscripts
+from riglm.adapters.clients.transcripts.copilot import CopilotTranscripts
 from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
+from riglm.adapters.clients.transcripts.opencode import OpencodeTranscripts
+from riglm.adapters.clients.transcripts.qwen import QwenTranscripts
 from riglm.ports.clients import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 
 DAY = "2026-11-20T10:00:"
@@ -303,6 +308,225 @@ def test_what_gemini_says_last_of_a_message_counts(tmp_path):
     assert said(found) == ["file a bug"]
 
 
+def endings(found):
+    return [(call.name, call.ending) for call in called(found)]
+
+
+def milliseconds(second):
+    return 1_795_600_000_000 + 1_000 * second
+
+
+def opencode_database(file, *rows):
+    """Rows are (session, role, seconds, part), each in a separate message."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT)")
+        database.execute("CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT)")
+        for number, (session, role, second, part) in enumerate(rows):
+            id_ = f"msg_{number:03}"
+            data = part if isinstance(part, str) else json.dumps(part)
+            database.execute(
+                "INSERT INTO message VALUES (?, ?, ?, ?)",
+                (id_, session, milliseconds(second), json.dumps({"role": role, "agent": "build"})),
+            )
+            database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", (f"prt_{number:03}", id_, session, data))
+    database.close()
+    return file
+
+
+def opencode_call(name, call_id, status="completed", second=1, **more):
+    time = {"start": milliseconds(second), "end": milliseconds(second) + 500}
+    state = {"status": status, "input": {"title": "x"}, "time": time, **more}
+    return {"type": "tool", "tool": name, "callID": call_id, "state": state}
+
+
+def test_opencode_calls_are_read_from_its_database(tmp_path):
+    refused = "The user rejected permission to use this specific tool call."
+    call = opencode_call("git-hub_create_issue", "c1", output="fine", title="", metadata={"truncated": False})
+    file = opencode_database(
+        tmp_path / ".local" / "share" / "opencode" / "opencode.db",
+        ("ses_1", "user", 0, {"type": "text", "text": "file a bug"}),
+        ("ses_1", "user", 0, {"type": "text", "text": "the plan has changed", "synthetic": True}),
+        ("ses_1", "assistant", 1, {"type": "step-start", "snapshot": "34aa"}),
+        ("ses_1", "assistant", 1, call),
+        ("ses_1", "assistant", 2, opencode_call("git-hub_boom", "c2", "error", error="no such issue")),
+        ("ses_1", "assistant", 3, opencode_call("git-hub_boom", "c3", "error", error=refused)),
+        ("ses_1", "assistant", 4, opencode_call("git-hub_boom", "c4", "error", error="MCP error -32001: timeout")),
+        ("ses_1", "assistant", 5, opencode_call("bash", "c5", output="")),
+        ("ses_1", "assistant", 5, opencode_call("apply_patch", "c6", output="")),
+        ("ses_1", "assistant", 6, opencode_call("git-hub_boom", "c7", "running")),
+        ("ses_1", "assistant", 7, {"type": "text", "text": "done"}),
+        ("ses_1", "assistant", 8, '{"type":'),
+        ("ses_2", "user", 9, {"type": "text", "text": "file a bug"}),
+        ("ses_2", "assistant", 9, call),
+    )
+    source = OpencodeTranscripts(tmp_path, {})
+    assert source.files() == source.files(tmp_path) == [file]
+    found = read(source, file)
+    assert said(found) == ["file a bug", "file a bug"]
+    assert endings(found) == [
+        ("git-hub_create_issue", CallOutcome.DONE),
+        ("git-hub_boom", CallOutcome.FAILED),
+        ("git-hub_boom", CallOutcome.NOT_RUN),
+        ("git-hub_boom", CallOutcome.NOT_RUN),
+        ("git-hub_create_issue", CallOutcome.DONE),
+    ]
+    first, *_, forked = called(found)
+    assert (first.lane, forked.lane, first.identity) == ("ses_1", "ses_2", forked.identity)
+    assert (first.ended - first.started, json.loads(first.arguments)) == (0.5, {"title": "x"})
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [12]
+
+
+def test_opencode_database_without_messages_cannot_be_read(tmp_path):
+    sqlite3.connect(tmp_path / "opencode.db").execute("CREATE TABLE part (id TEXT)").connection.close()
+    with pytest.raises(OSError, match="no such table"):
+        list(OpencodeTranscripts(tmp_path, {}).read(tmp_path / "opencode.db", lambda _: None))
+
+
+def cline_message(role, second, *blocks):
+    return {"id": f"msg_{second}", "role": role, "content": [*blocks], "ts": milliseconds(second)}
+
+
+def cline_result(call_id, content, **more):
+    return {"type": "tool_result", "tool_use_id": call_id, "content": json.dumps(content), **more}
+
+
+def test_cline_calls_are_read_from_the_messages_of_a_session(tmp_path):
+    asked = '<user_input mode="act">file a bug</user_input>'
+    uses = [
+        {"type": "tool_use", "id": f"c{number}", "name": name, "input": {"title": "x"}}
+        for number, name in enumerate(["hub__create_issue", "hub__boom", "hub__boom", "read_files"], 1)
+    ]
+    messages = [
+        cline_message(
+            "user", 0, {"type": "text", "text": "<mode_notice>x</mode_notice>"}, {"type": "text", "text": asked}
+        ),
+        cline_message("assistant", 1, {"type": "text", "text": "yes"}, *uses),
+        cline_message("user", 3, cline_result("c1", {"content": [{"type": "text", "text": "fine"}], "isError": False})),
+        cline_message("user", 4, cline_result("c2", {"content": [], "isError": True})),
+        cline_message("user", 5, cline_result("c3", {"error": "MCP server is not connected."}, is_error=True)),
+        cline_message("user", 6, cline_result("c4", "text")),
+        "not a message",
+    ]
+    folder = tmp_path / ".cline" / "data" / "sessions" / "179_a"
+    session = {"version": 1, "agent": "lead", "sessionId": "179_a", "messages": messages}
+    file = folder / "179_a.messages.json"
+    written(file, json.dumps(session, indent=2))
+    written(folder / "179_a.json", {"session_id": "179_a"})
+    agent = written(folder / "helper.messages.json", json.dumps({**session, "messages": messages[:3]}, indent=2))
+    source = ClineTranscripts(tmp_path, {})
+    assert source.files() == [file, agent]
+    found = read(source, file)
+    assert said(found) == ["file a bug"]
+    assert endings(found) == [
+        ("hub__create_issue", CallOutcome.DONE),
+        ("hub__boom", CallOutcome.FAILED),
+        ("hub__boom", CallOutcome.NOT_RUN),
+    ]
+    first = called(found)[0]
+    assert (first.lane, first.ended - first.started, json.loads(first.arguments)) == ("179_a", 2.0, {"title": "x"})
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [7]
+    assert {each.lane for each in read(source, agent)} == {"179_a/helper"}
+    assert [type(each) for each in read(source, written(folder / "b.messages.json", '{"messages": ['))] == [
+        UnreadableLine
+    ]
+
+
+def copilot_event(kind, second, data, **more):
+    return {"type": kind, "data": data, "id": f"e{second}", "timestamp": f"{DAY}{second:02}.000Z", **more}
+
+
+def copilot_call(number, second, tool="boom", outcome=None, **more):
+    server = {"mcpServerName": "hub", "mcpConfigServerName": "git-hub", "mcpToolName": tool} if tool else {}
+    start = {"toolCallId": f"c{number}", "toolName": f"git-hub-{tool}", "arguments": {"title": "x"}, **server}
+    end = {"toolCallId": f"c{number}", **(outcome or {"success": True, "result": {"content": "fine"}})}
+    return [
+        copilot_event("tool.execution_start", second, start, **more),
+        copilot_event("tool.execution_complete", second + 1, end, **more),
+    ]
+
+
+def copilot_failure(code, category):
+    telemetry = {"properties": {"failure_category": category, "failure_stage": "invoke"}}
+    return {"success": False, "error": {"message": "no", "code": code}, "toolTelemetry": telemetry}
+
+
+def test_copilot_calls_are_read_from_the_events_of_a_session(tmp_path):
+    file = written(
+        tmp_path / ".copilot" / "session-state" / "s1" / "events.jsonl",
+        copilot_event("session.start", 0, {"sessionId": "s1", "version": 1, "producer": "copilot-agent"}),
+        copilot_event("user.message", 1, {"content": "file a bug", "transformedContent": "<now>file a bug"}),
+        copilot_event("user.message", 1, {"content": "how to read a file", "source": "skill-pdf"}),
+        *copilot_call(1, 2, "create_issue"),
+        *copilot_call(2, 4, outcome=copilot_failure("failure", "server_error")),
+        *copilot_call(3, 6, outcome=copilot_failure("denied", "permission_denied")),
+        *copilot_call(4, 8, outcome=copilot_failure("failure", "disconnected")),
+        *copilot_call(5, 10, tool=None),
+        *copilot_call(6, 12, "create_issue", agentId="a1"),
+        {"type": "user.message", "data": {"content": "x"}, "timestamp": "yesterday"},
+    )
+    source = CopilotTranscripts(tmp_path, {})
+    assert source.files() == [file]
+    found = read(source, file)
+    assert said(found) == ["file a bug"]
+    assert endings(found) == [
+        ("create_issue", CallOutcome.DONE),
+        ("boom", CallOutcome.FAILED),
+        ("boom", CallOutcome.NOT_RUN),
+        ("boom", CallOutcome.NOT_RUN),
+        ("create_issue", CallOutcome.DONE),
+    ]
+    first, *_, agents = called(found)
+    assert (first.server, first.lane, agents.lane) == ("git-hub", "s1", "s1/a1")
+    assert (first.ended - first.started, json.loads(first.arguments)) == (1.0, {"title": "x"})
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [16]
+
+
+def qwen_line(kind, second, **more):
+    stamp = f"{DAY}{second:02}.000Z"
+    return {"uuid": f"u{second}", "parentUuid": None, "sessionId": "s1", "timestamp": stamp, "type": kind, **more}
+
+
+def qwen_call(number, second, name="mcp__git-hub__boom", result=None, **more):
+    call = {"functionCall": {"id": f"c{number}", "name": name, "args": {"title": "x"}}}
+    outcome = {"callId": f"c{number}", "status": "success", **(result or {})}
+    return [
+        qwen_line("assistant", second, message={"role": "model", "parts": [{"text": "yes"}, call]}, **more),
+        qwen_line("tool_result", second + 1, message={"role": "user", "parts": []}, toolCallResult=outcome, **more),
+    ]
+
+
+def test_qwen_calls_are_read_from_its_chats(tmp_path):
+    asked = {"role": "user", "parts": [{"text": "file a bug"}]}
+    file = written(
+        tmp_path / ".qwen" / "projects" / "-work" / "chats" / "s1.jsonl",
+        qwen_line("user", 0, provenance="real_user", message=asked),
+        qwen_line("user", 0, provenance="goal_runtime", message=asked),
+        qwen_line("system", 0, provenance="system", subtype="ui_telemetry", systemPayload={"toolCallResult": 1}),
+        *qwen_call(1, 1, "mcp__git-hub__create_issue"),
+        *qwen_call(2, 3, result={"status": "error", "errorType": "mcp_tool_error"}),
+        *qwen_call(3, 5, result={"status": "error", "errorType": "execution_denied"}),
+        *qwen_call(4, 7, "read_file"),
+        *qwen_call(5, 9, "mcp__git-hub__create_issue", agentId="a1", isSidechain=True),
+        qwen_line("assistant", 11, message={"parts": [{"functionCall": "cut"}]}),
+    )
+    source = QwenTranscripts(tmp_path, {})
+    assert source.files() == [file]
+    assert QwenTranscripts(tmp_path, {"QWEN_HOME": str(tmp_path / "elsewhere")}).files() == []
+    found = read(source, file)
+    assert said(found) == ["file a bug"]
+    assert endings(found) == [
+        ("git-hub__create_issue", CallOutcome.DONE),
+        ("git-hub__boom", CallOutcome.FAILED),
+        ("git-hub__boom", CallOutcome.NOT_RUN),
+        ("git-hub__create_issue", CallOutcome.DONE),
+    ]
+    first, *_, agents = called(found)
+    assert (first.lane, agents.lane, first.ended - first.started) == ("s1", "s1/a1", 1.0)
+    assert json.loads(first.arguments) == {"title": "x"}
+    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [14]
+
+
 CUT = "cut \ud83d off"  # JavaScript cuts where it counts, within an emoji too
 
 
@@ -325,14 +549,14 @@ def test_a_letter_cut_in_two_costs_no_call(claude, tmp_path):
 
 
 def test_each_client_knows_its_own_transcripts(tmp_path):
-    files = [
-        written(tmp_path / "a.jsonl", {"type": "summary", "summary": "x"}),
-        written(tmp_path / "b.jsonl", META),
-        written(tmp_path / "c.jsonl", {"sessionId": "s", "projectHash": "p"}),
-    ]
-    sources = [kind(tmp_path, {}) for kind in (ClaudeCodeTranscripts, CodexTranscripts, GeminiTranscripts)]
-    assert [[source.wrote(file) for file in files] for source in sources] == [
-        [True, False, False],
-        [False, True, False],
-        [False, False, True],
-    ]
+    files = {
+        ClaudeCodeTranscripts: written(tmp_path / "a.jsonl", {"type": "summary", "summary": "x"}),
+        CodexTranscripts: written(tmp_path / "b.jsonl", META),
+        GeminiTranscripts: written(tmp_path / "c.jsonl", {"sessionId": "s", "projectHash": "p"}),
+        OpencodeTranscripts: opencode_database(tmp_path / "opencode.db"),
+        ClineTranscripts: written(tmp_path / "d.messages.json", json.dumps({"messages": []}, indent=2)),
+        CopilotTranscripts: written(tmp_path / "events.jsonl", copilot_event("session.start", 0, {})),
+        QwenTranscripts: written(tmp_path / "e.jsonl", qwen_line("user", 0)),
+    }
+    for kind in files:
+        assert [each for each, file in files.items() if kind(tmp_path, {}).wrote(file)] == [kind]

@@ -1,20 +1,14 @@
 """Claude Code's transcripts: `projects/<directory>/<session>.jsonl`, those of its agents next to them or in folders."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
-from riglm.ports.clients import (
-    CallOutcome,
-    TranscriptCall,
-    TranscriptEvent,
-    TranscriptsPort,
-    UnreadableLine,
-    UserMessage,
-)
+from riglm.adapters.clients.transcripts.lines import decoded, events, finished, found_below, head, moment
+from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, TranscriptsPort, UserMessage
 
 _PREFIX: Final = "mcp__"
 _QUOTE: Final = ord('"')
@@ -28,7 +22,7 @@ _NOT_ASKED: Final = (
     "[Request int",
 )
 
-_OTHERS: Final = (b'"session_meta"', b'"projectHash"')
+_OTHERS: Final = re.compile(rb'.*"(?:session_meta|projectHash|session\.start)"|\{"uuid":|\{$|SQLite format 3')
 """What transcripts of others begin with; those of this client begin with anything."""
 
 
@@ -80,31 +74,11 @@ class ClaudeCodeTranscripts(TranscriptsPort):
         return found_below(place or self._folder, "*.jsonl")
 
     def wrote(self, file: Path) -> bool:
-        return not any(mark in head(file) for mark in _OTHERS)
+        return not _OTHERS.match(head(file))
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         conversation = _ClaudeCodeConversation(file.stem)
-        for number, text, is_whole, fault in lines(file, advance):
-            if fault:
-                yield UnreadableLine(line=number, reason=fault)
-                continue
-            if b'"user"' not in text and b'"tool_use"' not in text:
-                continue
-            try:
-                yield from conversation.take(text)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                if is_whole:
-                    yield UnreadableLine(line=number, reason=str(error))
-
-
-class _Use(NamedTuple):
-    """A call that has begun."""
-
-    lane: str
-    id: str
-    name: str
-    arguments: msgspec.Raw
-    began: float
+        yield from events(file, advance, conversation.take, (b'"user"', b'"tool_use"'))
 
 
 class _ClaudeCodeConversation:
@@ -112,7 +86,7 @@ class _ClaudeCodeConversation:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._open: dict[str, _Use] = {}
+        self._open: dict[str, TranscriptCall] = {}
 
     def take(self, text: bytes) -> list[TranscriptEvent]:
         """Parse a line."""
@@ -133,26 +107,25 @@ class _ClaudeCodeConversation:
     def _begin(self, lane: str, blocks: list[_Block], at: float) -> None:
         for block in blocks:
             if block.type == "tool_use" and block.id and block.name and block.name.startswith(_PREFIX):
-                self._open.setdefault(block.id, _Use(lane, block.id, block.name.removeprefix(_PREFIX), block.input, at))
+                call = TranscriptCall(
+                    lane=lane,
+                    identity=block.id,
+                    name=block.name.removeprefix(_PREFIX),
+                    server=None,
+                    arguments=bytes(block.input),
+                    started=at,
+                    ended=at,
+                    ending=CallOutcome.NOT_RUN,
+                )
+                self._open.setdefault(block.id, call)
 
     def _ended(self, line: _ClaudeCodeLine, blocks: list[_Block], at: float) -> list[TranscriptEvent]:
-        ended: list[TranscriptEvent] = []
-        for block in blocks:
-            use = self._open.pop(block.tool_use_id or "", None)
-            if use is not None:
-                ended.append(
-                    TranscriptCall(
-                        lane=use.lane,
-                        identity=use.id,
-                        name=use.name,
-                        server=None,
-                        arguments=bytes(use.arguments),
-                        started=use.began,
-                        ended=max(use.began, at),
-                        ending=_ending(line, block),
-                    )
-                )
-        return ended
+        return [
+            each
+            for block in blocks
+            if (call := self._open.pop(block.tool_use_id or "", None))
+            for each in finished(call, at, _ending(line, block))
+        ]
 
 
 def _ending(line: _ClaudeCodeLine, result: _Block) -> CallOutcome:

@@ -6,15 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
-from riglm.ports.clients import (
-    CallOutcome,
-    TranscriptCall,
-    TranscriptEvent,
-    TranscriptsPort,
-    UnreadableLine,
-    UserMessage,
-)
+from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment
+from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, TranscriptsPort, UserMessage
 
 _NOT_RUN: Final = (
     "unsupported call",
@@ -124,17 +117,7 @@ class CodexTranscripts(TranscriptsPort):
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         conversation = _CodexConversation(file.stem)
-        for number, text, is_whole, fault in lines(file, advance):
-            if fault:
-                yield UnreadableLine(line=number, reason=fault)
-                continue
-            if not any(word in text for word in _READ):
-                continue
-            try:
-                yield from conversation.take(text)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                if is_whole:
-                    yield UnreadableLine(line=number, reason=str(error))
+        yield from events(file, advance, conversation.take, _READ)
 
 
 class _CodexConversation:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, found_below, head, lines, moment
+from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment, text_of
 from riglm.ports.clients import (
     CallOutcome,
     TranscriptCall,
@@ -60,20 +60,17 @@ class GeminiTranscripts(TranscriptsPort):
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         lane, messages = "", dict[str, _Record]()
-        for number, text, is_whole, fault in lines(file, advance):
-            if fault:
-                yield UnreadableLine(line=number, reason=fault)
-                continue
-            try:
-                record = decoded(_read, text)
-            except (msgspec.MsgspecError, RecursionError) as error:
-                if is_whole:
-                    yield UnreadableLine(line=number, reason=str(error))
-                continue
+
+        def take(text: bytes) -> tuple[()]:
+            nonlocal lane
+            record = decoded(_read, text)
             if record.id:
                 messages[record.id] = record
             else:
                 lane = lane or record.session_id
+            return ()
+
+        yield from events(file, advance, take)
         for record in messages.values():
             try:
                 yield from _happenings(record, lane or file.stem)
@@ -83,7 +80,7 @@ class GeminiTranscripts(TranscriptsPort):
 
 def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
     if record.type == "user":
-        text = _text(record.content).strip()
+        text = text_of(record.content).strip()
         return [UserMessage(lane=lane, at=moment(record.timestamp), text=text)] if text else []
     return [
         TranscriptCall(
@@ -99,15 +96,3 @@ def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
         for call in record.tool_calls or ()
         if call.name.startswith(_PREFIX) and call.status in _ENDINGS
     ]
-
-
-def _text(content: Any) -> str:
-    match content:
-        case str():
-            return content
-        case list():
-            return "\n".join(map(_text, content))
-        case {"text": str(text)}:
-            return text
-        case _:
-            return ""

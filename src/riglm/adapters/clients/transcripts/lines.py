@@ -1,15 +1,17 @@
 """Files of JSON lines, of any length, read one line at a time."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from riglm.domain.rawjson import has_surrogates, repaired
+from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, UnreadableLine
 
 MAX_LINE_LENGTH: Final = 256 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes."""
@@ -59,6 +61,46 @@ def lines(file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptLine
             elif text[:_BLANK].strip():
                 yield TranscriptLine(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
     advance(told)
+
+
+def events(
+    file: Path,
+    advance: Callable[[int], None],
+    take: Callable[[bytes], Iterable[TranscriptEvent]],
+    words: Sequence[bytes] = (b"{",),
+) -> Iterator[TranscriptEvent]:
+    """Yield what `take` returns for each line that contains one of the words; report the lines that it cannot read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    for number, text, is_whole, fault in lines(file, advance):
+        if fault:
+            yield UnreadableLine(line=number, reason=fault)
+        elif any(word in text for word in words):
+            try:
+                yield from take(text)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if is_whole:
+                    yield UnreadableLine(line=number, reason=str(error))
+
+
+def finished(call: TranscriptCall | None, at: float, ending: CallOutcome) -> list[TranscriptEvent]:
+    """Return the call with its end, or nothing if there was none."""
+    return [] if call is None else [replace(call, ended=max(call.started, at), ending=ending)]
+
+
+def text_of(content: Any) -> str:
+    """The text of a message: a string, a part with a text, or a list of parts."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "\n".join(filter(None, map(text_of, content)))
+        case {"text": str(text)}:
+            return text
+        case _:
+            return ""
 
 
 def decoded(read: Callable[[bytes], _Read], text: bytes) -> _Read:
