@@ -119,9 +119,9 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
     servers: dict[str, ServerSettings] = {}
     for options, _ in in_use(Options(config=config), installations()):
         settings = load(options).settings
-        single = [settings.upstream] if settings.upstream else []
-        names = [spec.name for spec in settings.upstream_specs()] if single else settings.mcp_servers
-        servers |= zip(names, single or settings.mcp_servers.values(), strict=False)
+        servers |= settings.mcp_servers
+        if settings.upstream is not None:
+            servers |= {spec.name: settings.upstream for spec in settings.upstream_specs()}
     if name not in servers:
         known = ", ".join(key for key, each in servers.items() if each.url)
         raise UnusableInputError(

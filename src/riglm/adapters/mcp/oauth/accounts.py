@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +55,13 @@ class Account:
     def with_tokens(
         self, access_token: str, *, refresh_token: str | None, scope: str | None, expires_in: int | None
     ) -> "Account":
-        """Return the account with new tokens; what the response omits stays as it is."""
+        """Return the account with new tokens; what the response omits stays as it is.
+
+        Raises:
+            RiglmError: the access token cannot be sent.
+        """
+        if not re.fullmatch(r"[!-~]+", access_token):
+            raise RiglmError(f"{self.issuer} sent an access token with characters that a header cannot have")
         now = time.time()
         leeway = min(MAX_LEEWAY_SECONDS, _LEEWAY_RATIO * (expires_in or 0))
         return replace(

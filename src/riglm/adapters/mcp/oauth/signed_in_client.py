@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.adapters.mcp.oauth.tokens import current_account
 from riglm.adapters.mcp.wire.http_client import (
     HttpClient,
     HttpClientError,
@@ -52,7 +53,7 @@ class SignedInClient:
         """Send a request as `HttpClient.send` does."""
         if self.is_public:
             return self.http.send(target, method, header_block, body, sink)
-        request = _SignedRequest(self, target, method, header_block, body, sink)
+        request = _SignedRequest(self, (target, method, header_block, body), sink)
         now = time.time()
         if now >= self._expires_at:
             self.renew(request)
@@ -69,11 +70,6 @@ class SignedInClient:
         if self._renewal is None:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
 
-    def forget(self, request: "_SignedRequest") -> None:
-        """Do not send a request that waits."""
-        if request in self._waiting:
-            self._waiting.remove(request)
-
     def close(self) -> None:
         """Stop renewing; requests that wait are not sent."""
         if self._renewal is not None:
@@ -83,7 +79,7 @@ class SignedInClient:
         problem = ""
         arguments = self._accounts, self._spec.name, self._spec.url, self._token
         try:
-            self._take(await asyncio.to_thread(_current_account, *arguments))
+            self._take(await asyncio.to_thread(current_account, *arguments))
         except RiglmError as error:
             problem = str(error)
         except Exception:  # noqa: BLE001  # requests that wait must fail, regardless of the reason
@@ -106,45 +102,20 @@ class SignedInClient:
         self._expires_at = (account.expires_at if account and renewable else None) or math.inf
 
 
-def _current_account(accounts: AccountFile, server: str, url: str, used: str) -> Account | None:
-    from riglm.adapters.mcp.oauth.tokens import current_account  # noqa: PLC0415  # only signed-in servers need it
-
-    return current_account(accounts, server, url, used)
-
-
 class _SignedRequest(HttpResponseSink):
     """One request: sent, or waiting for a token; its answer is passed on, except the first refusal of the token."""
 
-    __slots__ = (
-        "_body",
-        "_client",
-        "_header_block",
-        "_inner",
-        "_is_repeated",
-        "_line",
-        "_method",
-        "_refusal",
-        "_target",
-        "exchange",
-    )
+    __slots__ = ("_client", "_inner", "_is_repeated", "_line", "_parts", "_refusal", "exchange")
 
     def __init__(
-        self,
-        client: SignedInClient,
-        target: Target,
-        method: bytes,
-        header_block: bytes,
-        body: bytes,
-        sink: HttpResponseSink,
+        self, client: SignedInClient, parts: tuple[Target, bytes, bytes, bytes], sink: HttpResponseSink
     ) -> None:
-        self.exchange = HttpExchange(b"", sink, target)
+        """`parts` are the target, method, header block and body."""
+        self.exchange = HttpExchange(b"", sink, parts[0])
         """The exchange of the caller."""
         self.exchange.holder = self
         self._client = client
-        self._target = target
-        self._method = method
-        self._header_block = header_block
-        self._body = body
+        self._parts = parts
         self._inner: HttpExchange | None = None
         self._line = client.line
         self._refusal: HttpHeaders | None = None
@@ -153,16 +124,17 @@ class _SignedRequest(HttpResponseSink):
     def go(self) -> None:
         """Send the request with the current token."""
         self._line = self._client.line
-        self._inner = self._client.http.send(
-            self._target, self._method, self._header_block + self._line, self._body, self
-        )
+        target, method, header_block, body = self._parts
+        self._inner = self._client.http.send(target, method, header_block + self._line, body, self)
         if self.exchange.paused:
             self._inner.pause()
 
     def renewed(self, problem: str) -> None:
         """Go on after a renewal, which failed if there is a `problem`; a token that is not new is not sent again."""
+        if self.exchange.holder is not self:
+            return  # aborted
         if problem and (self._line or self._refusal is not None):
-            words = f"{self._target}: the access token cannot be refreshed: {problem}"
+            words = f"{self.exchange.place}: the access token cannot be refreshed: {problem}"
             self.exchange.fail(HttpClientError(words, sent=False))
         elif self._refusal is not None and self._line == self._client.line:
             self.exchange.sink.head(_UNAUTHORIZED, self._refusal)
@@ -173,7 +145,6 @@ class _SignedRequest(HttpResponseSink):
             self.go()
 
     def abandon(self, exchange: HttpExchange) -> None:
-        self._client.forget(self)
         if self._inner is not None:
             self._inner.abort()
 

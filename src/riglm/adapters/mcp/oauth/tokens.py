@@ -16,23 +16,20 @@ if TYPE_CHECKING:
     import httpx2
 
 _TIMEOUT_SECONDS: Final = 20.0
-_REJECTED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+_REJECTED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"})
 """Errors after which only a new sign-in helps."""
 
 _log: Final = logging.getLogger("riglm.upstream")
 
 
 class _TokenResponse(msgspec.Struct):
-    """A response of a token endpoint, RFC 6749."""
+    """A response of a token endpoint, RFC 6749; some servers send errors with status 200."""
 
-    access_token: str
+    access_token: str = ""
     refresh_token: str | None = None
     scope: str | None = None
     expires_in: int | None = None
-
-
-class _ErrorResponse(msgspec.Struct):
-    error: str
+    error: str = ""
 
 
 def current_account(accounts: AccountFile, server: str, url: str, used: str) -> Account | None:
@@ -81,32 +78,25 @@ def _refresh(account: Account) -> Account:
     form = {"grant_type": "refresh_token", "refresh_token": account.refresh_token}
     if account.resource:
         form["resource"] = account.resource
+    granted = _TokenResponse()
     try:
         response = _post(account, account.token_endpoint, form)
+        granted = msgspec.json.decode(response.content, type=_TokenResponse, strict=False)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
-    if response.is_success:
-        try:
-            granted = msgspec.json.decode(response.content, type=_TokenResponse)
-        except msgspec.MsgspecError:  # the cause may quote the response
-            raise RiglmError(f"{account.issuer} sent an invalid token response") from None
+    except msgspec.MsgspecError:
+        pass  # neither a token nor an error
+    if response.is_success and granted.access_token:
         return account.with_tokens(
             granted.access_token,
             refresh_token=granted.refresh_token,
             scope=granted.scope,
             expires_in=granted.expires_in,
         )
-    if _error_in(response) not in _REJECTED:
-        raise RiglmError(f"{account.issuer} answered HTTP {response.status_code}")
+    if granted.error not in _REJECTED:
+        raise RiglmError(f"{account.issuer} answered HTTP {response.status_code} without a token")
     _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
     return replace(account, refresh_token="")
-
-
-def _error_in(response: "httpx2.Response") -> str:
-    try:
-        return msgspec.json.decode(response.content, type=_ErrorResponse).error
-    except msgspec.MsgspecError:
-        return ""
 
 
 def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> "httpx2.Response":
