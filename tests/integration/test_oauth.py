@@ -193,7 +193,7 @@ def test_login_reports_a_refusal(home):
 def test_login_names_the_servers_that_can_be_signed_in_to(home):
     code, _, err = home.run("login", "absent")
     assert code == 2
-    assert "use one of: notes, open" in err
+    assert "use one of notes, open" in err
     code, _, err = home.run("login", "open", "--no-browser")
     assert code == 1
     assert "open does not require a sign-in" in err

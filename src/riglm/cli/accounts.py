@@ -124,9 +124,8 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
             servers |= {spec.name: settings.upstream for spec in settings.upstream_specs()}
     if name not in servers:
         known = ", ".join(key for key, each in servers.items() if each.url)
-        raise UnusableInputError(
-            f"there is no server {printable(name)!r} — fix: use one of: {known or 'none has a URL'}"
-        )
+        fix = f"use one of {known}" if known else "add a server with a `url` to the configuration"
+        raise UnusableInputError(f"there is no server {printable(name)!r} — fix: {fix}")
     if not servers[name].url:
         raise UnusableInputError(f"{name} is started by a command — fix: configure its tokens in `env`")
     if servers[name].spec(name).has_credentials:

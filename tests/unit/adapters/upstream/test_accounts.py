@@ -1,11 +1,16 @@
 import asyncio
 import stat
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.adapters.mcp.oauth.sign_in import _prepare
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
 from riglm.composition.accounts import account_file
@@ -66,6 +71,24 @@ def test_a_damaged_file_is_an_error_with_a_fix(accounts, damage):
 def test_a_token_that_no_header_can_have_is_refused(token):
     with pytest.raises(RiglmError, match="characters that a header cannot have"):
         account(token)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "host"),
+    [
+        ({}, ""),
+        ({"token_endpoint": "http://10.0.0.1/token"}, "10.0.0.1"),
+        ({"revocation_endpoint": "http://remote/revoke"}, "remote"),
+        ({"token_endpoint": "http://127.0.0.1:8/token"}, ""),
+    ],
+)
+def test_secrets_are_sent_to_remote_authorization_servers_over_https_only(endpoints, host):
+    page = "https://remote/authorize"
+    known = {"issuer": "https://remote", "authorization_endpoint": page, "token_endpoint": "https://remote/token"}
+    metadata = OAuthMetadata.model_validate({**known, **endpoints})
+    context = OAuthContext(URL, OAuthClientMetadata(redirect_uris=None), None, None, None, oauth_metadata=metadata)
+    with pytest.raises(OAuthFlowError, match=f"at {host} does not use https") if host else nullcontext():
+        _prepare(context, page)
 
 
 class Network:

@@ -169,8 +169,9 @@ async def sign_in(
 
 def _prepare(context: "OAuthContext", authorization_url: str) -> None:
     """Refuse to send secrets in plain text, and choose how a configured client authenticates."""
-    endpoints = [authorization_url, _endpoint(context, "token_endpoint", "/token")]
-    for each in map(urlsplit, endpoints):
+    names = {"token_endpoint": "/token", "revocation_endpoint": ""}
+    endpoints = [authorization_url, *(_endpoint(context, name, default) for name, default in names.items())]
+    for each in map(urlsplit, filter(None, endpoints)):
         if each.scheme != "https" and not is_loopback(each.hostname or ""):
             raise OAuthFlowError(f"the authorization server at {each.hostname} does not use https")
     client = context.client_info
