@@ -167,7 +167,7 @@ def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
         ("leaving", "error", "exited with code 1; it said: The API_KEY is not set", "mcpServers.leaving.env"),
         ("hanging", "error", "within 15 s", "run it by hand"),
         ("absent", "error", "'uvx-that-nobody-has' was not found", "install uvx-that-nobody-has"),
-        ("guarded", "error", "HTTP 401", "mcpServers.guarded.auth"),
+        ("guarded", "error", "HTTP 401", "riglm login guarded"),
         ("plain", "error", "Cannot connect", "http:// in `url`"),
     ],
 )

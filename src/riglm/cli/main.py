@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from riglm.cli import (
+    accounts,
     audit,
     config,
     control,
@@ -29,7 +30,7 @@ from riglm.cli import (
 from riglm.domain.errors import RiglmError, UnusableInputError
 
 _GROUPS = {
-    "Set up": ("init", "undo", "learn-from", "doctor", "demo"),
+    "Set up": ("init", "undo", "login", "logout", "accounts", "learn-from", "doctor", "demo"),
     "Run": ("run", "serve"),
     "Observe": ("report", "stats", "sessions", "tools", "top", "evaluate"),
     "Configure": ("enforce", "shadow", "config", "trust", "control"),
@@ -67,6 +68,9 @@ app.command()(usage.sessions)
 app.command()(usage.stats)
 app.command()(top.top)
 app.command()(demo.demo)
+app.command()(accounts.login)
+app.command()(accounts.logout)
+app.command("accounts")(accounts.list_accounts)
 app.command("learn-from")(learning_from.learn_from)
 app.command()(doctor.doctor)
 app.command()(report.report)

@@ -27,6 +27,7 @@ from riglm.application.doctor.servers import ServerProber, ServersCheck, Skipped
 from riglm.application.doctor.store import StoreCheck
 from riglm.application.doctor.tools import ChangedToolsCheck, ToolsFindings
 from riglm.application.identity import server_info
+from riglm.composition.accounts import account_file
 from riglm.composition.client_setup import installations, riglm_entries
 from riglm.composition.prediction import build_predictor
 from riglm.composition.storage import intercepts_lists, spool_path, store_path, store_url
@@ -240,7 +241,7 @@ def _visits(
 
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
-    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes)
+    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, account_file)
     names = [spec.name for spec in settings.upstream_specs()]
     keys = {name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names}
     tools = ToolsFindings(
@@ -293,6 +294,7 @@ def _look(settings: Settings) -> StoreStatus:
 
 def _store_check(settings: Settings, store: SharedProbe[StoreStatus]) -> Check:
     from riglm.adapters.control.tokens import FILE_NAME as TOKENS
+    from riglm.composition.accounts import FILE_NAME as ACCOUNTS
 
     def spools() -> list[SpoolStatus]:
         from riglm.adapters.spool.sqlite import survey
@@ -309,7 +311,7 @@ def _store_check(settings: Settings, store: SharedProbe[StoreStatus]) -> Check:
         ]
 
     file, data = store_path(settings), data_directory(os.environ)
-    private = [data / TOKENS, file.parent / "riglm.key"]
+    private = [data / TOKENS, data / ACCOUNTS, file.parent / "riglm.key"]
     if settings.storage.kind == "sqlite":
         private.append(file)
     return StoreCheck(store, spools, FileInspector(), directory=file.parent, private=private)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.composition.accounts import account_file
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import StateSettings
@@ -110,7 +111,8 @@ def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
+        limit = settings.limits.message_bytes
+        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, limit, account_file)
         with contextlib.closing(upstreams):
             if not serves_many:
                 await upstreams.start_early()

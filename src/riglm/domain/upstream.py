@@ -43,6 +43,16 @@ class UpstreamSpec:
     on_change: OnChange | None = None
 
     @property
+    def has_credentials(self) -> bool:
+        """True if the configuration contains an `Authorization` header, so that no account is used."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @property
+    def sign_in_hint(self) -> str:
+        """The start of a hint after a refusal: the command that signs in, if an account would be used."""
+        return "" if self.has_credentials else f"run `riglm login {self.name}`, or "
+
+    @property
     def place(self) -> str:
         """Where the server is, without anything secret: the program of a command, or the URL without what may be."""
         return self.command[0] if self.kind == "stdio" else mask_address(self.url)

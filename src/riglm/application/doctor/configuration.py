@@ -99,7 +99,7 @@ def certain_secrets(settings: Settings) -> tuple[str, ...]:
 
 def _of_server(server: ServerSettings) -> Iterator[str]:
     if server.auth:
-        yield server.auth.token.get_secret_value()
+        yield from (secret.get_secret_value() for secret in server.auth.secrets())
     yield from _of_map(server.env)
     yield from _of_map(server.headers)
     yield from passwords_of_url(server.url)

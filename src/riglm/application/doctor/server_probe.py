@@ -203,13 +203,13 @@ def _variable(server: ConfiguredServer, words: str) -> str:
     return f"`{place}.{named[0]}` is empty: set the variable that it comes from, here and where the client starts riglm"
 
 
-def _token(server: ConfiguredServer, _: str) -> str:
+def _token(server: ConfiguredServer, reason: str) -> str:
     place = server.key
-    if any(name.lower() == "authorization" for name in server.spec.headers):
+    if server.spec.has_credentials:
         return f"the token was refused: set a valid one in `{place}.auth.token`, or in the variable that it comes from"
-    return (
-        f"set `{place}.auth: {{type: bearer, token: ${{VARIABLE}}}}`; sign-in in a browser is not among what riglm does"
-    )
+    if "401" in reason:
+        return f"riglm login {server.spec.name}; for a fixed token, set `{place}.auth: {{token: ${{VARIABLE}}}}`"
+    return f"set `{place}.auth: {{token: ${{VARIABLE}}}}`, or sign in with `riglm login {server.spec.name}`"
 
 
 def _by_hand(server: ConfiguredServer, _: str) -> str:

@@ -31,21 +31,43 @@ def _as_words(value: object) -> object:
 
 
 class AuthSettings(SettingsModel):
-    """How riglm proves itself to an upstream."""
+    """How riglm proves itself to an upstream: by a fixed token, or as this OAuth client by `riglm login`."""
 
     type: Literal["bearer"] = Field(
         default="bearer", description="The only kind so far: `Authorization: Bearer TOKEN`."
     )
-    token: SecretStr = Field(description="The token; best written as `${VARIABLE}`.")
+    token: SecretStr | None = Field(default=None, description="A fixed token; best written as `${VARIABLE}`.")
+    client_id: str = Field(
+        default="", description="The OAuth client of `riglm login`; by default riglm registers dynamically."
+    )
+    client_secret: SecretStr | None = Field(default=None, description="The secret of that client, if it has one.")
+    scopes: tuple[str, ...] = Field(
+        default=(), description="Scopes that `riglm login` requests in place of those that the server names."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.token is None and not (self.client_id or self.scopes):
+            fix = "add it, or `client_id` or `scopes` for `riglm login`"
+            raise problem("this key is missing", fix, key="token")
+        if self.token is not None and (self.client_id or self.client_secret or self.scopes):
+            raise problem("`token` does not go with `client_id`, `client_secret` and `scopes`", "keep one kind")
+        if self.client_secret is not None and not self.client_id:
+            raise problem("`client_secret` has no `client_id`", "add it", key="client_secret")
+        return self
 
     @field_validator("token")
     @classmethod
-    def _usable(cls, token: SecretStr) -> SecretStr:
-        if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not re.fullmatch(r"[!-~]+", token.get_secret_value()):
             raise problem(
                 "the token is empty or has spaces or unusual characters", "give the token as the server issued it"
             )
         return token
+
+    def secrets(self) -> tuple[SecretStr, ...]:
+        """Return the token or the secret of the client."""
+        return tuple(secret for secret in (self.token, self.client_secret) if secret is not None)
 
 
 class ServerSettings(SettingsModel):
@@ -178,7 +200,7 @@ class ServerSettings(SettingsModel):
         """The server in its normal form, its secrets in the clear."""
         headers = {key: value.get_secret_value() for key, value in self.headers.items()}
         url, basic = _without_user(self.url)
-        if self.auth is not None:
+        if self.auth is not None and self.auth.token is not None:
             headers["Authorization"] = f"Bearer {self.auth.token.get_secret_value()}"
         elif basic:
             headers["Authorization"] = f"Basic {basic}"

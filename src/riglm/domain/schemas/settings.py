@@ -158,7 +158,7 @@ class Settings(SettingsModel):
         plain = [*self.own_secrets]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
             found += [*server.env.values(), *server.headers.values()]
-            found += [server.auth.token] if server.auth else []
+            found += server.auth.secrets() if server.auth else []
             plain += [*secrets_of_url(server.url), *secrets_of_command(server.command + server.args)]
         return (*(secret.get_secret_value() for secret in found), *plain, *self._from_variables)
 

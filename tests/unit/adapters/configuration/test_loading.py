@@ -203,7 +203,7 @@ privacy: {arguments: {}}
 def test_a_missing_key_is_named(place: Place) -> None:
     place.yaml("upstream: {url: 'http://h', auth: {type: bearer}}")
     [line] = place.refusal()
-    assert line.endswith("riglm.yaml: upstream.auth.token: this key is missing — fix: add it")
+    assert "riglm.yaml: upstream.auth.token: this key is missing — fix: add it, or `client_id`" in line
 
 
 def test_no_message_quotes_a_secret_value(place: Place) -> None:

@@ -81,7 +81,7 @@ async def test_an_answer_passes_byte_for_byte_whatever_its_status():
         (web.ACCEPTED, "accepted the request without an answer", ErrorKind.PROTOCOL),
         (reply(b"hello"), "sent an answer that is no JSON-RPC message", ErrorKind.PROTOCOL),
         (reply(note("notifications/x")), "sent an answer that is no JSON-RPC message", ErrorKind.PROTOCOL),
-        (reply(b"no", 401), "refused the credentials (HTTP 401): see `auth`", ErrorKind.UNAVAILABLE),
+        (reply(b"no", 401), "(HTTP 401): run `riglm login server`, or see `auth`", ErrorKind.UNAVAILABLE),
         (reply(b"no", 403), "refused the credentials (HTTP 403)", ErrorKind.UNAVAILABLE),
         (reply(b"no", 429), "answered HTTP 429", ErrorKind.UNAVAILABLE),
         (reply(b"no", 502), "answered HTTP 502", ErrorKind.UNAVAILABLE),

@@ -171,7 +171,7 @@ async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
 @pytest.mark.parametrize(
     ("opening", "words"),
     [
-        (refusal(401), "answered HTTP 401 instead of an event stream: see `auth` and `headers`"),
+        (refusal(401), "HTTP 401 instead of an event stream: run `riglm login server`, or see `auth` and `headers`"),
         (refusal(405), "it may support Streamable HTTP"),
         (refusal(503), "answered HTTP 503 instead"),
         (refusal(200), "answered HTTP 200 instead of an event stream"),

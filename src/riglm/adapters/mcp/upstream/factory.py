@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
@@ -18,6 +19,7 @@ from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
 
 if TYPE_CHECKING:
+    from riglm.adapters.mcp.oauth.accounts import AccountFile
     from riglm.adapters.mcp.wire.http_client import HttpClient
 
 
@@ -35,9 +37,20 @@ class TimeoutSource(Protocol):
 class Upstreams:
     """The servers behind one riglm process: they share an HTTP client and a guardian."""
 
-    def __init__(self, specs: Sequence[UpstreamSpec], timeouts: TimeoutSource, limit: int) -> None:
-        """Upstreams that are not opened yet; `limit` is the longest message in bytes."""
+    def __init__(
+        self,
+        specs: Sequence[UpstreamSpec],
+        timeouts: TimeoutSource,
+        limit: int,
+        accounts: "Callable[[], AccountFile] | None" = None,
+    ) -> None:
+        """Upstreams that are not opened yet; `limit` is the longest message in bytes.
+
+        `accounts` returns the accounts of servers without configured credentials.
+        """
         self._specs = specs
+        self._accounts = accounts
+        self._signed_in: list[SignedInClient] = []
         self._limit = limit
         self._reaper = ProcessReaper()
         self._early: StdioUpstream | None = None
@@ -76,6 +89,8 @@ class Upstreams:
                 for spec in self._specs
             )
         finally:
+            for signed_in in self._signed_in:
+                signed_in.close()
             if client is not None:
                 await client.close()
             self.close()
@@ -90,8 +105,12 @@ class Upstreams:
         from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
 
+        sender: HttpClient | SignedInClient = client
+        if self._accounts is not None and not spec.has_credentials:
+            sender = SignedInClient(client, self._accounts(), spec)
+            self._signed_in.append(sender)
         place = HttpEndpoint(
-            spec=spec, client=client, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit
+            spec=spec, client=sender, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit
         )
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
@@ -81,7 +82,7 @@ class HttpEndpoint:
     """Where an upstream is, and how it is reached; `limit` is the longest message in bytes."""
 
     spec: UpstreamSpec
-    client: HttpClient
+    client: HttpClient | SignedInClient
     target: Target
     timeout_seconds: UpstreamTimeouts
     limit: int

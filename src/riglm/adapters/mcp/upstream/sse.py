@@ -80,7 +80,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
     def head(self, status: int, headers: HttpHeaders) -> None:
         kind = (headers.get(b"content-type") or b"").lower()
         if status != 200 or not kind.startswith(b"text/event-stream"):
-            self._end(f"answered HTTP {status} instead of an event stream{_HINTS.get(status, '')}")
+            self._end(f"answered HTTP {status} instead of an event stream{self._hint(status)}")
 
     def data(self, chunk: bytes) -> None:
         try:
@@ -100,7 +100,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         if post.status in _FORGOTTEN:
             self._end(f"forgot the session (HTTP {post.status})")
         elif post.status >= 300:
-            self._refused(post.message, f"refused the message with HTTP {post.status}{_HINTS.get(post.status, '')}")
+            self._refused(post.message, f"refused the message with HTTP {post.status}{self._hint(post.status)}")
         self._initialized(post.message)
 
     def undelivered(self, post: "_Post", failure: HttpClientError) -> None:
@@ -136,6 +136,10 @@ class SseChannel(MessageChannel, HttpResponseSink):
     def _post(self, post: "_Post") -> None:
         target = self._endpoint.result()
         self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
+
+    def _hint(self, status: int) -> str:
+        hint = _HINTS.get(status, "")
+        return hint.replace("see", f"{self._place.spec.sign_in_hint}see", 1) if status == 401 else hint
 
     def _refused(self, message: Message, words: str) -> None:
         log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})

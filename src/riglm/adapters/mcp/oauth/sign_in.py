@@ -1,0 +1,221 @@
+"""Signs in to a server by the authorization code flow of the MCP SDK, with a redirect to loopback or a pasted URL."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from riglm.adapters.mcp.oauth.accounts import Account
+from riglm.domain import protocol
+from riglm.domain.access import is_loopback
+from riglm.domain.errors import RiglmError
+
+if TYPE_CHECKING:
+    from mcp.client.auth.oauth2 import OAuthContext
+
+TIMEOUT_SECONDS: Final = 600.0
+"""Seconds to wait for the user."""
+
+_HTTP_SECONDS: Final = 30.0
+_MAX_LINE_BYTES: Final = 16_384
+_PATH: Final = "/callback"
+_PUBLIC_CLIENT: Final = "none"
+_PING: Final = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_PAGE: Final = "<!doctype html><meta charset=utf-8><title>riglm</title><p>%s"
+_DONE: Final = "Signed in. You can close this page and return to the terminal."
+
+
+class Redirect:
+    """Receives the redirect of the authorization server: over loopback, or as a URL that the user pastes."""
+
+    def __init__(self) -> None:
+        self.uri = ""
+        self._state = ""
+        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+
+    async def listen(self, port: int) -> asyncio.Server:
+        """Listen on a port of loopback; 0 chooses a free one.
+
+        Raises:
+            RiglmError: the port is not free.
+        """
+        try:
+            server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_MAX_LINE_BYTES)
+        except OSError as error:
+            raise RiglmError(f"port {port} cannot be used ({error.strerror}) — fix: choose a different one") from error
+        self.uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{_PATH}"
+        return server
+
+    def expect(self, authorization_url: str) -> None:
+        """Accept only the response to this request."""
+        self._state = parse_qs(urlsplit(authorization_url).query)["state"][0]
+
+    def accept(self, url: str) -> str:
+        """Take the URL of a redirect; return the problem with it, or nothing."""
+        values = {name: found[0] for name, found in parse_qs(urlsplit(url.strip()).query).items()}
+        if not self._state or not secrets.compare_digest(values.get("state", "").encode(), self._state.encode()):
+            return "this is not the answer to the current sign-in"
+        if self._result.done():
+            return "the answer was received before"
+        if "code" in values:
+            code = AuthorizationCodeResult(code=values["code"], state=values["state"], iss=values.get("iss"))
+            self._result.set_result(code)
+            return ""
+        reason = values.get("error_description") or values.get("error") or "no code in the answer"
+        self._result.set_exception(OAuthFlowError(f"the authorization server refused: {reason[:200]}"))
+        return "the sign-in was refused"
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """Return what the redirect contains."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return await self._result
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_HTTP_SECONDS):
+                words = (await reader.readline()).decode("latin-1").split(" ")
+                while (await reader.readline()).strip():
+                    pass
+            is_redirect = len(words) == 3 and words[0] == "GET" and urlsplit(words[1]).path == _PATH
+            problem = self.accept(words[1]) if is_redirect else "this is not the page of a sign-in"
+            page = (_PAGE % (f"riglm: {problem}" if problem else _DONE)).encode()
+            head = f"HTTP/1.1 {'400 Bad Request' if problem else '200 OK'}\r\nContent-Type: text/html\r\n"
+            writer.write(f"{head}Content-Length: {len(page)}\r\nConnection: close\r\n\r\n".encode() + page)
+            await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            pass  # a client that sends no complete request gets no response
+        finally:
+            writer.close()
+
+
+class _ClientStorage(TokenStorage):
+    """Provides the configured client to the SDK, which holds everything else in memory."""
+
+    def __init__(self, client: OAuthClientInformationFull | None) -> None:
+        self._client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """The caller takes them from the provider."""
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """The caller takes it from the provider."""
+
+
+async def sign_in(
+    server: str,
+    url: str,
+    redirect: Redirect,
+    show: Callable[[str], None],
+    *,
+    is_sse: bool,
+    headers: Mapping[str, str],
+    client_id: str = "",
+    client_secret: str = "",
+    scopes: Sequence[str] = (),
+) -> Account:
+    """Send the user to the authorization server of a server and return the account with its tokens.
+
+    `show` is called with the URL to open. Without `client_id`, riglm is registered dynamically. `scopes` replace those
+    that the server asks for, `headers` are those of its configuration, and `is_sse` is True for HTTP+SSE.
+
+    Raises:
+        RiglmError: the server does not require a sign-in, or it failed.
+    """
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # the error is reported here
+    client = None
+    if client_id:
+        client = OAuthClientInformationFull(client_id=client_id, client_secret=client_secret or None)
+
+    async def open_page(authorization_url: str) -> None:
+        _prepare(provider.context, authorization_url)
+        redirect.expect(authorization_url)
+        show(authorization_url)
+
+    async def replace_scopes(response: httpx2.Response) -> None:
+        if scopes and response.status_code == 401:
+            rest = response.headers.get("www-authenticate", "Bearer").partition(" ")[2]
+            response.headers["www-authenticate"] = f'Bearer scope="{" ".join(scopes)}"' + (rest and f", {rest}")
+
+    metadata = OAuthClientMetadata(
+        client_name="riglm", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=_PUBLIC_CLIENT
+    )
+    provider = OAuthClientProvider(url, metadata, _ClientStorage(client), open_page, redirect.wait)
+    accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": protocol.HANDSHAKE_VERSIONS[-1]}
+    hooks: dict[str, list[Callable[[httpx2.Response], Awaitable[None]]]] = {"response": [replace_scopes]}
+    try:
+        async with httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http:
+            method, body = ("GET", None) if is_sse else ("POST", _PING)
+            async with http.stream(method, url, json=body, headers={**headers, **accept}) as response:
+                status = response.status_code
+    except TimeoutError:
+        raise RiglmError(f"{server}: no answer within {TIMEOUT_SECONDS / 60:g} minutes — fix: sign in again") from None
+    except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise RiglmError(f"{server}: the sign-in failed: {_reason(error)}{_fix(provider.context)}") from error
+    return _account(server, provider.context, status)
+
+
+def _prepare(context: "OAuthContext", authorization_url: str) -> None:
+    """Refuse to send secrets in plain text, and choose how a configured client authenticates."""
+    names = {"token_endpoint": "/token", "revocation_endpoint": ""}
+    endpoints = [authorization_url, *(_endpoint(context, name, default) for name, default in names.items())]
+    for each in map(urlsplit, filter(None, endpoints)):
+        if each.scheme != "https" and not is_loopback(each.hostname or ""):
+            raise OAuthFlowError(f"the authorization server at {each.hostname} does not use https")
+    client = context.client_info
+    if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
+        known = (context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported) or []
+        is_post = "client_secret_post" in known and "client_secret_basic" not in known
+        client.token_endpoint_auth_method = "client_secret_post" if is_post else "client_secret_basic"
+
+
+def _account(server: str, context: "OAuthContext", status: int) -> Account:
+    tokens, client, version = context.current_tokens, context.client_info, context.protocol_version
+    if tokens is None or client is None:
+        raise RiglmError(f"{server} does not require a sign-in: it answered HTTP {status} without a token")
+    if status in {401, 403}:
+        raise RiglmError(f"{server} refused the new access token (HTTP {status}) — fix: check `auth.scopes`")
+    issuer = context.oauth_metadata.issuer if context.oauth_metadata else context.auth_server_url
+    account = Account(
+        server=server,
+        url=context.server_url,
+        issuer=str(issuer or context.get_authorization_base_url(context.server_url)),
+        token_endpoint=_endpoint(context, "token_endpoint", "/token"),
+        revocation_endpoint=_endpoint(context, "revocation_endpoint", ""),
+        resource=context.get_resource_url() if context.should_include_resource_param(version) else "",
+        client_id=client.client_id,
+        client_secret=client.client_secret or "",
+        auth_method=client.token_endpoint_auth_method or "",
+        access_token="",
+    )
+    return account.with_tokens(
+        tokens.access_token, refresh_token=tokens.refresh_token, scope=tokens.scope, expires_in=tokens.expires_in
+    )
+
+
+def _endpoint(context: "OAuthContext", name: str, default: str) -> str:
+    if context.oauth_metadata is None:
+        return urljoin(context.get_authorization_base_url(context.server_url), default) if default else ""
+    return str(getattr(context.oauth_metadata, name) or "")
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _fix(context: "OAuthContext") -> str:
+    if context.client_info is None and context.oauth_metadata and not context.oauth_metadata.registration_endpoint:
+        return " — fix: register riglm with the authorization server, and set `auth.client_id` for this server"
+    return ""

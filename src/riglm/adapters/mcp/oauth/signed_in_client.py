@@ -1,0 +1,184 @@
+"""Sends the requests of one upstream server with the access token of its account."""
+
+import asyncio
+import logging
+import math
+import time
+from typing import Final
+
+from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.adapters.mcp.oauth.tokens import current_account
+from riglm.adapters.mcp.wire.http_client import (
+    HttpClient,
+    HttpClientError,
+    HttpExchange,
+    HttpHeaders,
+    HttpResponseSink,
+    Target,
+)
+from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import UpstreamSpec
+
+_UNAUTHORIZED: Final = 401
+_RETRY_SECONDS: Final = 10.0
+"""Seconds between attempts to refresh a token that is still valid."""
+
+_log: Final = logging.getLogger("riglm.upstream")
+
+
+class SignedInClient:
+    """Adds the access token, and renews it in a thread before it expires and when the server refuses it.
+
+    Requests wait for that only if the token has expired. All that wait share one renewal, and are sent again once. A
+    server that answers without a token gets its requests directly.
+    """
+
+    def __init__(self, client: HttpClient, accounts: AccountFile, spec: UpstreamSpec) -> None:
+        """Nothing is read before the first request."""
+        self.http = client
+        self.line = b""
+        """The header with the access token."""
+        self.is_public = False
+        """True if the server has answered without a token."""
+        self._accounts = accounts
+        self._spec = spec
+        self._token = ""
+        self._refresh_at = self._expires_at = 0.0 if accounts.path.exists() else math.inf
+        self._waiting: list[_SignedRequest] = []
+        self._renewal: asyncio.Task[None] | None = None
+
+    def send(
+        self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: HttpResponseSink
+    ) -> HttpExchange:
+        """Send a request as `HttpClient.send` does."""
+        if self.is_public:
+            return self.http.send(target, method, header_block, body, sink)
+        request = _SignedRequest(self, (target, method, header_block, body), sink)
+        now = time.time()
+        if now >= self._expires_at:
+            self.renew(request)
+        else:
+            if now >= self._refresh_at:
+                self.renew()
+            request.go()
+        return request.exchange
+
+    def renew(self, request: "_SignedRequest | None" = None) -> None:
+        """Renew the token; a request waits for it, and goes on with the new token, or without one."""
+        if request is not None:
+            self._waiting.append(request)
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    def close(self) -> None:
+        """Stop renewing; requests that wait are not sent."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+
+    async def _renew(self) -> None:
+        problem = ""
+        arguments = self._accounts, self._spec.name, self._spec.url, self._token
+        try:
+            self._take(await asyncio.to_thread(current_account, *arguments))
+        except RiglmError as error:
+            problem = str(error)
+        except Exception:  # noqa: BLE001  # requests that wait must fail, regardless of the reason
+            _log.exception("token refresh failed", extra={"upstream": self._spec.name})
+            problem = "see riglm's log"
+        if problem:
+            self._refresh_at = time.time() + _RETRY_SECONDS
+            self._expires_at = self._expires_at or math.inf  # no account was read: the server may be public
+            _log.warning("access token not refreshed", extra={"upstream": self._spec.name, "reason": problem})
+        self._renewal = None
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            request.renewed(problem)
+
+    def _take(self, account: Account | None) -> None:
+        self._token = account.access_token if account else ""
+        self.line = f"authorization: Bearer {self._token}\r\n".encode("ascii") if account else b""
+        renewable = account is not None and bool(account.refresh_token)
+        self._refresh_at = (account.refresh_at if account and renewable else None) or math.inf
+        self._expires_at = (account.expires_at if account and renewable else None) or math.inf
+
+
+class _SignedRequest(HttpResponseSink):
+    """One request: sent, or waiting for a token; its answer is passed on, except the first refusal of the token."""
+
+    __slots__ = ("_client", "_inner", "_is_repeated", "_line", "_parts", "_refusal", "exchange")
+
+    def __init__(
+        self, client: SignedInClient, parts: tuple[Target, bytes, bytes, bytes], sink: HttpResponseSink
+    ) -> None:
+        """`parts` are the target, method, header block and body."""
+        self.exchange = HttpExchange(b"", sink, parts[0])
+        """The exchange of the caller."""
+        self.exchange.holder = self
+        self._client = client
+        self._parts = parts
+        self._inner: HttpExchange | None = None
+        self._line = client.line
+        self._refusal: HttpHeaders | None = None
+        self._is_repeated = False
+
+    def go(self) -> None:
+        """Send the request with the current token."""
+        self._line = self._client.line
+        target, method, header_block, body = self._parts
+        self._inner = self._client.http.send(target, method, header_block + self._line, body, self)
+        if self.exchange.paused:
+            self._inner.pause()
+
+    def renewed(self, problem: str) -> None:
+        """Go on after a renewal, which failed if there is a `problem`; a token that is not new is not sent again."""
+        if self.exchange.holder is not self:
+            return  # aborted
+        if problem and (self._line or self._refusal is not None):
+            words = f"{self.exchange.place}: the access token cannot be refreshed: {problem}"
+            self.exchange.fail(HttpClientError(words, sent=False))
+        elif self._refusal is not None and self._line == self._client.line:
+            self.exchange.sink.head(_UNAUTHORIZED, self._refusal)
+            self.exchange.end()
+        else:
+            self._is_repeated = self._refusal is not None
+            self._refusal = None
+            self.go()
+
+    def abandon(self, exchange: HttpExchange) -> None:
+        if self._inner is not None:
+            self._inner.abort()
+
+    def flow(self, exchange: HttpExchange) -> None:
+        if self._inner is not None:
+            (self._inner.pause if exchange.paused else self._inner.resume)()
+
+    def head(self, status: int, headers: HttpHeaders) -> None:
+        if status == _UNAUTHORIZED and not self._is_repeated:
+            self._refusal = headers
+            return
+        if status < 300 and not self._line:
+            self._client.is_public = True
+        self.exchange.sink.head(status, headers)
+
+    def data(self, chunk: bytes) -> None:
+        if self._refusal is None:
+            self.exchange.sink.data(chunk)
+
+    def end(self) -> None:
+        if self._refusal is None:
+            self.exchange.end()
+        else:
+            self._refused()
+
+    def failed(self, failure: HttpClientError) -> None:
+        if self._refusal is None:
+            self.exchange.fail(failure)
+        else:
+            self._refused()
+
+    def _refused(self) -> None:
+        self._inner = None
+        if self._line == self._client.line:
+            self._client.renew(self)
+        else:
+            self.renewed("")  # renewed while the refusal was on its way

@@ -1,0 +1,193 @@
+"""`riglm login`, `logout` and `accounts`: sign-in at servers that require OAuth."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
+from riglm.domain.errors import RiglmError, UnusableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from riglm.adapters.mcp.oauth.accounts import Account
+    from riglm.adapters.mcp.oauth.sign_in import Redirect
+    from riglm.domain.schemas.server import ServerSettings
+
+_ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
+
+
+def login(
+    server: _ServerArgument,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the URL to open; accept the URL that the browser ends at.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="Port on 127.0.0.1 for the redirect; 0 for any.")
+    ] = 0,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign in to a server that requires OAuth, in the browser.
+
+    Where no browser is found, the URL is printed, and you paste the URL that your browser ends at. Running processes
+    use the tokens at once.
+    """
+    from riglm.composition.accounts import account_file
+
+    settings = _find_server(server, config)
+    account = asyncio.run(_sign_in(server, settings, None if no_browser else _browser(), port))
+    accounts = account_file()
+    with accounts.locked(account.server, account.url):
+        accounts.save(account)
+    if as_json:
+        print_json(_fields(account))
+    else:
+        typer.echo(f"signed in to {printable(server)} at {printable(account.issuer)}")
+
+
+def logout(server: _ServerArgument, as_json: JsonOption = False) -> None:
+    """Revoke and delete the tokens of a server."""
+    from riglm.adapters.mcp.oauth.tokens import revoke
+    from riglm.composition.accounts import account_file
+
+    accounts = account_file()
+    done: list[dict[str, Any]] = []
+    for each in [each for each in accounts.list_accounts() if each.server == server]:
+        with accounts.locked(each.server, each.url):
+            account = accounts.find(each.server, each.url) or each
+            accounts.delete(account)
+        done.append({**_fields(account), "revoked": revoke(account)})
+    if not done:
+        raise RiglmError(f"there is no account for {printable(server)} — fix: use a name from `riglm accounts`")
+    if as_json:
+        print_json(done)
+        return
+    for fields in done:
+        kept = (
+            "" if fields["revoked"] else "; the tokens were not revoked, and stay valid at the server until they expire"
+        )
+        typer.echo(f"signed out of {printable(server)} at {printable(fields['issuer'])}{kept}")
+
+
+def list_accounts(as_json: JsonOption = False) -> None:
+    """List the servers that riglm is signed in to. Tokens are not shown."""
+    from riglm.composition.accounts import account_file
+
+    found = account_file().list_accounts()
+    if as_json:
+        print_json([_fields(each) for each in found])
+        return
+    if not found:
+        typer.echo("no accounts; to sign in: riglm login SERVER")
+        return
+    rows = [(each.server, each.issuer, each.scope or "-", _expiry(each)) for each in found]
+    print_table("Accounts", ("server", "issuer", "scopes", "expiry"), rows)
+
+
+def _fields(account: "Account") -> dict[str, Any]:
+    """An account for JSON output."""
+    return {
+        "server": account.server,
+        "issuer": account.issuer,
+        "scopes": account.scope.split(),
+        "expires_at": json_time(account.expires_at),
+        "refreshable": bool(account.refresh_token),
+    }
+
+
+def _expiry(account: "Account") -> str:
+    return "refreshed automatically" if account.refresh_token else written_time(account.expires_at)
+
+
+def _find_server(name: str, config: "Path | None") -> "ServerSettings":
+    """Return a server of the configurations in use.
+
+    Raises:
+        UnusableInputError: there is none, or it does not sign in.
+    """
+    from riglm.adapters.configuration.loading import Options, load
+    from riglm.composition.client_setup import installations
+    from riglm.composition.doctor import in_use
+
+    servers: dict[str, ServerSettings] = {}
+    for options, _ in in_use(Options(config=config), installations()):
+        settings = load(options).settings
+        servers |= settings.mcp_servers
+        if settings.upstream is not None:
+            servers |= {spec.name: settings.upstream for spec in settings.upstream_specs()}
+    if name not in servers:
+        known = ", ".join(key for key, each in servers.items() if each.url)
+        fix = f"use one of {known}" if known else "add a server with a `url` to the configuration"
+        raise UnusableInputError(f"there is no server {printable(name)!r} — fix: {fix}")
+    if not servers[name].url:
+        raise UnusableInputError(f"{name} is started by a command — fix: configure its tokens in `env`")
+    if servers[name].spec(name).has_credentials:
+        raise UnusableInputError(f"{name} has a fixed token — fix: remove it from `auth` or `headers` to sign in")
+    return servers[name]
+
+
+async def _sign_in(
+    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int
+) -> "Account":
+    from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
+
+    redirect, spec, auth = Redirect(), settings.spec(name), settings.auth
+
+    def show(url: str) -> None:
+        typer.echo(f"To sign in to {name}, open:\n{printable(url)}", err=True)
+        if browser is None or not browser(url):
+            _read_pasted(redirect)
+
+    async with await redirect.listen(port):
+        return await sign_in(
+            name,
+            spec.url,
+            redirect,
+            show,
+            is_sse=spec.kind == "sse",
+            headers=spec.headers,
+            client_id=auth.client_id if auth else "",
+            client_secret=auth.client_secret.get_secret_value() if auth and auth.client_secret else "",
+            scopes=auth.scopes if auth else (),
+        )
+
+
+def _browser() -> "Callable[[str], bool] | None":
+    """Return what opens a URL in a browser, None without a browser or a screen."""
+    import webbrowser
+
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    if sys.platform not in {"darwin", "win32"} and not any(map(os.environ.get, screens)):
+        return None
+    try:
+        return webbrowser.get().open
+    except webbrowser.Error:
+        return None
+
+
+def _read_pasted(redirect: "Redirect") -> None:
+    """Read URLs from stdin in a thread until one is the answer; the process may end before that."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        rest = b""
+        with contextlib.suppress(OSError, RuntimeError):  # stdin is closed, or the sign-in is over
+            while chunk := os.read(0, 65_536):  # sys.stdin would stay locked when the process ends
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(bytes.strip, lines):
+                    loop.call_soon_threadsafe(take, line)
+
+    def take(line: bytes) -> None:
+        problem = redirect.accept(line.decode("utf-8", "replace"))
+        if problem:
+            typer.echo(f"{problem}; paste the whole URL", err=True)
+
+    typer.echo("\nThen paste the URL that the browser ends at, even if it shows an error:", err=True)
+    threading.Thread(target=read, name="riglm-paste", daemon=True).start()

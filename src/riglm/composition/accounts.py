@@ -1,0 +1,42 @@
+"""The accounts of the user's data directory."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from riglm.adapters.configuration.loading import data_directory
+from riglm.adapters.mcp.oauth.accounts import AccountFile
+from riglm.domain.hashing import KeyedHasher
+
+FILE_NAME: Final = "accounts"
+_WAIT_SECONDS: Final = 0.02
+
+
+def account_file() -> AccountFile:
+    """Return the accounts, encrypted with a key derived from `riglm.key` in the same directory."""
+    directory = data_directory(os.environ)
+
+    def key() -> bytes:
+        from riglm.adapters.keyfile import load_or_create_key
+
+        return KeyedHasher(load_or_create_key(directory / "riglm.key")).derived_key("accounts")
+
+    return AccountFile(directory / FILE_NAME, key, _hold)
+
+
+@contextlib.contextmanager
+def _hold(path: Path) -> Iterator[None]:
+    from riglm.adapters.spool.file_lock import FileLock, LockHeldError
+
+    while True:
+        try:
+            lock = FileLock(path)
+        except LockHeldError:
+            time.sleep(_WAIT_SECONDS)
+        else:
+            break
+    with lock:
+        yield

@@ -1,0 +1,317 @@
+"""Sign-in at OAuth-protected servers, against Authlib's authorization server and servers of the MCP SDK."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from tests.integration.oauth import Client as OAuthClient
+from tests.integration.oauth import sites
+
+SECONDS = 60
+
+
+class Home:
+    """A directory with a configuration, in which riglm runs."""
+
+    def __init__(self, directory, guarded, unguarded, auth=None):
+        self.directory = directory
+        self.data = directory / "data"
+        notes = {"url": guarded, **({"auth": auth} if auth else {})}
+        servers = {"mcpServers": {"notes": notes, "open": {"url": unguarded}}}
+        settings = {**servers, "embedder": {"provider": "static"}, "logging": {"level": "debug"}}
+        (directory / "riglm.yaml").write_text(json.dumps(settings))
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "RIGLM_DATA_DIR": str(self.data),
+            "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
+        }
+
+    def run(self, *words):
+        """The exit code, stdout and stderr of one command."""
+        command = [sys.executable, "-m", "riglm", *words]
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    @contextlib.contextmanager
+    def logging_in(self, *words, **environment):
+        """A running `riglm login notes`, and the URL that it printed; it has to succeed."""
+        with self._login(*words, **environment) as (process, url):
+            yield process, url
+            out, err = process.communicate(timeout=SECONDS)
+            assert process.returncode == 0, err
+            assert "signed in to notes" in out
+
+    @contextlib.contextmanager
+    def _login(self, *words, **environment):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "riglm", "login", "notes", *words],
+            cwd=self.directory,
+            env={**self.environment, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if line.startswith("http"):
+                    break
+            else:
+                raise AssertionError("".join(lines))
+            yield process, line.strip()
+        finally:
+            process.kill()
+            process.communicate()
+
+    def log_in(self):
+        with self.logging_in("--no-browser") as (process, url):
+            process.stdin.write(redirect_of(url) + "\n")
+            process.stdin.flush()
+
+    @asynccontextmanager
+    async def client(self):
+        """A client of a riglm in front of both servers; what riglm logs is in a file."""
+        server = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "riglm", "run", "--config", "riglm.yaml", "--no-filter"],
+            env=self.environment,
+            cwd=self.directory,
+        )
+        with (self.directory / "log").open("a") as log:
+            async with Client(stdio_client(server, errlog=log), read_timeout_seconds=SECONDS) as client:
+                yield client
+
+
+def redirect_of(url):
+    """Where the authorization page sends the browser."""
+    response = httpx2.get(url)
+    assert response.status_code == 302, response.text
+    return response.headers["location"]
+
+
+async def add(client, a=1):
+    """The result of a call of the protected server, or the error."""
+    try:
+        result = await client.call_tool("notes__add", {"a": a, "b": 1})
+    except MCPError as error:
+        return str(error)
+    return result.content[0].text
+
+
+async def double(client):
+    result = await client.call_tool("open__double", {"a": 2})
+    return result.content[0].text
+
+
+@pytest.fixture
+def places(monkeypatch):
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with sites() as found:
+        yield found
+
+
+@pytest.fixture
+def issuer(places):
+    return places[0]
+
+
+@pytest.fixture
+def home(places, tmp_path):
+    return Home(tmp_path, *places[1:])
+
+
+async def test_login_accepts_a_pasted_url_and_calls_are_signed(home, issuer):
+    with home.logging_in("--no-browser") as (process, url):
+        process.stdin.write("http://127.0.0.1/callback?code=x&state=forged\n" + redirect_of(url) + "\n")
+        process.stdin.flush()
+    (asked,) = issuer.authorizations
+    assert (asked["code_challenge_method"], asked["scope"]) == ("S256", "notes")
+    assert asked["resource"].endswith("/mcp")
+    async with home.client() as client:
+        assert await add(client) == "2"
+        assert await double(client) == "4"
+    assert issuer.refreshes == 0
+
+
+async def test_a_server_of_the_older_transport_is_signed_in_to_as_well(monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with sites(is_sse=True) as (issuer, *urls):
+        home = Home(tmp_path, *urls)
+        home.log_in()
+        async with home.client() as client:
+            assert await add(client) == "2"
+            issuer.expire()
+            assert await asyncio.gather(add(client), add(client)) == ["2", "2"]
+    assert issuer.refreshes == 1
+
+
+def test_login_receives_the_redirect_on_loopback_and_ignores_other_requests(home, issuer):
+    with home.logging_in(BROWSER="true") as (_, url):
+        location = redirect_of(url)
+        assert httpx2.get(location.partition("?")[0] + "?code=x&state=forged").status_code == 400
+        assert httpx2.get(location.replace("/callback", "/favicon.ico")).status_code == 400
+        assert "Signed in" in httpx2.get(location).text
+    code, out, _ = home.run("accounts", "--json")
+    assert code == 0
+    (account,) = json.loads(out)
+    assert (account["server"], account["issuer"], account["scopes"]) == ("notes", issuer.url, ["notes"])
+    assert "notes" in home.run("accounts")[1]
+
+
+def test_login_reports_a_refusal(home):
+    with home._login("--no-browser") as (process, url):
+        state = re.search(r"state=([^&]+)", url)[1]
+        _, err = process.communicate(f"http://127.0.0.1/callback?error=access_denied&state={state}\n", SECONDS)
+    assert process.returncode == 1
+    assert "the authorization server refused: access_denied" in err
+    assert "Traceback" not in err
+
+
+def test_login_names_the_servers_that_can_be_signed_in_to(home):
+    code, _, err = home.run("login", "absent")
+    assert code == 2
+    assert "use one of notes, open" in err
+    code, _, err = home.run("login", "open", "--no-browser")
+    assert code == 1
+    assert "open does not require a sign-in" in err
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_configured_client_signs_in_with_its_secret_and_scopes(places, tmp_path, method, monkeypatch):
+    issuer = places[0]
+    monkeypatch.setattr("tests.integration.oauth.METHODS", [method])
+    metadata = {"redirect_uris": ["*"], "token_endpoint_auth_method": method}
+    issuer.clients["riglm-team"] = OAuthClient("riglm-team", "s3cret/+", metadata)
+    auth = {"client_id": "riglm-team", "client_secret": "s3cret/+", "scopes": ["notes", "more"]}
+    home = Home(tmp_path, *places[1:], auth)
+    home.log_in()
+    assert issuer.authorizations[0]["scope"] == "notes more"
+    assert list(issuer.clients) == ["riglm-team"]
+    assert "s3cret" not in home.run("config", "show")[1]
+    issuer.expire()
+    async with home.client() as client:
+        assert await add(client) == "2"
+    assert issuer.refreshes == 1
+
+
+async def test_the_token_is_refreshed_before_it_expires(home, issuer):
+    issuer.lifetime = 5
+    home.log_in()
+    async with home.client() as client:
+        until = time.monotonic() + 8
+        while time.monotonic() < until:
+            assert await add(client) == "2"
+            await asyncio.sleep(0.1)
+    assert issuer.refreshes >= 1
+    assert not re.search(r"HTTP 401|refused the credentials", (home.directory / "log").read_text())
+
+
+async def test_a_burst_of_calls_after_the_expiry_refreshes_once_and_fails_none(home, issuer):
+    home.log_in()
+    issuer.seconds = 0.5
+    async with home.client() as client, home.client() as other:
+        assert (await add(client), await add(other)) == ("2", "2")
+        issuer.expire()
+        calls = [add(client if number % 2 else other, number) for number in range(100)]
+        found = await asyncio.gather(*calls)
+    assert found == [str(number + 1) for number in range(100)]
+    assert issuer.refreshes == 1
+
+
+async def test_a_revoked_refresh_token_names_the_command_and_leaves_other_servers_alone(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        for token in issuer.tokens.values():
+            token.revoked = token.refresh_revoked = True
+        found = await asyncio.gather(add(client), add(client), double(client))
+        assert all("riglm login notes" in each for each in found[:2]), found
+        assert found[2] == "4"
+        assert "riglm login notes" in await add(client)
+        assert issuer.refreshes == 1
+        home.log_in()
+        assert await add(client) == "2"
+
+
+async def test_an_unavailable_issuer_fails_calls_only_until_it_is_back(home, issuer, monkeypatch):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        issuer.expire()
+        with monkeypatch.context() as broken:
+            broken.setattr(issuer, "with_refresh_token", lambda _: 1 / 0)
+            found = await add(client)
+            assert "the access token cannot be refreshed" in found
+            assert await double(client) == "4"
+        assert await add(client) == "2"
+
+
+async def test_without_a_sign_in_calls_and_doctor_name_the_command(home, issuer):
+    async with home.client() as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["open__double"]
+        assert await double(client) == "4"
+    code, out, _ = home.run("doctor", "--config", "riglm.yaml", "--json", "--only", "servers")
+    assert code == 1
+    (finding,) = [each for each in json.loads(out)["findings"] if each["place"] == "notes"]
+    assert "riglm login notes" in finding["fix"]
+    home.log_in()
+    assert home.run("doctor", "--config", "riglm.yaml", "--only", "servers")[0] == 0
+
+
+async def test_logout_revokes_and_deletes_the_tokens(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        code, out, _ = home.run("logout", "notes", "--json")
+        assert (code, json.loads(out)[0]["revoked"]) == (0, True)
+        assert "riglm login notes" in await add(client)
+    assert all(token.revoked for token in issuer.tokens.values())
+    assert json.loads(home.run("accounts", "--json")[1]) == []
+    code, _, err = home.run("logout", "notes")
+    assert code == 1
+    assert "there is no account for notes" in err
+
+
+async def test_tokens_are_in_no_file_and_no_log_in_plain_text(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        issuer.expire()
+        assert await add(client) == "2"
+        for token in issuer.tokens.values():
+            token.revoked = token.refresh_revoked = True
+        await add(client)
+    secrets = issuer.secrets()
+    assert len(secrets) == 4
+    files = [path for path in home.directory.rglob("*") if path.is_file()]
+    assert {"accounts", "riglm.db", "log"} <= {path.name for path in files}
+    assert not [path for path in files if any(secret in path.read_bytes() for secret in secrets)]
+    assert b"debug" in (home.directory / "log").read_bytes()
+    assert stat.S_IMODE((home.data / "accounts").stat().st_mode) == 0o600
+    (home.data / "riglm.key").write_bytes(b"k" * 32)
+    code, _, err = home.run("accounts")
+    assert code == 1
+    assert "cannot be decrypted" in err

@@ -1,0 +1,170 @@
+import asyncio
+import stat
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
+
+from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.adapters.mcp.oauth.sign_in import _prepare
+from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
+from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
+from riglm.composition.accounts import account_file
+from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import UpstreamSpec
+from tests.unit.adapters.wire.peers import Answer
+
+URL = "http://127.0.0.1:9/mcp"
+PLAIN = Account(
+    server="notes", url=URL, issuer="http://issuer", token_endpoint="http://127.0.0.1:9", client_id="c", access_token=""
+)
+
+
+def account(token="access-canary", server="notes", expires_in=3600):
+    given = PLAIN.with_tokens(token, refresh_token="refresh-canary", scope="all", expires_in=expires_in)
+    return replace(given, server=server)
+
+
+@pytest.fixture
+def accounts(tmp_path, monkeypatch) -> AccountFile:
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
+    return account_file()
+
+
+def test_accounts_are_kept_by_server_and_url_in_a_private_encrypted_file(accounts):
+    assert accounts.list_accounts() == ()
+    accounts.save(account())
+    accounts.save(account("other", "aaa"))
+    accounts.save(account("newer"))
+    assert [each.access_token for each in accounts.list_accounts()] == ["other", "newer"]
+    assert accounts.find("notes", URL).scope == "all"
+    assert accounts.find("notes", "http://elsewhere") is None
+    assert stat.S_IMODE(accounts.path.stat().st_mode) == 0o600
+    assert b"canary" not in accounts.path.read_bytes()
+    assert "canary" not in repr(account())
+    accounts.delete(account())
+    assert [each.server for each in accounts.list_accounts()] == ["aaa"]
+
+
+def test_threads_that_save_at_once_lose_nothing(accounts):
+    threads = [threading.Thread(target=accounts.save, args=(account(server=f"s{each}"),)) for each in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(accounts.list_accounts()) == 8
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda _: b"", lambda data: data[:30] + b"x" + data[31:]])
+def test_a_damaged_file_is_an_error_with_a_fix(accounts, damage):
+    accounts.save(account())
+    accounts.path.write_bytes(damage(accounts.path.read_bytes()))
+    with pytest.raises(RiglmError, match=r"cannot be decrypted.* — fix: "):
+        accounts.list_accounts()
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\r\nx: y", "ä"])
+def test_a_token_that_no_header_can_have_is_refused(token):
+    with pytest.raises(RiglmError, match="characters that a header cannot have"):
+        account(token)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "host"),
+    [
+        ({}, ""),
+        ({"token_endpoint": "http://10.0.0.1/token"}, "10.0.0.1"),
+        ({"revocation_endpoint": "http://remote/revoke"}, "remote"),
+        ({"token_endpoint": "http://127.0.0.1:8/token"}, ""),
+    ],
+)
+def test_secrets_are_sent_to_remote_authorization_servers_over_https_only(endpoints, host):
+    page = "https://remote/authorize"
+    known = {"issuer": "https://remote", "authorization_endpoint": page, "token_endpoint": "https://remote/token"}
+    metadata = OAuthMetadata.model_validate({**known, **endpoints})
+    context = OAuthContext(URL, OAuthClientMetadata(redirect_uris=None), None, None, None, oauth_metadata=metadata)
+    with pytest.raises(OAuthFlowError, match=f"at {host} does not use https") if host else nullcontext():
+        _prepare(context, page)
+
+
+class Network:
+    """Stands in for the HTTP client: keeps what is sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, target, method, header_block, body, sink):
+        exchange = HttpExchange(b"", sink, target)
+        self.sent.append((header_block, body, sink, exchange))
+        return exchange
+
+
+def sending(accounts):
+    network = Network()
+    client = SignedInClient(network, accounts, UpstreamSpec(name="notes", kind="http", url=URL))
+    return network, lambda body=b"", sink=None: client.send(Target(URL), b"POST", b"a: b\r\n", body, sink or Answer())
+
+
+async def settled(client_send_count, network):
+    async with asyncio.timeout(10):
+        while len(network.sent) < client_send_count:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_request_that_is_aborted_while_it_waits_is_not_sent(accounts):
+    accounts.save(account())
+    network, send = sending(accounts)
+    send(b"one").abort()
+    send(b"two").pause()
+    assert not network.sent
+    await settled(1, network)
+    ((block, body, _, exchange),) = network.sent
+    assert (block, body) == (b"a: b\r\nauthorization: Bearer access-canary\r\n", b"two")
+    assert exchange.paused
+
+
+async def test_a_server_that_answers_without_a_token_gets_its_requests_directly(accounts):
+    network, send = sending(accounts)
+    sink = Answer()
+    send(b"one", sink)
+    network.sent[0][2].head(200, HttpHeaders())
+    send(b"two", sink)
+    assert network.sent[1][2] is sink
+
+
+async def test_an_unreadable_file_fails_only_what_the_server_refuses(accounts):
+    accounts.path.parent.mkdir()
+    accounts.path.write_bytes(b"damaged")
+    network, send = sending(accounts)
+    sink = Answer()
+    send(b"one", sink)
+    await settled(1, network)
+    signed = network.sent[0][2]
+    signed.head(401, HttpHeaders())
+    signed.data(b"refused")
+    signed.end()
+    async with asyncio.timeout(10):
+        await sink.over.wait()
+    assert "cannot be decrypted" in str(sink.failure)
+    assert sink.heard == ["failed"]
+
+
+async def test_a_second_refusal_is_passed_on(accounts):
+    accounts.save(account())
+    network, send = sending(accounts)
+    sink = Answer()
+    send(b"one", sink)
+    await settled(1, network)
+    accounts.save(account("newer"))
+    network.sent[0][2].head(401, HttpHeaders())
+    network.sent[0][2].end()
+    await settled(2, network)
+    assert network.sent[1][0].endswith(b"Bearer newer\r\n")
+    network.sent[1][2].head(401, HttpHeaders())
+    network.sent[1][2].end()
+    assert sink.status == 401
+    assert sink.over.is_set()
