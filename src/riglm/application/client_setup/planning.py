@@ -99,7 +99,9 @@ class SetupPlanner:
                 after = self._clients.with_preloading(place, content, entry)
             else:
                 before = self._installations.kept(made.before) or content
-                after = self._clients.without_preloading(place, content, [made.entry, entry], before)
+                is_as_written = digest(content) == made.after
+                entries = [made.entry, entry]
+                after = before if is_as_written else self._clients.without_preloading(place, content, entries, before)
         except RiglmError as error:
             return replace(plan, fault=str(error))
         changes = (
