@@ -65,8 +65,7 @@ async def worked(origin: str, era: str, profile: str, place: tuple[str, dict[str
         return listed
 
 
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
-@pytest.mark.parametrize("places", [PATHS, HEADERS], ids=["by path", "by header"])
+@pytest.mark.parametrize(("era", "places"), [(HANDSHAKE, PATHS), (MODERN, HEADERS)], ids=["by path", "by header"])
 async def test_profiles_that_work_at_the_same_time_learn_separately(stage: Stage, era: str, places) -> None:
     origin = serve(stage)
     for _ in range(4):
