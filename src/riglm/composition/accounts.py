@@ -5,22 +5,26 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import data_directory
-from riglm.adapters.mcp.oauth.accounts import AccountFile
-from riglm.domain.hashing import KeyedHasher
+
+if TYPE_CHECKING:
+    from riglm.adapters.mcp.oauth.accounts import AccountFile
 
 FILE_NAME: Final = "accounts"
 _WAIT_SECONDS: Final = 0.02
 
 
-def account_file() -> AccountFile:
+def account_file() -> "AccountFile":
     """Return the accounts, encrypted with a key derived from `riglm.key` in the same directory."""
+    from riglm.adapters.mcp.oauth.accounts import AccountFile
+
     directory = data_directory(os.environ)
 
     def key() -> bytes:
         from riglm.adapters.keyfile import load_or_create_key
+        from riglm.domain.hashing import KeyedHasher
 
         return KeyedHasher(load_or_create_key(directory / "riglm.key")).derived_key("accounts")
 

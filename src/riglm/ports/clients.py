@@ -182,17 +182,18 @@ class TranscriptCall:
 
     `identity` is equal for all copies of the call and unique among the calls of this client. `name` is the tool as the
     client names it; `server` its server if the client gives it separately. `arguments` is JSON. Times are in seconds
-    since the epoch. If `is_copy`, the call was made in another file and at another time.
+    since the epoch; `ended` and `ending` are set when the end is read. If `is_copy`, the call was made in another file
+    and at another time.
     """
 
     lane: str
     identity: str
     name: str
-    server: str | None
+    server: str | None = None
     arguments: bytes
     started: float
-    ended: float
-    ending: CallOutcome
+    ended: float = 0.0
+    ending: CallOutcome = CallOutcome.NOT_RUN
     is_copy: bool = False
 
 

@@ -116,6 +116,7 @@ class SqlQueries(SqlStore):
         columns = session.c
         has_calls = exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
         is_theirs = true() if principal is None else columns.principal == principal
+        is_in_profile = true() if profile is None else _in_profile(profile)
         query = (
             select(
                 columns.id,
@@ -126,7 +127,7 @@ class SqlQueries(SqlStore):
                 columns.metadata,
                 columns.tools_available,
             )
-            .where(is_theirs, true() if profile is None else _is_in(profile), columns.started_at >= since, has_calls)
+            .where(is_theirs, is_in_profile, columns.started_at >= since, has_calls)
             .order_by(columns.started_at.desc(), columns.id.desc())
             .limit(limit_sessions)
         )
@@ -155,7 +156,7 @@ class SqlQueries(SqlStore):
         return [rows.learned_pair_from(row) for row in connection.execute(query).mappings()]
 
 
-def _is_in(profile: str) -> ColumnElement[bool]:
+def _in_profile(profile: str) -> ColumnElement[bool]:
     metadata = type_coerce(session.c.metadata, Text)
     conditions = (
         metadata.like(pattern, escape=ESCAPE) if matches else metadata.not_like(pattern, escape=ESCAPE)

@@ -147,10 +147,8 @@ class FilteringService:
         if state is None or state.view is None or (state.shown is None and state.has is None):
             return False
         with self._guarded:
-            return (
-                self._list_of(session, state, self._rules_of(session).views.of(session, state.view.catalog))
-                != state.has
-            )
+            view = self._rules_of(session).views.of(session, state.view.catalog)
+            return self._list_of(session, state, view) != state.has
         return True
 
     def passed(self, session: Session, catalog: ToolCatalog, *, is_whole: bool) -> None:
@@ -426,12 +424,13 @@ class FilteringService:
 
     def _announced(self, session: Session, state: SessionState, view: PermittedTools, *, changed: bool) -> bool:
         """Whether a changed list is announced; a shadow's is noted as if it had been, and had been asked for."""
-        if changed and self._rules_of(session).is_shadow:
+        now = self._rules_of(session)
+        if changed and now.is_shadow:
             with self._guarded:
-                selection = self._rules_of(session).planner.compose(session, state, view)
+                selection = now.planner.compose(session, state, view)
                 state.listed(selection.shown)
                 self._foreshadowed(session, selection)
-        return changed and not self._rules_of(session).is_shadow
+        return changed and not now.is_shadow
 
 
 def _band(confidence: float) -> int:

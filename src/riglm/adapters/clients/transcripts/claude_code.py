@@ -111,11 +111,8 @@ class _ClaudeCodeConversation:
                     lane=lane,
                     identity=block.id,
                     name=block.name.removeprefix(_PREFIX),
-                    server=None,
                     arguments=bytes(block.input),
                     started=at,
-                    ended=at,
-                    ending=CallOutcome.NOT_RUN,
                 )
                 self._open.setdefault(block.id, call)
 

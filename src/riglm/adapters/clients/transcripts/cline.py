@@ -101,11 +101,8 @@ def _happenings(message: _Message, lane: str, pending: dict[str | None, Transcri
                 lane=lane,
                 identity=f"{block.id}/{message.ts:.0f}",
                 name=block.name or "",
-                server=None,
                 arguments=bytes(block.input),
                 started=at,
-                ended=at,
-                ending=CallOutcome.NOT_RUN,
             )
         elif block.type == "tool_result":
             ending = CallOutcome.NOT_RUN if block.is_error else by_output(block.content)

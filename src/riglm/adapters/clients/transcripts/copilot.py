@@ -78,8 +78,6 @@ class CopilotTranscripts(TranscriptsPort):
                         server=data.mcp_config_server_name or data.mcp_server_name,
                         arguments=bytes(data.arguments),
                         started=at,
-                        ended=at,
-                        ending=CallOutcome.NOT_RUN,
                     )
                 case "tool.execution_complete":
                     return finished(pending.pop(data.tool_call_id, None), at, _ending(data))

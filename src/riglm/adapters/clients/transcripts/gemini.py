@@ -87,7 +87,6 @@ def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
             lane=lane,
             identity=f"{lane}/{call.id}",
             name=call.name.removeprefix(_PREFIX),
-            server=None,
             arguments=bytes(call.args),
             started=moment(call.timestamp),
             ended=moment(call.timestamp),

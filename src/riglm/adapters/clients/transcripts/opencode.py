@@ -109,7 +109,6 @@ def _happenings(lane: str, at: float, role: str, part: _Part) -> Iterator[Transc
         lane=lane,
         identity=f"{part.call_id}/{state.time.start:.0f}",
         name=part.tool,
-        server=None,
         arguments=bytes(state.input),
         started=state.time.start / 1000,
         ended=max(state.time.start, state.time.end) / 1000,

@@ -82,11 +82,8 @@ class QwenTranscripts(TranscriptsPort):
                         lane=lane,
                         identity=f"{call.id}/{line.timestamp}",
                         name=call.name.removeprefix(_PREFIX),
-                        server=None,
                         arguments=bytes(call.args),
                         started=at,
-                        ended=at,
-                        ending=CallOutcome.NOT_RUN,
                     )
             result = line.tool_call_result
             return finished(pending.pop(result.call_id, None), at, _ending(result)) if result else []

@@ -36,8 +36,8 @@ _CUT_SECONDS: Final = 0.5
 
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
 _PROFILE: Final = b"riglm-profile"
-_SENT_HEADERS: Final = b", ".join(
-    (b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id", _PROFILE)
+_SENT_HEADERS: Final = (
+    b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id, " + _PROFILE
 )
 _CLOSE: Final = ((b"connection", b"close"),)
 
@@ -91,6 +91,10 @@ class HttpDownstream:
         """The paths at which clients begin, by transport."""
         by_transport = {"http": [self._settings.path], "sse": [SSE_PATH], "both": [self._settings.path, SSE_PATH]}
         return by_transport[self._settings.transport]
+
+    @property
+    def _not_found(self) -> str:
+        return f"Not found: MCP is at {' and '.join(self._entrances())}"
 
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Serve on a bound socket until `stop` is set; then finish what is under way, within a few seconds."""
@@ -158,8 +162,7 @@ class HttpDownstream:
         is_sse = self._settings.transport != "http" and path in self._sse.paths
         named = b"" if is_sse else self._profile_in(path)
         if named is None:
-            entrances = " and ".join(self._entrances())
-            await send_error(send, 404, jsonrpc.INVALID_REQUEST, f"Not found: MCP is at {entrances}")
+            await send_error(send, 404, jsonrpc.INVALID_REQUEST, self._not_found)
             return
         if preflight:
             await send_status(send, 204, preflight)
@@ -189,7 +192,7 @@ class HttpDownstream:
             return Rejection(403, f"Forbidden: this token is for the profile {of_token!r}")
         if profile not in filtering.profiles:
             known = f"; its profiles are: {', '.join(filtering.profiles)}" if filtering.profiles else ""
-            return Rejection(404, f"Not found: MCP is at {' and '.join(self._entrances())}{known}")
+            return Rejection(404, f"{self._not_found}{known}")
         return profile
 
     async def _streamable(self, request: McpHttpRequest, send: Send) -> None:

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
@@ -20,6 +19,7 @@ from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPor
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import AccountFile
+    from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
     from riglm.adapters.mcp.wire.http_client import HttpClient
 
 
@@ -107,7 +107,9 @@ class Upstreams:
 
         sender: HttpClient | SignedInClient = client
         if self._accounts is not None and not spec.has_credentials:
-            sender = SignedInClient(client, self._accounts(), spec)
+            from riglm.adapters.mcp.oauth import signed_in_client  # noqa: PLC0415
+
+            sender = signed_in_client.SignedInClient(client, self._accounts(), spec)
             self._signed_in.append(sender)
         place = HttpEndpoint(
             spec=spec, client=sender, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit

@@ -5,9 +5,8 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
@@ -24,6 +23,9 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
+
+if TYPE_CHECKING:
+    from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 
 
 class Deliveries:
@@ -82,7 +84,7 @@ class HttpEndpoint:
     """Where an upstream is, and how it is reached; `limit` is the longest message in bytes."""
 
     spec: UpstreamSpec
-    client: HttpClient | SignedInClient
+    client: "HttpClient | SignedInClient"
     target: Target
     timeout_seconds: UpstreamTimeouts
     limit: int

@@ -19,7 +19,7 @@ _HOLD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = frozenset({404, 410})
 _NEVER_TWICE: Final = frozenset({"tools/call"})
 _HINTS: Final = {
-    401: ": see `auth` and `headers` of the upstream",
+    401: ": {sign_in}see `auth` and `headers` of the upstream",
     404: ": see its `url`",
     405: ": it may support Streamable HTTP, which is `type: http`",
 }
@@ -138,8 +138,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
 
     def _hint(self, status: int) -> str:
-        hint = _HINTS.get(status, "")
-        return hint.replace("see", f"{self._place.spec.sign_in_hint}see", 1) if status == 401 else hint
+        return _HINTS.get(status, "").format(sign_in=self._place.spec.sign_in_hint)
 
     def _refused(self, message: Message, words: str) -> None:
         log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})
