@@ -5,20 +5,25 @@ import contextlib
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from starlette.responses import Response
 
+from riglm.composition.accounts import account_file
 from tests.integration.oauth import Client as OAuthClient
 from tests.integration.oauth import sites
 
 SECONDS = 60
+TEAM = {"client_id": "riglm-team", "client_secret": "s3cret/+"}
 
 
 class Home:
@@ -205,7 +210,7 @@ async def test_a_configured_client_signs_in_with_its_secret_and_scopes(places, t
     monkeypatch.setattr("tests.integration.oauth.METHODS", [method])
     metadata = {"redirect_uris": ["*"], "token_endpoint_auth_method": method}
     issuer.clients["riglm-team"] = OAuthClient("riglm-team", "s3cret/+", metadata)
-    auth = {"client_id": "riglm-team", "client_secret": "s3cret/+", "scopes": ["notes", "more"]}
+    auth = {**TEAM, "issuer": issuer.url, "scopes": ["notes", "more"]}
     home = Home(tmp_path, *places[1:], auth)
     home.log_in()
     assert issuer.authorizations[0]["scope"] == "notes more"
@@ -215,6 +220,65 @@ async def test_a_configured_client_signs_in_with_its_secret_and_scopes(places, t
     async with home.client() as client:
         assert await add(client) == "2"
     assert issuer.refreshes == 1
+
+
+def test_a_configured_client_is_not_used_at_other_authorization_servers(places, tmp_path):
+    home = Home(tmp_path, *places[1:], {**TEAM, "issuer": "https://login.example.org"})
+    code, _, err = home.run("login", "notes", "--no-browser")
+    assert code == 1
+    assert f"uses the authorization server {places[0].url}" in err
+    assert not places[0].tokens
+
+
+def test_a_failed_sign_in_shows_the_error_of_the_server_but_no_token(home, issuer, monkeypatch):
+    secret = {"access_token": "canary", "error": "\x1b[2Jinvalid", "error_description": "no such code"}
+    monkeypatch.setattr(issuer, "handle_response", lambda *_: Response(json.dumps(secret), 206))
+    issuer.clients["riglm-team"] = OAuthClient("riglm-team", "", {"redirect_uris": ["*"]})
+    code, _, err = home.run("login", "notes", "--no-browser")
+    assert code == 1
+    assert "answered HTTP 206: ?[2Jinvalid: no such code" in err
+    assert "canary" not in err
+
+
+def test_login_finds_out_before_the_sign_in_that_tokens_cannot_be_stored(home, issuer):
+    home.data.write_text("a file")
+    code, _, err = home.run("login", "notes", "--no-browser")
+    assert code == 1
+    assert "cannot be written" in err
+    assert not issuer.clients
+
+
+def test_riglm_ends_while_an_authorization_server_never_completes_its_answer(home, monkeypatch):
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(home.data))
+    home.log_in()
+    accounts = account_file()
+    (account,) = accounts.list_accounts()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
+        accounts.save(replace(account, token_endpoint=endpoint, refresh_at=0.0, expires_at=0.0))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "riglm", "run", "--config", "riglm.yaml"],
+            cwd=home.directory,
+            env=home.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        started = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": started}
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        listener.settimeout(SECONDS)
+        asked, _ = listener.accept()
+        with asked:
+            asked.sendall(b"HTTP/1.1 200 OK\r\n")
+            process.stdin.close()
+            for _ in range(SECONDS):
+                with contextlib.suppress(subprocess.TimeoutExpired, ConnectionError):
+                    asked.sendall(b"x")
+                    process.wait(1)
+                    break
+            assert process.poll() == 0
 
 
 async def test_the_token_is_refreshed_before_it_expires(home, issuer):

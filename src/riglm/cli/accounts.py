@@ -41,9 +41,9 @@ def login(
     """
     from riglm.composition.accounts import account_file
 
-    settings = _find_server(server, config)
+    settings, accounts = _find_server(server, config), account_file()
+    accounts.check()
     account = asyncio.run(_sign_in(server, settings, None if no_browser else _browser(), port))
-    accounts = account_file()
     with accounts.locked(account.server, account.url):
         accounts.save(account)
     if as_json:
@@ -139,11 +139,16 @@ async def _sign_in(
     from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
 
     redirect, spec, auth = Redirect(), settings.spec(name), settings.auth
+    loop = asyncio.get_running_loop()
 
     def show(url: str) -> None:
         typer.echo(f"To sign in to {name}, open:\n{printable(url)}", err=True)
-        if browser is None or not browser(url):
-            _read_pasted(redirect)
+        threading.Thread(target=open_page, args=(url,), name="riglm-browser", daemon=True).start()
+
+    def open_page(url: str) -> None:
+        if browser is None or not browser(url):  # may return only when the user closes the browser
+            with contextlib.suppress(RuntimeError):  # the sign-in is over
+                loop.call_soon_threadsafe(_read_pasted, redirect)
 
     async with await redirect.listen(port):
         return await sign_in(
@@ -153,6 +158,7 @@ async def _sign_in(
             show,
             is_sse=spec.kind == "sse",
             headers=spec.headers,
+            issuer=auth.issuer if auth else "",
             client_id=auth.client_id if auth else "",
             client_secret=auth.client_secret.get_secret_value() if auth and auth.client_secret else "",
             scopes=auth.scopes if auth else (),

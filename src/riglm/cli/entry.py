@@ -81,7 +81,9 @@ def _run(
 
         code = run_stdio(configuration)
     except RiglmError as error:
-        print(f"riglm: {error}", file=sys.stderr)  # noqa: T201  # for the user who started it
+        from riglm.cli.output import printable_lines  # not before: it would delay each start
+
+        print(f"riglm: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201  # for the user who started it
         code = 2 if isinstance(error, UnusableInputError) else 1
     sys.exit(code)
 

@@ -27,6 +27,7 @@ from riglm.cli import (
     undo,
     usage,
 )
+from riglm.cli.output import printable_lines
 from riglm.domain.errors import RiglmError, UnusableInputError
 
 _GROUPS = {
@@ -115,5 +116,5 @@ def main() -> None:
 
 
 def _fail(error: RiglmError, code: int) -> None:
-    typer.echo(f"riglm: {error}", err=True)
+    typer.echo(f"riglm: {printable_lines(str(error))}", err=True)
     sys.exit(code)

@@ -81,6 +81,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def printable_lines(text: str) -> str:
+    """The text with its line breaks, and otherwise as `printable`."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def written_time(seconds: float | None) -> str:
     """A time, in seconds since the epoch, in the user's time zone; a dash for none."""
     if not seconds:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import data_directory
+from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import AccountFile
 
 FILE_NAME: Final = "accounts"
-_WAIT_SECONDS: Final = 0.02
+_MAX_WAIT_SECONDS: Final = 60.0
+_RETRY_SECONDS: Final = 0.02
 
 
 def account_file() -> "AccountFile":
@@ -35,11 +37,16 @@ def account_file() -> "AccountFile":
 def _hold(path: Path) -> Iterator[None]:
     from riglm.adapters.spool.file_lock import FileLock, LockHeldError
 
+    until = time.monotonic() + _MAX_WAIT_SECONDS
     while True:
         try:
             lock = FileLock(path)
         except LockHeldError:
-            time.sleep(_WAIT_SECONDS)
+            if time.monotonic() > until:
+                raise RiglmError(
+                    f"{path} is held by a different process for over {_MAX_WAIT_SECONDS:g} s — fix: end that process"
+                ) from None
+            time.sleep(_RETRY_SECONDS)
         else:
             break
     with lock:

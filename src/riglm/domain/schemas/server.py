@@ -41,6 +41,9 @@ class AuthSettings(SettingsModel):
         default="", description="The OAuth client of `riglm login`; by default riglm registers dynamically."
     )
     client_secret: SecretStr | None = Field(default=None, description="The secret of that client, if it has one.")
+    issuer: str = Field(
+        default="", description="The authorization server of that client, the only one that it is used at."
+    )
     scopes: tuple[str, ...] = Field(
         default=(), description="Scopes that `riglm login` requests in place of those that the server names."
     )
@@ -50,10 +53,13 @@ class AuthSettings(SettingsModel):
         if self.token is None and not (self.client_id or self.scopes):
             fix = "add it, or `client_id` or `scopes` for `riglm login`"
             raise problem("this key is missing", fix, key="token")
-        if self.token is not None and (self.client_id or self.client_secret or self.scopes):
-            raise problem("`token` does not go with `client_id`, `client_secret` and `scopes`", "keep one kind")
-        if self.client_secret is not None and not self.client_id:
-            raise problem("`client_secret` has no `client_id`", "add it", key="client_secret")
+        if self.token is not None and (self.client_id or self.client_secret or self.issuer or self.scopes):
+            raise problem("`token` does not go with the keys of an OAuth client", "keep one kind")
+        if (self.client_secret is not None or self.issuer) and not self.client_id:
+            raise problem("this key is missing", "add it, or remove `client_secret` and `issuer`", key="client_id")
+        if self.client_id and not self.issuer:
+            fix = "add the URL of the authorization server that `client_id` belongs to"
+            raise problem("this key is missing", fix, key="issuer")
         return self
 
     @field_validator("token")

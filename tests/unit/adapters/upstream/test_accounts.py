@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 from mcp.client.auth import OAuthFlowError
-from mcp.client.auth.oauth2 import OAuthContext
-from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
-from riglm.adapters.mcp.oauth.sign_in import _prepare
+from riglm.adapters.mcp.oauth.sign_in import _require_https
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
 from riglm.composition.accounts import account_file
@@ -74,21 +72,18 @@ def test_a_token_that_no_header_can_have_is_refused(token):
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "host"),
+    ("url", "is_accepted"),
     [
-        ({}, ""),
-        ({"token_endpoint": "http://10.0.0.1/token"}, "10.0.0.1"),
-        ({"revocation_endpoint": "http://remote/revoke"}, "remote"),
-        ({"token_endpoint": "http://127.0.0.1:8/token"}, ""),
+        ("https://remote/x", True),
+        ("http://127.0.0.1:8/token", True),
+        ("http://10.0.0.1/token", False),
+        ("http://remote/revoke", False),
+        ("file:///etc/passwd", False),
     ],
 )
-def test_secrets_are_sent_to_remote_authorization_servers_over_https_only(endpoints, host):
-    page = "https://remote/authorize"
-    known = {"issuer": "https://remote", "authorization_endpoint": page, "token_endpoint": "https://remote/token"}
-    metadata = OAuthMetadata.model_validate({**known, **endpoints})
-    context = OAuthContext(URL, OAuthClientMetadata(redirect_uris=None), None, None, None, oauth_metadata=metadata)
-    with pytest.raises(OAuthFlowError, match=f"at {host} does not use https") if host else nullcontext():
-        _prepare(context, page)
+def test_a_sign_in_uses_https_except_on_loopback(url, is_accepted):
+    with nullcontext() if is_accepted else pytest.raises(OAuthFlowError, match="does not use https"):
+        _require_https(url)
 
 
 class Network:
@@ -127,13 +122,17 @@ async def test_a_request_that_is_aborted_while_it_waits_is_not_sent(accounts):
     assert exchange.paused
 
 
-async def test_a_server_that_answers_without_a_token_gets_its_requests_directly(accounts):
+async def test_a_sign_in_after_answers_without_a_token_takes_effect_at_the_first_refusal(accounts):
     network, send = sending(accounts)
     sink = Answer()
     send(b"one", sink)
     network.sent[0][2].head(200, HttpHeaders())
+    accounts.save(account())
     send(b"two", sink)
-    assert network.sent[1][2] is sink
+    network.sent[1][2].head(401, HttpHeaders())
+    network.sent[1][2].end()
+    await settled(3, network)
+    assert network.sent[2][0].endswith(b"Bearer access-canary\r\n")
 
 
 async def test_an_unreadable_file_fails_only_what_the_server_refuses(accounts):

@@ -53,7 +53,7 @@ class Account:
         return bool(self.refresh_token) and self.refresh_at is not None and time.time() >= self.refresh_at
 
     def with_tokens(
-        self, access_token: str, *, refresh_token: str | None, scope: str | None, expires_in: int | None
+        self, access_token: str, *, refresh_token: str | None, scope: str | None, expires_in: float | None
     ) -> "Account":
         """Return the account with new tokens; what the response omits stays as it is.
 
@@ -116,6 +116,14 @@ class AccountFile:
                 f"{self.path} cannot be decrypted: it is damaged, or riglm.key was replaced — fix: restore riglm.key, "
                 "or delete the file and sign in again"
             ) from error
+
+    def check(self) -> None:
+        """Write the file as it is, to find out before a sign-in whether its account can be stored.
+
+        Raises:
+            RiglmError: as `save`.
+        """
+        self._change("", "", None)
 
     def find(self, server: str, url: str) -> Account | None:
         """Return the account of a server, None if there is none.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError, TokenStorage
+from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
+from pydantic import AnyUrl, ValidationError
 
 from riglm.adapters.mcp.oauth.accounts import Account
 from riglm.domain import protocol
@@ -74,8 +75,7 @@ class Redirect:
 
     async def wait(self) -> AuthorizationCodeResult:
         """Return what the redirect contains."""
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await self._result
+        return await self._result
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -122,29 +122,38 @@ async def sign_in(
     *,
     is_sse: bool,
     headers: Mapping[str, str],
+    issuer: str = "",
     client_id: str = "",
     client_secret: str = "",
     scopes: Sequence[str] = (),
 ) -> Account:
     """Send the user to the authorization server of a server and return the account with its tokens.
 
-    `show` is called with the URL to open. Without `client_id`, riglm is registered dynamically. `scopes` replace those
-    that the server asks for, `headers` are those of its configuration, and `is_sse` is True for HTTP+SSE.
+    `show` is called with the URL to open. Without `client_id`, riglm is registered dynamically; with it, only the
+    authorization server `issuer` is used. `scopes` replace those that the server asks for, `headers` are those of its
+    configuration, and `is_sse` is True for HTTP+SSE.
 
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
     """
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # the error is reported here
-    client = None
+    client, last = None, None
     if client_id:
         client = OAuthClientInformationFull(client_id=client_id, client_secret=client_secret or None)
 
     async def open_page(authorization_url: str) -> None:
-        _prepare(provider.context, authorization_url)
+        _require_https(authorization_url)
+        if client is not None:
+            _prepare(client, provider.context, issuer)
         redirect.expect(authorization_url)
         show(authorization_url)
 
-    async def replace_scopes(response: httpx2.Response) -> None:
+    async def check(request: httpx2.Request) -> None:
+        _require_https(str(request.url))
+
+    async def heard(response: httpx2.Response) -> None:
+        nonlocal last
+        last = response
         if scopes and response.status_code == 401:
             rest = response.headers.get("www-authenticate", "Bearer").partition(" ")[2]
             response.headers["www-authenticate"] = f'Bearer scope="{" ".join(scopes)}"' + (rest and f", {rest}")
@@ -154,29 +163,36 @@ async def sign_in(
     )
     provider = OAuthClientProvider(url, metadata, _ClientStorage(client), open_page, redirect.wait)
     accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": protocol.HANDSHAKE_VERSIONS[-1]}
-    hooks: dict[str, list[Callable[[httpx2.Response], Awaitable[None]]]] = {"response": [replace_scopes]}
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [check], "response": [heard]}
+    method, body = ("GET", None) if is_sse else ("POST", _PING)
     try:
-        async with httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http:
-            method, body = ("GET", None) if is_sse else ("POST", _PING)
-            async with http.stream(method, url, json=body, headers={**headers, **accept}) as response:
-                status = response.status_code
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
+            http.stream(method, url, json=body, headers={**headers, **accept}) as response,
+        ):
+            status = response.status_code
     except TimeoutError:
         raise RiglmError(f"{server}: no answer within {TIMEOUT_SECONDS / 60:g} minutes — fix: sign in again") from None
     except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise RiglmError(f"{server}: the sign-in failed: {_reason(error)}{_fix(provider.context)}") from error
+        raise RiglmError(f"{server}: the sign-in failed: {_reason(error, last)}{_fix(provider.context)}") from None
     return _account(server, provider.context, status)
 
 
-def _prepare(context: "OAuthContext", authorization_url: str) -> None:
-    """Refuse to send secrets in plain text, and choose how a configured client authenticates."""
-    names = {"token_endpoint": "/token", "revocation_endpoint": ""}
-    endpoints = [authorization_url, *(_endpoint(context, name, default) for name, default in names.items())]
-    for each in map(urlsplit, filter(None, endpoints)):
-        if each.scheme != "https" and not is_loopback(each.hostname or ""):
-            raise OAuthFlowError(f"the authorization server at {each.hostname} does not use https")
-    client = context.client_info
-    if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
-        known = (context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported) or []
+def _require_https(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        raise OAuthFlowError(f"{parts.hostname} does not use https, so that no secrets can be sent to it")
+
+
+def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
+    """Refuse an authorization server other than the configured one, and choose how the client authenticates."""
+    metadata = context.oauth_metadata
+    if metadata is None or not issuers_match(str(metadata.issuer), issuer):
+        found = str(metadata.issuer) if metadata else "one without metadata"
+        raise OAuthFlowError(f"the server uses the authorization server {found}, and `auth.issuer` is {issuer}")
+    known = metadata.token_endpoint_auth_methods_supported or []
+    if client.client_secret:
         is_post = "client_secret_post" in known and "client_secret_basic" not in known
         client.token_endpoint_auth_method = "client_secret_post" if is_post else "client_secret_basic"
 
@@ -211,8 +227,21 @@ def _endpoint(context: "OAuthContext", name: str, default: str) -> str:
     return str(getattr(context.oauth_metadata, name) or "")
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, last: httpx2.Response | None) -> str:
+    """Describe the failure without the body of a response, which may contain tokens."""
+    if isinstance(error, OAuthTokenError | OAuthRegistrationError | ValidationError) and last is not None:
+        return f"{last.request.url.host} answered HTTP {last.status_code}{_refusal(last)}"
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _refusal(response: httpx2.Response) -> str:
+    """The error of an authorization server, RFC 6749 section 5.2."""
+    try:
+        body = response.json()
+    except (ValueError, httpx2.StreamError):
+        return ""
+    words = [body.get("error"), body.get("error_description")] if isinstance(body, dict) else []
+    return "".join(f": {each[:200]}" for each in words if isinstance(each, str))
 
 
 def _fix(context: "OAuthContext") -> str:

@@ -3,7 +3,11 @@
 import asyncio
 import logging
 import math
+import os
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
@@ -29,8 +33,7 @@ _log: Final = logging.getLogger("riglm.upstream")
 class SignedInClient:
     """Adds the access token, and renews it in a thread before it expires and when the server refuses it.
 
-    Requests wait for that only if the token has expired. All that wait share one renewal, and are sent again once. A
-    server that answers without a token gets its requests directly.
+    Requests wait for that only if the token has expired. All that wait share one renewal, and are sent again once.
     """
 
     def __init__(self, client: HttpClient, accounts: AccountFile, spec: UpstreamSpec) -> None:
@@ -38,12 +41,10 @@ class SignedInClient:
         self.http = client
         self.line = b""
         """The header with the access token."""
-        self.is_public = False
-        """True if the server has answered without a token."""
         self._accounts = accounts
         self._spec = spec
         self._token = ""
-        self._refresh_at = self._expires_at = 0.0 if accounts.path.exists() else math.inf
+        self._refresh_at = self._expires_at = 0.0 if os.path.lexists(accounts.path) else math.inf
         self._waiting: list[_SignedRequest] = []
         self._renewal: asyncio.Task[None] | None = None
 
@@ -51,8 +52,6 @@ class SignedInClient:
         self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: HttpResponseSink
     ) -> HttpExchange:
         """Send a request as `HttpClient.send` does."""
-        if self.is_public:
-            return self.http.send(target, method, header_block, body, sink)
         request = _SignedRequest(self, (target, method, header_block, body), sink)
         now = time.time()
         if now >= self._expires_at:
@@ -79,7 +78,7 @@ class SignedInClient:
         problem = ""
         arguments = self._accounts, self._spec.name, self._spec.url, self._token
         try:
-            self._take(await asyncio.to_thread(current_account, *arguments))
+            self._take(await _in_thread(lambda: current_account(*arguments)))
         except RiglmError as error:
             problem = str(error)
         except Exception:  # noqa: BLE001  # requests that wait must fail, regardless of the reason
@@ -100,6 +99,21 @@ class SignedInClient:
         renewable = account is not None and bool(account.refresh_token)
         self._refresh_at = (account.refresh_at if account and renewable else None) or math.inf
         self._expires_at = (account.expires_at if account and renewable else None) or math.inf
+
+
+def _in_thread(work: Callable[[], Account | None]) -> asyncio.Future[Account | None]:
+    """Run `work` in a thread that does not keep the process from ending, as those of `asyncio.to_thread` do."""
+    result: Future[Account | None] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except Exception as error:  # noqa: BLE001  # for the task that waits
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="riglm-token-renewal", daemon=True).start()
+    return asyncio.wrap_future(result)
 
 
 class _SignedRequest(HttpResponseSink):
@@ -156,8 +170,6 @@ class _SignedRequest(HttpResponseSink):
         if status == _UNAUTHORIZED and not self._is_repeated:
             self._refusal = headers
             return
-        if status < 300 and not self._line:
-            self._client.is_public = True
         self.exchange.sink.head(status, headers)
 
     def data(self, chunk: bytes) -> None:

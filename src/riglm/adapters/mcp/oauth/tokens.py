@@ -1,10 +1,11 @@
 """Refreshes and revokes tokens at the authorization server. All functions block; run them in a thread."""
 
+import asyncio
 import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -12,10 +13,8 @@ import msgspec
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.domain.errors import RiglmError
 
-if TYPE_CHECKING:
-    import httpx2
-
 _TIMEOUT_SECONDS: Final = 20.0
+_MAX_RESPONSE_BYTES: Final = 1 << 20
 _REJECTED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"})
 """Errors after which only a new sign-in helps."""
 
@@ -28,7 +27,7 @@ class _TokenResponse(msgspec.Struct):
     access_token: str = ""
     refresh_token: str | None = None
     scope: str | None = None
-    expires_in: int | None = None
+    expires_in: float | None = None
     error: str = ""
 
 
@@ -37,6 +36,8 @@ def current_account(accounts: AccountFile, server: str, url: str, used: str) -> 
 
     If there is no such token, the account is returned as it is stored; None if there is none. Only one thread of all
     processes refreshes the tokens of a server at a time; the others then read what it stored.
+
+    Tokens that cannot be stored are returned with a warning in the log: the server may accept the old ones no more.
 
     Raises:
         RiglmError: the authorization server cannot be reached, or the accounts cannot be read.
@@ -49,22 +50,23 @@ def current_account(accounts: AccountFile, server: str, url: str, used: str) -> 
         if account is None or not _needs_refresh(account, used):
             return account
         refreshed = _refresh(account)
-        accounts.save(refreshed)
+        try:
+            accounts.save(refreshed)
+        except RiglmError as error:
+            _log.warning("refreshed tokens not stored", extra={"upstream": server, "reason": str(error)})
     return refreshed
 
 
 def revoke(account: Account) -> bool:
     """Revoke the tokens; return False if the authorization server cannot do that or did not respond."""
-    import httpx2  # noqa: PLC0415  # only signed-in servers need it
-
     if not account.revocation_endpoint:
         return False
     token, kind = account.refresh_token or account.access_token, "refresh" if account.refresh_token else "access"
     try:
-        response = _post(account, account.revocation_endpoint, {"token": token, "token_type_hint": f"{kind}_token"})
-    except (httpx2.HTTPError, httpx2.InvalidURL):
+        status, _ = _post(account, account.revocation_endpoint, {"token": token, "token_type_hint": f"{kind}_token"})
+    except RiglmError:
         return False
-    return response.is_success
+    return status < 300
 
 
 def _needs_refresh(account: Account | None, used: str) -> bool:
@@ -73,20 +75,15 @@ def _needs_refresh(account: Account | None, used: str) -> bool:
 
 def _refresh(account: Account) -> Account:
     """Return the account with new tokens, or without a refresh token if that was rejected."""
-    import httpx2  # noqa: PLC0415
-
     form = {"grant_type": "refresh_token", "refresh_token": account.refresh_token}
     if account.resource:
         form["resource"] = account.resource
-    granted = _TokenResponse()
+    status, body = _post(account, account.token_endpoint, form)
     try:
-        response = _post(account, account.token_endpoint, form)
-        granted = msgspec.json.decode(response.content, type=_TokenResponse, strict=False)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
+        granted = msgspec.json.decode(body, type=_TokenResponse, strict=False)
     except msgspec.MsgspecError:
-        pass  # neither a token nor an error
-    if response.is_success and granted.access_token:
+        granted = _TokenResponse()
+    if status < 300 and granted.access_token:
         return account.with_tokens(
             granted.access_token,
             refresh_token=granted.refresh_token,
@@ -94,19 +91,41 @@ def _refresh(account: Account) -> Account:
             expires_in=granted.expires_in,
         )
     if granted.error not in _REJECTED:
-        raise RiglmError(f"{account.issuer} answered HTTP {response.status_code} without a token")
+        raise RiglmError(f"{account.issuer} answered HTTP {status} without a token")
     _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
     return replace(account, refresh_token="")
 
 
-def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> "httpx2.Response":
-    """Send a form with the client's authentication; redirects are not followed."""
-    import httpx2  # noqa: PLC0415
+def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> tuple[int, bytes]:
+    """Send a form with the client's authentication; return the status and the body. Redirects are not followed.
 
-    form, headers = {**form, "client_id": account.client_id}, {"Accept": "application/json"}
+    Raises:
+        RiglmError: there was no complete response in time.
+    """
+    import httpx2  # noqa: PLC0415  # only signed-in servers need it
+
+    form = {**form, "client_id": account.client_id}
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     if account.client_secret and account.auth_method == "client_secret_basic":
         credentials = f"{quote(account.client_id, safe='')}:{quote(account.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
     elif account.client_secret and account.auth_method == "client_secret_post":
         form["client_secret"] = account.client_secret
-    return httpx2.post(endpoint, data=form, headers=headers, timeout=_TIMEOUT_SECONDS)
+
+    async def respond() -> tuple[int, bytes]:
+        body = b""
+        async with (
+            asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
+            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS) as http,
+            http.stream("POST", endpoint, data=form, headers=headers) as response,
+        ):
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > _MAX_RESPONSE_BYTES:
+                    raise RiglmError(f"{account.issuer} sent a response of more than {_MAX_RESPONSE_BYTES} bytes")
+        return response.status_code, body
+
+    try:
+        return asyncio.run(respond())
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+        raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
