@@ -97,7 +97,6 @@ META_TOOL_TOKENS: Final = 250
 """Estimated tokens of the meta-tools next to a list that hides something, without the index."""
 
 _AVOIDED_BY_CONTEXT: Final = 1 / 5  # of the searches of a session, with 525 tools
-_MARGIN: Final = 1.05
 _MEAN_LIST_TOKENS: Final = 2_000
 _MIN_REMAINING_SHARE: Final = 1 / 3
 
@@ -176,7 +175,7 @@ class ToolCosts:
         half = usage.requests / 2
         prompt = listed + PROMPT_TOKENS + CALL_TOKENS * half
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
-        return _MARGIN * (self.prices.added(listed, usage.requests + missing) + missing * detour)
+        return self.prices.added(listed, usage.requests + missing) + missing * detour
 
     def context_pays(self, tools: Collection[str], usage: Usage) -> bool:
         """Return True if set_context, called once, avoids detours that cost more than it does."""
