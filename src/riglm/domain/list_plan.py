@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from riglm.domain.usage import MIN_EVIDENCE, Usage
+from riglm.domain.usage import Usage
 
 PROMPT_TOKENS: Final = 6_000
 """Estimated tokens of the system prompt and the first message."""
@@ -21,6 +21,9 @@ SEARCH_TOKENS: Final = 120
 
 RESULT_OVERHEAD: Final = 1.2
 """Tokens of a definition in a result relative to the definition in a list: it is JSON inside a JSON string."""
+
+HOST_SEARCH_RESULTS: Final = 5
+"""Definitions in a result of the host's search."""
 
 OUTPUT_TOKENS: Final = 80
 """Estimated output tokens of one model request."""
@@ -87,15 +90,13 @@ UNSURE: Final = 0.3
 SURE: Final = 0.7
 """Above this context confidence the search is listed last."""
 
-COLD_USAGE: Final = Usage(evidence=0, probabilities={}, requests=12.0, distinct_tools=6.0)
+COLD_USAGE: Final = Usage(evidence=0, probabilities={}, requests=12.0, distinct_tools=9.0)
 """What is assumed of a session before anything was learned."""
 
 META_TOOL_TOKENS: Final = 250
 """Estimated tokens of the meta-tools next to a list that hides something, without the index."""
 
-_UNSEEN: Final = 1.5  # the first sessions show few of the tools that later ones need
 _AVOIDED_BY_CONTEXT: Final = 1 / 5  # of the searches of a session, with 525 tools
-_MARGIN: Final = 1.05
 _MEAN_LIST_TOKENS: Final = 2_000
 _MIN_REMAINING_SHARE: Final = 1 / 3
 
@@ -125,15 +126,21 @@ class ListPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCosts:
-    """The estimated tokens of each candidate's definition, and the prices they are weighed with."""
+    """The estimated tokens of each candidate's definition, and the prices they are weighed with.
+
+    `result_tokens` are those of the definitions in a search result, None if it has only that of the tool.
+    """
 
     tokens: Mapping[str, float]
     prices: Prices
+    result_tokens: float | None = None
 
     @property
-    def without_extra_request(self) -> "ToolCosts":
-        """Return the same where an avoided request is worth no more than its tokens."""
-        return replace(self, prices=replace(self.prices, extra_request=0.0))
+    def next_to_search(self) -> "ToolCosts":
+        """Return the same for a host's search, where an avoided request is worth no more than its tokens."""
+        mean = sum(self.tokens.values()) / max(1, len(self.tokens))
+        prices = replace(self.prices, extra_request=0.0)
+        return replace(self, prices=prices, result_tokens=HOST_SEARCH_RESULTS * mean)
 
     def paying(self, probabilities: Mapping[str, float], requests: float) -> list[str]:
         """Return the tools whose listing pays in a session with `requests` requests, the largest gain first."""
@@ -168,7 +175,7 @@ class ToolCosts:
         half = usage.requests / 2
         prompt = listed + PROMPT_TOKENS + CALL_TOKENS * half
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
-        return _MARGIN * (self.prices.added(listed, usage.requests + missing) + missing * detour)
+        return self.prices.added(listed, usage.requests + missing) + missing * detour
 
     def context_pays(self, tools: Collection[str], usage: Usage) -> bool:
         """Return True if set_context, called once, avoids detours that cost more than it does."""
@@ -180,17 +187,14 @@ class ToolCosts:
         half = requests / 2
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half
         tokens = self.tokens[tool]
-        found = self.prices.detour(prompt, half) + self.prices.added(tokens * RESULT_OVERHEAD, half)
+        result = tokens * RESULT_OVERHEAD if self.result_tokens is None else self.result_tokens
+        found = self.prices.detour(prompt, half) + self.prices.added(result, half)
         return share * found - self.prices.added(tokens, requests)
 
 
 def _missing(tools: Collection[str], usage: Usage) -> float:
-    """Return a cautious estimate of how many tools a session needs that are not in the list.
-
-    With little evidence, more tools are needed than recorded use shows.
-    """
-    needed = usage.distinct_tools * (1 + _UNSEEN / (usage.evidence or MIN_EVIDENCE))
-    return max(0.0, needed - sum(usage.probabilities.get(tool, 0.0) for tool in tools))
+    """Return how many tools a session is expected to need that are not in the list."""
+    return max(0.0, usage.distinct_tools - sum(usage.probabilities.get(tool, 0.0) for tool in tools))
 
 
 def cheapest_list(

@@ -10,13 +10,17 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from riglm.domain.exposure import Exposure, Mode, Surface
-from riglm.domain.list_plan import CALL_TOKENS, RESULT_OVERHEAD, SEARCH_TOKENS, Prices, SessionPrice
+from riglm.domain.list_plan import (
+    CALL_TOKENS,
+    HOST_SEARCH_RESULTS,
+    RESULT_OVERHEAD,
+    SEARCH_TOKENS,
+    Prices,
+    SessionPrice,
+)
 
 HOST_LIST_TOKENS: Final = 300
 """Estimated tokens of a host's own search tool, the only tool in its list."""
-
-HOST_SEARCH_RESULTS: Final = 5
-"""Definitions in a result of the host's search."""
 
 SHADOW_SEARCH_RESULTS: Final = 3
 """Definitions in a result of riglm's search where shadow mode has to assume one."""

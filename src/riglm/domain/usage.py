@@ -1,8 +1,9 @@
 """How likely a session needs each tool, estimated from recorded sessions.
 
 The probability of a tool is its share of the recorded sessions, in the narrowest scope with enough evidence, smoothed
-towards the next wider scope. After a session has used tools, recorded sessions count by the share of these tools,
-weighted by rarity, that they used as well (a nearest-neighbor estimate with inverse document frequency).
+towards the next wider scope. It is reduced by the share of uses whose tool no other session used. After a session has
+used tools, recorded sessions count by the share of these tools, weighted by rarity, that they used as well (a
+nearest-neighbor estimate with inverse document frequency).
 """
 
 import math
@@ -83,7 +84,7 @@ class UsageModel:
         pairs = list(zip(self._sessions, self._weights, strict=True))
         return Usage(
             evidence=len(self._sessions) if self._learned else 0,
-            probabilities=probabilities,
+            probabilities={tool: share * self._recurring for tool, share in probabilities.items()},
             requests=1 + sum(each.calls * weight for each, weight in pairs) / total,
             distinct_tools=sum(len(each.tools) * weight for each, weight in pairs) / total,
         )
@@ -110,8 +111,22 @@ class UsageModel:
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
         count = len(self._sessions)
-        use = Counter(tool for each in self._sessions for tool in each.tools)
-        return {tool: math.log((count + 1) / (sessions + 0.5)) + 0.1 for tool, sessions in use.items()}
+        return {tool: math.log((count + 1) / (sessions + 0.5)) + 0.1 for tool, sessions in self._use.items()}
+
+    @cached_property
+    def _recurring(self) -> float:
+        """Return the share of uses whose tool another session used as well (Good and Turing's coverage).
+
+        With each session left out in turn, it is the ratio of actual to expected uses of tools that the others used.
+        One use is added, so that it exceeds 0.
+        """
+        once = sum(sessions == 1 for sessions in self._use.values())
+        return 1 - once / (self._use.total() + 1)
+
+    @cached_property
+    def _use(self) -> Counter[str]:
+        """Return in how many sessions each tool was used."""
+        return Counter(tool for each in self._sessions for tool in each.tools)
 
     def _smoothed(self, sessions: Sequence[SessionUse], wider: Mapping[str, float]) -> dict[str, float]:
         counts: dict[str, float] = defaultdict(float)

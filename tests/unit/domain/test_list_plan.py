@@ -100,6 +100,16 @@ def test_dearer_extra_requests_list_more_tools():
     assert counts == sorted(set(counts))
 
 
+def test_next_to_a_host_s_search_a_listed_tool_saves_a_result_of_five_definitions():
+    tokens, shares = {"small": 100.0, "large": 3_000.0}, {"small": 0.1}
+    alone = ToolCosts(tokens=tokens, prices=Prices(extra_request=0.0))
+    assert alone.paying(shares, 12.0) == []
+    for extra_request in (0.0, 10_000.0):
+        costs = ToolCosts(tokens=tokens, prices=Prices(extra_request=extra_request)).next_to_search
+        assert costs.paying(shares, 12.0) == ["small"]
+        assert costs.paying({"small": 0.01}, 12.0) == []
+
+
 def test_definitions_that_pay_are_sent_likeliest_first_up_to_the_limit():
     usage = make_usage({})
     costs = make_costs(SMALL)

@@ -55,7 +55,7 @@ def test_without_sessions_nothing_is_expected():
 
 def test_a_tool_s_probability_is_its_smoothed_share_of_the_sessions():
     usage = make_model([make_use("a", "b"), make_use("a"), make_use("a", calls=7)]).usage
-    assert usage.probabilities == pytest.approx({"a": 3 / 4, "b": 1 / 4})
+    assert usage.probabilities == pytest.approx({"a": 3 / 4 * 4 / 5, "b": 1 / 4 * 4 / 5})
     assert usage.evidence == 3
     assert usage.requests == pytest.approx(1 + (2 + 1 + 7) / 3)
     assert usage.distinct_tools == pytest.approx(4 / 3)
@@ -63,7 +63,13 @@ def test_a_tool_s_probability_is_its_smoothed_share_of_the_sessions():
 
 def test_a_session_of_the_half_life_counts_half():
     usage = make_model([make_use("old", age=HALF_LIFE_SECONDS), make_use("new"), make_use("new")]).usage
-    assert usage.probabilities == pytest.approx({"old": 0.5 / 3.5, "new": 2 / 3.5})
+    assert usage.probabilities == pytest.approx({"old": 0.5 / 3.5 * 3 / 4, "new": 2 / 3.5 * 3 / 4})
+
+
+def test_shares_count_in_full_only_where_all_tools_recur():
+    assert make_model([make_use("a", "b")] * 4).usage.probabilities == pytest.approx({"a": 4 / 5, "b": 4 / 5})
+    once = make_model([make_use(tool) for tool in "abcd"]).usage.probabilities
+    assert once == pytest.approx(dict.fromkeys("abcd", 1 / 5 * 1 / 5))
 
 
 def test_a_scope_with_too_few_sessions_has_no_influence():

@@ -353,7 +353,7 @@ class ListPlanner:
     def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
         if usage is None:
             return ListPlan(candidates=view.candidates, reason=_COLD)
-        costs = self.costs(view).without_extra_request  # hints must not be dearer than the client's search
+        costs = self.costs(view).next_to_search  # hints must not be dearer than the client's search
         paying = costs.paying(usage.probabilities, usage.requests)[: self._rules.max_tools]
         tools = view.kept.union(paying)
         return ListPlan(candidates=view.candidates, tools=tools, predictor=self._predictor, reason=_LEARNED)
