@@ -10,7 +10,7 @@ from mcp.client.auth import OAuthFlowError
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.sign_in import _require_https
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
-from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
+from riglm.adapters.mcp.wire.http_client import HttpHeaders, Target
 from riglm.composition.accounts import account_file
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
@@ -92,9 +92,9 @@ class Network:
     def __init__(self):
         self.sent = []
 
-    def send(self, target, method, header_block, body, sink):
-        exchange = HttpExchange(b"", sink, target)
-        self.sent.append((header_block, body, sink, exchange))
+    def send(self, target, method, header_block, body, sink, exchange):
+        exchange.sink = sink
+        self.sent.append((header_block, body, exchange))
         return exchange
 
 
@@ -117,7 +117,7 @@ async def test_a_request_that_is_aborted_while_it_waits_is_not_sent(accounts):
     send(b"two").pause()
     assert not network.sent
     await settled(1, network)
-    ((block, body, _, exchange),) = network.sent
+    ((block, body, exchange),) = network.sent
     assert (block, body) == (b"a: b\r\nauthorization: Bearer access-canary\r\n", b"two")
     assert exchange.paused
 
@@ -126,10 +126,10 @@ async def test_a_sign_in_after_answers_without_a_token_takes_effect_at_the_first
     network, send = sending(accounts)
     sink = Answer()
     send(b"one", sink)
-    network.sent[0][2].head(200, HttpHeaders())
+    network.sent[0][2].sink.head(200, HttpHeaders())
     accounts.save(account())
     send(b"two", sink)
-    network.sent[1][2].head(401, HttpHeaders())
+    network.sent[1][2].sink.head(401, HttpHeaders())
     network.sent[1][2].end()
     await settled(3, network)
     assert network.sent[2][0].endswith(b"Bearer access-canary\r\n")
@@ -142,10 +142,10 @@ async def test_an_unreadable_file_fails_only_what_the_server_refuses(accounts):
     sink = Answer()
     send(b"one", sink)
     await settled(1, network)
-    signed = network.sent[0][2]
-    signed.head(401, HttpHeaders())
-    signed.data(b"refused")
-    signed.end()
+    exchange = network.sent[0][2]
+    exchange.sink.head(401, HttpHeaders())
+    exchange.sink.data(b"refused")
+    exchange.end()
     async with asyncio.timeout(10):
         await sink.over.wait()
     assert "cannot be decrypted" in str(sink.failure)
@@ -159,11 +159,11 @@ async def test_a_second_refusal_is_passed_on(accounts):
     send(b"one", sink)
     await settled(1, network)
     accounts.save(account("newer"))
-    network.sent[0][2].head(401, HttpHeaders())
+    network.sent[0][2].sink.head(401, HttpHeaders())
     network.sent[0][2].end()
     await settled(2, network)
     assert network.sent[1][0].endswith(b"Bearer newer\r\n")
-    network.sent[1][2].head(401, HttpHeaders())
+    network.sent[1][2].sink.head(401, HttpHeaders())
     network.sent[1][2].end()
     assert sink.status == 401
     assert sink.over.is_set()

@@ -55,6 +55,7 @@ class SignedInClient:
         request = _SignedRequest(self, (target, method, header_block, body), sink)
         now = time.time()
         if now >= self._expires_at:
+            request.wait()
             self.renew(request)
         else:
             if now >= self._refresh_at:
@@ -117,31 +118,32 @@ def _in_thread(work: Callable[[], Account | None]) -> asyncio.Future[Account | N
 
 
 class _SignedRequest(HttpResponseSink):
-    """One request: sent, or waiting for a token; its answer is passed on, except the first refusal of the token."""
+    """One request until its first response: if that refuses the token, the request waits for a different one."""
 
-    __slots__ = ("_client", "_inner", "_is_repeated", "_line", "_parts", "_refusal", "exchange")
+    __slots__ = ("_client", "_line", "_parts", "_refusal", "_sink", "exchange")
 
     def __init__(
         self, client: SignedInClient, parts: tuple[Target, bytes, bytes, bytes], sink: HttpResponseSink
     ) -> None:
         """`parts` are the target, method, header block and body."""
         self.exchange = HttpExchange(b"", sink, parts[0])
-        """The exchange of the caller."""
-        self.exchange.holder = self
         self._client = client
         self._parts = parts
-        self._inner: HttpExchange | None = None
-        self._line = client.line
+        self._sink = sink
+        self._line = b""
         self._refusal: HttpHeaders | None = None
-        self._is_repeated = False
 
     def go(self) -> None:
         """Send the request with the current token."""
         self._line = self._client.line
         target, method, header_block, body = self._parts
-        self._inner = self._client.http.send(target, method, header_block + self._line, body, self)
-        if self.exchange.paused:
-            self._inner.pause()
+        sink = self if self._refusal is None else self._sink
+        self._client.http.send(target, method, header_block + self._line, body, sink, self.exchange)
+
+    def wait(self) -> None:
+        """Hold the exchange until `renewed`."""
+        self.exchange.holder = self
+        self.exchange.sink = self._sink
 
     def renewed(self, problem: str) -> None:
         """Go on after a renewal, which failed if there is a `problem`; a token that is not new is not sent again."""
@@ -151,46 +153,36 @@ class _SignedRequest(HttpResponseSink):
             words = f"{self.exchange.place}: the access token cannot be refreshed: {problem}"
             self.exchange.fail(HttpClientError(words, sent=False))
         elif self._refusal is not None and self._line == self._client.line:
-            self.exchange.sink.head(_UNAUTHORIZED, self._refusal)
+            self._sink.head(_UNAUTHORIZED, self._refusal)
             self.exchange.end()
         else:
-            self._is_repeated = self._refusal is not None
-            self._refusal = None
             self.go()
 
     def abandon(self, exchange: HttpExchange) -> None:
-        if self._inner is not None:
-            self._inner.abort()
+        """Nothing is sent for an exchange that waits."""
 
     def flow(self, exchange: HttpExchange) -> None:
-        if self._inner is not None:
-            (self._inner.pause if exchange.paused else self._inner.resume)()
+        """Nothing is read for an exchange that waits."""
 
     def head(self, status: int, headers: HttpHeaders) -> None:
-        if status == _UNAUTHORIZED and not self._is_repeated:
+        if status == _UNAUTHORIZED:
             self._refusal = headers
-            return
-        self.exchange.sink.head(status, headers)
+        else:
+            self.exchange.sink = self._sink
+            self._sink.head(status, headers)
 
     def data(self, chunk: bytes) -> None:
-        if self._refusal is None:
-            self.exchange.sink.data(chunk)
+        """Drop the body of a refusal."""
 
     def end(self) -> None:
-        if self._refusal is None:
-            self.exchange.end()
-        else:
-            self._refused()
-
-    def failed(self, failure: HttpClientError) -> None:
-        if self._refusal is None:
-            self.exchange.fail(failure)
-        else:
-            self._refused()
-
-    def _refused(self) -> None:
-        self._inner = None
+        self.wait()
         if self._line == self._client.line:
             self._client.renew(self)
         else:
             self.renewed("")  # renewed while the refusal was on its way
+
+    def failed(self, failure: HttpClientError) -> None:
+        if self._refusal is None:
+            self._sink.failed(failure)
+        else:
+            self.end()

@@ -190,7 +190,13 @@ class HttpClient:
         self._closed = False
 
     def send(
-        self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: HttpResponseSink
+        self,
+        target: Target,
+        method: bytes,
+        header_block: bytes,
+        body: bytes,
+        sink: HttpResponseSink,
+        exchange: HttpExchange | None = None,
     ) -> HttpExchange:
         """Send one request; its answer goes to the sink, and never before this method returned.
 
@@ -201,21 +207,25 @@ class HttpClient:
                 and Transfer-Encoding. An Authorization here wins over the target's own.
             body: the whole of it, or nothing.
             sink: receives the response.
+            exchange: one of the same target that is over or has not begun, to be returned instead of a new one.
 
         Raises:
             ValueError: the header block is not one: a value with a line ending in it would end the head early.
         """
         if header_block and (not header_block.endswith(b"\r\n") or b"\r\n\r\n" in header_block):
             raise ValueError("A header block is made of whole lines, each ended by CRLF, none of them empty")
+        if exchange is None:
+            exchange = HttpExchange(b"", sink, target)
+        else:
+            exchange.sink = sink
         route = self._routes.get(target.origin)
         if route is None:
             try:
                 route = self._open_route(target)
             except ConfigurationError as error:
-                exchange = HttpExchange(b"", sink, target)
                 _Refusal(exchange, str(error))
                 return exchange
-        exchange = HttpExchange(_request(route, target, method, header_block, body), sink, target)
+        exchange.request = _request(route, target, method, header_block, body)
         route.pool.submit(exchange)
         return exchange
 
