@@ -101,6 +101,9 @@ def _of_object(given: object) -> tuple[Any, Any, Any]:
     definition = getattr(given, "tool_def", None)  # pydantic-ai's tools
     if definition is not None:
         return _of_object(definition)
+    specification = getattr(given, "tool_spec", None)  # Strands Agents
+    if isinstance(specification, Mapping):
+        return _of_mapping(specification)
     name = getattr(given, "name", None)
     if name is None and callable(given) and not isinstance(given, type):
         return _of_function(given)
@@ -121,7 +124,8 @@ def _of_function(given: Callable[..., object]) -> tuple[Any, Any, Any]:
 def _schema(found: object) -> Mapping[Any, Any] | None:
     """A JSON Schema, given as it is, as a model of pydantic's or by a method; None when it is none of these."""
     if isinstance(found, Mapping):
-        return found
+        inner = found.get("json")  # Amazon Bedrock, Strands Agents
+        return inner if isinstance(inner, Mapping) else found
     write = getattr(found, "model_json_schema", found)
     if not callable(write):
         return None

@@ -1,6 +1,7 @@
 """Tools of every library are read, and what cannot be read says so."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ SHAPES: dict[str, Any] = {
     "pydantic-ai definition": PydanticTool(read_file).tool_def,
     "LangChain": langchain_tool(read_file, parse_docstring=True),
     "OpenAI Agents SDK": function_tool(read_file),
+    "Strands Agents": SimpleNamespace(tool_spec={**NAMED, "inputSchema": {"json": SCHEMA}}),
     "agent-framework": framework_tool(read_file, schema=SCHEMA),
 }
 

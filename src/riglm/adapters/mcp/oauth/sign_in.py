@@ -9,7 +9,6 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError, TokenStorage
-from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
@@ -188,7 +187,7 @@ def _require_https(url: str) -> None:
 def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
     """Refuse an authorization server other than the configured one, and choose how the client authenticates."""
     metadata = context.oauth_metadata
-    if metadata is None or not issuers_match(str(metadata.issuer), issuer):
+    if metadata is None or str(metadata.issuer).rstrip("/") != issuer.rstrip("/"):
         found = str(metadata.issuer) if metadata else "one without metadata"
         raise OAuthFlowError(f"the server uses the authorization server {found}, and `auth.issuer` is {issuer}")
     known = metadata.token_endpoint_auth_methods_supported or []
