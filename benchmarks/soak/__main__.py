@@ -1,7 +1,8 @@
 """Use riglm for hours, with crashes and outages, and fail on growth: `python -m benchmarks.soak --hours 1`.
 
-Clients call, list, search, set contexts and reconnect. Every minute a server is killed, and every five minutes another
-program holds the store for ten seconds. Operations may fail then; a wrong answer is a failure at any time.
+Clients call and search once in each of 4,000 contexts, then call, list, search, set contexts and reconnect. Every
+minute a server is killed, and every five minutes another program holds the store for ten seconds. Operations may fail
+then; a wrong answer is a failure at any time.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import psutil
 
 from benchmarks.cache import CHECKOUT
 from benchmarks.load import resources
-from benchmarks.soak.clients import SERVERS, Client, Measured
+from benchmarks.soak.clients import SERVERS, TEXTS, Client, Measured
 from benchmarks.soak.report import Minute, growth, slope, write
 from benchmarks.subject import RIGLM, Served
 
@@ -84,7 +85,10 @@ def _soak(folder: Path, minutes: int, rate: float, clients: int) -> tuple[list[M
     found = []
     with served.process:
         pid = served.process.pid
-        working = [Client(served.port, number, rate / clients, measured, stopped) for number in range(clients)]
+        working = [
+            Client(served.port, number, rate / clients, measured, stopped, TEXTS[number::clients])
+            for number in range(clients)
+        ]
         for client in working:
             client.start()
         began = time.monotonic()

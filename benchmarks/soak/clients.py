@@ -1,10 +1,12 @@
 """Clients that call, list, search, set contexts and reconnect, and check every answer."""
 
 import contextlib
+import itertools
 import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.load.http_session import HttpSession
@@ -19,6 +21,9 @@ _TASKS: Final = (
     "clean up documents that nobody reads",
     "look up what a customer wrote yesterday",
 )
+TEXTS: Final = tuple(f"{task} {number}" for task in _TASKS for number in range(1000))
+"""The contexts and search queries of all clients."""
+
 _WEIGHTS: Final = {"call": 75, "list": 8, "search": 8, "context": 4, "reconnect": 5}
 
 
@@ -48,9 +53,14 @@ class Measured:
 
 
 class Client(threading.Thread):
-    """One client with its own session, which does `rate` operations a second until `stopped` is set."""
+    """One client with its own session, which does `rate` operations a second until `stopped` is set.
 
-    def __init__(self, port: int, number: int, rate: float, measured: Measured, stopped: threading.Event) -> None:
+    It begins with a call and a search in each context of `texts`, which fills what riglm keeps up to a limit.
+    """
+
+    def __init__(
+        self, port: int, number: int, rate: float, measured: Measured, stopped: threading.Event, texts: Sequence[str]
+    ) -> None:
         super().__init__(name=f"client-{number}", daemon=True)
         self._port = port
         self._random = random.Random(number)
@@ -59,21 +69,30 @@ class Client(threading.Thread):
         self._stopped = stopped
         self._session: HttpSession | None = None
         self._number = number
+        self._texts = texts
         self._count = 0
 
     def run(self) -> None:
         """Work until the end; a failure opens a new session."""
-        while not self._stopped.wait(self._random.expovariate(1 / self._pause)):
-            kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        for kind, text in itertools.chain(self._first(), self._mixed()):
+            if self._stopped.wait(self._random.expovariate(1 / self._pause)):
+                break
             try:
-                self._measured.note(kind, self._do(kind))
+                self._measured.note(kind, self._do(kind, text))
             except (NoAnswer, OSError, KeyError):
                 self._measured.note(kind, None)
                 self._leave()
                 self._stopped.wait(0.5)
         self._leave()
 
-    def _do(self, kind: str) -> float:
+    def _first(self) -> Iterator[tuple[str, str]]:
+        return ((kind, text) for text in self._texts for kind in ("context", "call", "search"))
+
+    def _mixed(self) -> Iterator[tuple[str, str]]:
+        while True:
+            yield self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0], self._random.choice(TEXTS)
+
+    def _do(self, kind: str, text: str) -> float:
         if kind == "reconnect" or self._session is None:
             began = time.perf_counter()
             self._leave()
@@ -88,8 +107,7 @@ class Client(threading.Thread):
             self._require(bool(names), f"an empty list: {sorted(names)[:3]}")
             return took
         name, key = ("search_available_tools", "query") if kind == "search" else ("set_context", "context")
-        arguments = {key: f"{self._random.choice(_TASKS)} {self._random.randrange(1000)}"}
-        took, answer, _ = self._session.ask("tools/call", {"name": name, "arguments": arguments})
+        took, answer, _ = self._session.ask("tools/call", {"name": name, "arguments": {key: text}})
         answer.content()
         return took
 

@@ -79,6 +79,7 @@ class Stage:
 @pytest.fixture(autouse=True)
 def _every_session_reads_the_store(monkeypatch):
     monkeypatch.setattr(f"{MODULE}.RECHECK_SECONDS", -1.0)
+    monkeypatch.setattr(f"{MODULE}._TIMEOUT_SECONDS", 60.0)  # a loaded machine stops for seconds
 
 
 @pytest.fixture
