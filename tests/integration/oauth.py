@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urljoin
 
 import uvicorn
 from authlib.oauth2.rfc6749 import AuthorizationServer, ClientMixin, JsonRequest, OAuth2Request, TokenMixin, grants
@@ -231,7 +232,7 @@ class Issuer(AuthorizationServer):
         return JSONResponse(
             {
                 "issuer": self.url,
-                **{f"{kind}_endpoint": f"{self.url}/{path}" for kind, path in _PATHS.items()},
+                **{f"{kind}_endpoint": urljoin(self.url, path) for kind, path in PATHS.items()},
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": METHODS,
@@ -257,7 +258,7 @@ class Issuer(AuthorizationServer):
         return endpoint
 
 
-_PATHS = {"authorization": "authorize", "token": "token", "registration": "register", "revocation": "revoke"}
+PATHS = {"authorization": "authorize", "token": "token", "registration": "register", "revocation": "revoke"}
 
 
 def _oauth2_request(request: Request, values: dict[str, Any]) -> OAuth2Request:

@@ -19,8 +19,8 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from starlette.responses import Response
 
 from riglm.composition.accounts import account_file
+from tests.integration.oauth import PATHS, sites
 from tests.integration.oauth import Client as OAuthClient
-from tests.integration.oauth import sites
 
 SECONDS = 60
 TEAM = {"client_id": "riglm-team", "client_secret": "s3cret/+"}
@@ -228,6 +228,14 @@ def test_a_configured_client_is_not_used_at_other_authorization_servers(places, 
     assert code == 1
     assert f"uses the authorization server {places[0].url}" in err
     assert not places[0].tokens
+
+
+def test_without_an_issuer_a_configured_client_is_not_used_at_several_hosts(places, tmp_path, monkeypatch):
+    monkeypatch.setitem(PATHS, "token", "http://localhost:9/token")
+    code, _, err = Home(tmp_path, *places[1:], TEAM).run("login", "notes", "--no-browser")
+    assert code == 1
+    assert "uses several hosts" in err
+    assert not places[0].authorizations
 
 
 def test_a_failed_sign_in_shows_the_error_of_the_server_but_no_token(home, issuer, monkeypatch):

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import os
+import select
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,18 +14,23 @@ from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, pr
 from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from riglm.adapters.mcp.oauth.accounts import Account
     from riglm.adapters.mcp.oauth.sign_in import Redirect
     from riglm.domain.schemas.server import ServerSettings
 
+_POLL_SECONDS: Final = 0.1
+
 _ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
 
 
 def login(
-    server: _ServerArgument,
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name.")] = None,
+    sign_in_all: Annotated[
+        bool, typer.Option("--all", help="Sign in to each configured server that requires it and has no account.")
+    ] = False,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the URL to open; accept the URL that the browser ends at.")
     ] = False,
@@ -37,19 +43,76 @@ def login(
     """Sign in to a server that requires OAuth, in the browser.
 
     Where no browser is found, the URL is printed, and you paste the URL that your browser ends at. Running processes
-    use the tokens at once.
+    use the tokens at once. A server that `riglm init` left with its client for lack of an account is found too.
+    """
+    browser = None if no_browser else find_browser()
+    if sign_in_all:
+        if server is not None:
+            raise UnusableInputError("--all does not go with a server — fix: give one of them")
+        _login_all(config, browser, port, as_json=as_json)
+    elif server is None:
+        raise UnusableInputError("no server is named — fix: give its name, or --all")
+    else:
+        account = sign_in_to(server, _find_server(server, config), browser, port)
+        if as_json:
+            print_json(_fields(account))
+        else:
+            _print_signed_in(account)
+
+
+def sign_in_to(
+    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int = 0
+) -> "Account":
+    """Sign in to a server in the browser, or by a pasted URL without one; return the account, which is stored.
+
+    Raises:
+        RiglmError: the server does not require a sign-in, or it failed.
     """
     from riglm.composition.accounts import account_file
 
-    settings, accounts = _find_server(server, config), account_file()
+    accounts = account_file()
     accounts.check()
-    account = asyncio.run(_sign_in(server, settings, None if no_browser else _browser(), port))
+    account = asyncio.run(_sign_in(name, settings, browser, port))
     with accounts.locked(account.server, account.url):
         accounts.save(account)
+    return account
+
+
+def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", port: int, *, as_json: bool) -> None:
+    from riglm.composition.accounts import find_sign_ins
+
+    done: list[dict[str, Any]] = []
+    errors: list[str] = []
+    for servers in _configured(config):
+        signing_in = {
+            name: each
+            for name, each in servers.items()
+            if each.url and not each.disabled and not each.spec(name).has_credentials
+        }
+        for name, is_needed in find_sign_ins(signing_in).items():
+            try:
+                account = sign_in_to(name, servers[name], browser, port) if is_needed else None
+            except RiglmError as error:
+                errors.append(str(error))
+                continue
+            if is_needed is None:
+                errors.append(f"{name} does not respond, and may require a sign-in")
+            if account is not None:
+                done.append(_fields(account))
+                if not as_json:
+                    _print_signed_in(account)
     if as_json:
-        print_json(_fields(account))
-    else:
-        typer.echo(f"signed in to {printable(server)} at {printable(account.issuer)}")
+        print_json(done)
+    elif not done and not errors:
+        typer.echo("no server requires a sign-in and has no account")
+    for each in errors:
+        typer.echo(printable(each), err=True)
+    if errors:
+        raise typer.Exit(1)
+
+
+def _print_signed_in(account: "Account") -> None:
+    typer.echo(f"signed in to {printable(account.server)} at {printable(account.issuer)}")
 
 
 def logout(server: _ServerArgument, as_json: JsonOption = False) -> None:
@@ -112,16 +175,11 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
     Raises:
         UnusableInputError: there is none, or it does not sign in.
     """
-    from riglm.adapters.configuration.loading import Options, load
-    from riglm.composition.client_setup import installations
-    from riglm.composition.doctor import in_use
+    from riglm.composition.client_setup import servers_to_sign_in
 
-    servers: dict[str, ServerSettings] = {}
-    for options, _ in in_use(Options(config=config), installations()):
-        settings = load(options).settings
-        servers |= settings.mcp_servers
-        if settings.upstream is not None:
-            servers |= {spec.name: settings.upstream for spec in settings.upstream_specs()}
+    servers = {key: each for found in _configured(config) for key, each in found.items()}
+    if name not in servers and config is None:
+        servers |= servers_to_sign_in()
     if name not in servers:
         known = ", ".join(key for key, each in servers.items() if each.url)
         fix = f"use one of {known}" if known else "add a server with a `url` to the configuration"
@@ -133,13 +191,25 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
     return servers[name]
 
 
+def _configured(config: "Path | None") -> "Iterator[dict[str, ServerSettings]]":
+    """Yield the servers of each configuration in use."""
+    from riglm.adapters.configuration.loading import Options, load
+    from riglm.composition.client_setup import installations
+    from riglm.composition.doctor import in_use
+
+    for options, _ in in_use(Options(config=config), installations()):
+        settings = load(options).settings
+        single = {spec.name: settings.upstream for spec in settings.upstream_specs() if settings.upstream is not None}
+        yield {**settings.mcp_servers, **single}
+
+
 async def _sign_in(
     name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int
 ) -> "Account":
     from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
 
     redirect, spec, auth = Redirect(), settings.spec(name), settings.auth
-    loop = asyncio.get_running_loop()
+    loop, over = asyncio.get_running_loop(), threading.Event()
 
     def show(url: str) -> None:
         typer.echo(f"To sign in to {name}, open:\n{printable(url)}", err=True)
@@ -148,24 +218,27 @@ async def _sign_in(
     def open_page(url: str) -> None:
         if browser is None or not browser(url):  # may return only when the user closes the browser
             with contextlib.suppress(RuntimeError):  # the sign-in is over
-                loop.call_soon_threadsafe(_read_pasted, redirect)
+                loop.call_soon_threadsafe(_read_pasted, redirect, over)
 
-    async with await redirect.listen(port):
-        return await sign_in(
-            name,
-            spec.url,
-            redirect,
-            show,
-            is_sse=spec.kind == "sse",
-            headers=spec.headers,
-            issuer=auth.issuer if auth else "",
-            client_id=auth.client_id if auth else "",
-            client_secret=auth.client_secret.get_secret_value() if auth and auth.client_secret else "",
-            scopes=auth.scopes if auth else (),
-        )
+    try:
+        async with await redirect.listen(port):
+            return await sign_in(
+                name,
+                spec.url,
+                redirect,
+                show,
+                is_sse=spec.kind == "sse",
+                headers=spec.headers,
+                issuer=auth.issuer if auth else "",
+                client_id=auth.client_id if auth else "",
+                client_secret=auth.client_secret.get_secret_value() if auth and auth.client_secret else "",
+                scopes=auth.scopes if auth else (),
+            )
+    finally:
+        over.set()
 
 
-def _browser() -> "Callable[[str], bool] | None":
+def find_browser() -> "Callable[[str], bool] | None":
     """Return what opens a URL in a browser, None without a browser or a screen."""
     import webbrowser
 
@@ -178,14 +251,14 @@ def _browser() -> "Callable[[str], bool] | None":
         return None
 
 
-def _read_pasted(redirect: "Redirect") -> None:
-    """Read URLs from stdin in a thread until one is the answer; the process may end before that."""
+def _read_pasted(redirect: "Redirect", over: threading.Event) -> None:
+    """Read URLs from stdin in a thread until the sign-in is over; the process may end before that."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
         rest = b""
         with contextlib.suppress(OSError, RuntimeError):  # stdin is closed, or the sign-in is over
-            while chunk := os.read(0, 65_536):  # sys.stdin would stay locked when the process ends
+            while _is_readable(over) and (chunk := os.read(0, 65_536)):  # sys.stdin would stay locked at the end
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(bytes.strip, lines):
                     loop.call_soon_threadsafe(take, line)
@@ -197,3 +270,10 @@ def _read_pasted(redirect: "Redirect") -> None:
 
     typer.echo("\nThen paste the URL that the browser ends at, even if it shows an error:", err=True)
     threading.Thread(target=read, name="riglm-paste", daemon=True).start()
+
+
+def _is_readable(over: threading.Event) -> bool:
+    """Wait until stdin has something to read; return False when the sign-in is over, so that others can read it."""
+    while sys.platform != "win32" and not over.is_set() and not select.select([0], [], [], _POLL_SECONDS)[0]:
+        pass
+    return not over.is_set()

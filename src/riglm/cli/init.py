@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli.output import JsonOption, print_json, print_table, printable
-from riglm.domain.errors import UnusableInputError
+from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -130,7 +130,7 @@ def init(
     project: ProjectOption = None,
     include: Annotated[
         list[str] | None,
-        typer.Option("--include", metavar="SERVER", help="Move this server although you may have to sign in to it."),
+        typer.Option("--include", metavar="SERVER", help="Move this server even if it requires a sign-in."),
     ] = None,
     diff: DiffOption = False,
     dry_run: SetupDryRunOption = False,
@@ -148,6 +148,9 @@ def init(
     parts = installing(anyway=include or (), project=project)
     clients, directory = known_clients(client), project and project.resolve()
     plans = parts.planner.plans(clients, directory)
+    if not (yes or dry_run or as_json) and sys.stdin.isatty() and _signed_in(plans):
+        parts = installing(anyway=include or (), project=project)
+        plans = parts.planner.plans(clients, directory)
     if not plans:
         require_directory(project)
     _require_servers(include or (), parts, plans)
@@ -170,6 +173,23 @@ def init(
     if not as_json:
         _notify(*done)
     _end([*(plan for plan in plans if not plan.changes), *done[0]], done=bool(changing), as_json=as_json)
+
+
+def _signed_in(plans: "Sequence[InstallPlan]") -> bool:
+    """Sign in to the servers that move only then, if the user agrees; return True if there are new accounts."""
+    from riglm.cli.accounts import find_browser, sign_in_to
+
+    needed = {(name, each.url): each for plan in plans for name, each in plan.sign_ins.items()}
+    if needed:
+        typer.echo(f"sign-in required: {', '.join(name for name, _ in needed)}. Without one, a server stays.")
+    done = []
+    for (name, _), settings in needed.items():
+        try:
+            if typer.confirm(f"Sign in to {name} now?", default=True):
+                done.append(sign_in_to(name, settings, find_browser()))
+        except RiglmError as error:
+            typer.echo(printable(str(error)), err=True)
+    return bool(done)
 
 
 def _require_servers(names: "Collection[str]", parts: "SetupServices", plans: "Sequence[InstallPlan]") -> None:
@@ -313,6 +333,7 @@ def _place_as_json(plan: "InstallPlan", *, done: bool) -> dict[str, Any]:
         "changes": plan.changes,
         "moves": [{"name": move.name, "behind": move.behind, "unused": list(move.unused)} for move in plan.moves],
         "stays": [{"name": stay.name, "why": stay.why} for stay in plan.stays],
+        "sign_ins": list(plan.sign_ins),
         "notes": list(plan.notes),
         "fault": plan.fault or None,
     }

@@ -1,9 +1,10 @@
 """The accounts of the user's data directory."""
 
+import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import AccountFile
+    from riglm.domain.schemas.server import ServerSettings
 
 FILE_NAME: Final = "accounts"
 _MAX_WAIT_SECONDS: Final = 60.0
@@ -31,6 +33,20 @@ def account_file() -> "AccountFile":
         return KeyedHasher(load_or_create_key(directory / "riglm.key")).derived_key("accounts")
 
     return AccountFile(directory / FILE_NAME, key, _hold)
+
+
+def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | None]:
+    """Return True for servers that require a sign-in and have no account, and None for those that do not respond.
+
+    Raises:
+        RiglmError: the accounts cannot be read.
+    """
+    from riglm.adapters.mcp.oauth.challenge import require_tokens
+
+    accounts = account_file()
+    specs = {name: settings.spec(name) for name, settings in servers.items()}
+    absent = {name: spec for name, spec in specs.items() if accounts.find(name, spec.url) is None}
+    return dict.fromkeys(specs, False) | dict(zip(absent, asyncio.run(require_tokens(absent.values())), strict=True))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.clients.entries import own_command, unedited_files
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
@@ -23,6 +23,7 @@ from riglm.adapters.configuration.loading import (
 from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
 from riglm.application.client_setup.undoing import SetupUndoer
+from riglm.composition.accounts import find_sign_ins
 from riglm.domain.client_setup import (
     ClientServer,
     ClientSetup,
@@ -34,6 +35,9 @@ from riglm.domain.client_setup import (
 )
 from riglm.domain.errors import RiglmError
 from riglm.ports.clients import InstallationsPort
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.server import ServerSettings
 
 _KEPT_IN: Final = "clients"
 _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
@@ -77,6 +81,7 @@ def installing(
             files=files,
             installations=installations,
             surroundings=surroundings,
+            find_sign_ins=find_sign_ins,
         ),
         SetupInstaller(files=files, installations=installations),
         SetupUndoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
@@ -86,6 +91,13 @@ def installing(
         installations,
         directories,
     )
+
+
+def servers_to_sign_in() -> "dict[str, ServerSettings]":
+    """Return the servers of clients, also of the project in this directory, that stay only for lack of an account."""
+    planner = installing().planner
+    plans = (*planner.plans((), None), *planner.plans((), Path.cwd()))
+    return {name: settings for plan in plans for name, settings in plan.sign_ins.items()}
 
 
 def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, Path, tuple[str, ...]]]:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from riglm.domain.redaction import RUNNER_VERBS
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.server import ServerSettings
 
 _PYTHON: Final = re.compile(r"python[\d.]*|pypy[\d.]*|py")
 _UNPACKERS: Final = frozenset({"uvx", "uv", "pipx"})
@@ -121,7 +124,8 @@ class ClientServer:
 
     `definition` is the server in riglm's configuration, None if it must stay; `obstacle` is the reason. `variables` are
     those that the definition names, `waits` is the client's timeout setting for the server, `unused` are the keys
-    without effect in riglm. `starts` is the command line that the client runs.
+    without effect in riglm. `starts` is the command line that the client runs. `signs_in` is True if the server may
+    require a sign-in.
     """
 
     name: str
@@ -132,6 +136,7 @@ class ClientServer:
     unused: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     url: str = ""
+    signs_in: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +218,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallPlan:
-    """What `riglm init` would do at one place."""
+    """What `riglm init` would do at one place.
+
+    `sign_ins` are the servers that stay only until riglm has an account, by their names behind riglm.
+    """
 
     place: ConfigLocation
     configuration: Path
@@ -221,6 +229,7 @@ class InstallPlan:
     command: tuple[str, ...] = ()
     moves: tuple[MovedServer, ...] = ()
     stays: tuple[SkippedServer, ...] = ()
+    sign_ins: "Mapping[str, ServerSettings]" = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     fault: str = ""
     rewritings: tuple[FileChange, ...] = field(default=(), repr=False)

@@ -5,9 +5,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.server import ServerSettings
 
 
 class ClientsPort(Protocol):
@@ -97,6 +100,10 @@ class ServersFilePort(Protocol):
     @abstractmethod
     def fault(self, name: str, definition: Mapping[str, Any], directory: Path | None) -> str:
         """Why riglm would not start with this server, or nothing; it is started in the directory, if one is known."""
+
+    @abstractmethod
+    def settings(self, name: str, definition: Mapping[str, Any]) -> "ServerSettings":
+        """Return the settings of a server without a fault, with its variables expanded."""
 
     @abstractmethod
     def with_servers(self, content: bytes | None, servers: Mapping[str, Mapping[str, Any]], head: str) -> bytes:

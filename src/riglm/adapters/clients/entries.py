@@ -223,21 +223,25 @@ def own_command(
 
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
+_OAUTH: Final = ("oauth", "auth", "scopes", "oauth_client_id")
 _TAKEN: Final = frozenset(
     {"type", "transport", "command", "args", "env", "environment", "cwd", "headers", "http_headers", *_URLS}
-    | {"enabled", "disabled", "source", "bearer_token_env_var", "env_http_headers", "env_vars"}
+    | {"enabled", "disabled", "source", "bearer_token_env_var", "env_http_headers", "env_vars", *_OAUTH}
 )
 _LIMITS: Final = (
     "disabledTools", "excludeTools", "includeTools", "enabledTools", "allowedTools", "disabled_tools", "enabled_tools",
     "tools", "default_tools_approval_mode",
 )  # fmt: skip
-_SIGN_IN: Final = (
-    "oauth", "auth", "authProviderType", "headersHelper", "scopes", "oauth_resource", "oauth_client_id",
-    "targetAudience", "targetServiceAccount",
-)  # fmt: skip
+_SIGN_IN: Final = ("authProviderType", "headersHelper", "oauth_resource", "targetAudience", "targetServiceAccount")
+_CREDENTIALS: Final = ("headers", "http_headers", "env_http_headers", "bearer_token_env_var")
+_OAUTH_KEYS: Final = {
+    "clientId": "client_id", "client_id": "client_id", "CLIENT_ID": "client_id", "oauth_client_id": "client_id",
+    "clientSecret": "client_secret", "client_secret": "client_secret", "CLIENT_SECRET": "client_secret",
+    "scope": "scopes", "scopes": "scopes", "oauthScopes": "scopes",
+}  # fmt: skip
+"""Settings of a client's sign-in, and their names in `auth`."""
 _MAPS: Final = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _KINDS: Final = {"local": "stdio", "remote": "http"}
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _SkippedServerError(Exception):
@@ -245,7 +249,7 @@ class _SkippedServerError(Exception):
 
 
 def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
-    """What riglm makes of an entry; `anyway` moves a server that may want its user to sign in."""
+    """What riglm makes of an entry; `anyway` moves a server even if it requires a sign-in."""
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
@@ -255,8 +259,7 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
         _require_readable(entry)
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
-        if url and not starts and not anyway:
-            _require_open(url, definition)
+        signs_in = not anyway and not starts and _may_require_sign_in(entry, url)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
     taken = _TAKEN | form.timeouts.keys() | form.members.keys()
@@ -269,6 +272,7 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
         unused=tuple(key for key, value in entry.items() if key not in taken and value not in (None, [], {}, "")),
         starts=starts,
         url=url,
+        signs_in=signs_in,
     )
 
 
@@ -323,7 +327,7 @@ def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
             raise _SkippedServerError(f"`{key}` limits its tools, and riglm would not")
     for key in _SIGN_IN:
         if entry.get(key):
-            raise _SkippedServerError(f"the client signs in to it (`{key}`), which riglm cannot do")
+            raise _SkippedServerError(f"the client signs in to it with `{key}`, which riglm does not support")
     if entry.get("envFile"):
         raise _SkippedServerError("it reads variables from a file (`envFile`), which riglm does not")
     if entry.get("sandboxEnabled") or entry.get("sandbox"):
@@ -351,7 +355,22 @@ def _definition(
         headers[header] = _variable(variable, seen)
     if token := entry.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer {_variable(token, seen)}"
-    return definition | ({"headers": headers} if headers else {})
+    auth = seen(_auth(entry))
+    return definition | ({"headers": headers} if headers else {}) | ({"auth": auth} if auth else {})
+
+
+def _auth(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the registered client and the scopes with which the client signs in."""
+    found: dict[str, Any] = {}
+    for key in _OAUTH:
+        value = entry.get(key)
+        settings = value if isinstance(value, Mapping) else {key: value} if value else {}
+        for name, each in settings.items():
+            if ours := _OAUTH_KEYS.get(name):
+                found[ours] = each.split() if ours == "scopes" and isinstance(each, str) else each
+            elif each is not True or name not in {"oauth", "enabled"}:
+                raise _SkippedServerError(f"the client signs in to it with `{name}`, which riglm does not support")
+    return {name: each for name, each in found.items() if each}
 
 
 def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: VariableTranslator) -> dict[str, Any]:
@@ -385,17 +404,14 @@ def _unset_in_url(name: str, before: str, after: str) -> str:
     return "0" if ":" in rest else nowhere
 
 
-def _require_open(url: str, definition: Mapping[str, Any]) -> None:
-    """Clients sign in to servers of which their files say nothing but the address."""
+def _may_require_sign_in(entry: Mapping[str, Any], url: str) -> bool:
+    """True without credentials in the entry, and if the client signs in."""
     try:
         parts = urlsplit(url)
     except ValueError:
         raise _SkippedServerError("its URL cannot be read") from None
-    if definition.get("headers") or parts.query or "@" in parts.netloc or parts.hostname in _LOOPBACK:
-        return
-    raise _SkippedServerError(
-        "it may want you to sign in, which the client can do and riglm cannot; --include moves it anyway"
-    )
+    has_credentials = parts.query or "@" in parts.netloc or any(entry.get(key) for key in _CREDENTIALS)
+    return not has_credentials or any(entry.get(key) for key in _OAUTH)
 
 
 def _variable(name: Any, seen: VariableTranslator) -> str:

@@ -35,7 +35,7 @@ class ClientFiles(ClientsPort):
     def __init__(
         self, *, environment: Mapping[str, str], home: Path, platform: str = sys.platform, anyway: Collection[str] = ()
     ) -> None:
-        """`anyway` names servers to be moved although their users may have to sign in."""
+        """`anyway` names servers to be moved even if they require a sign-in."""
         self._environment = environment
         self._home = home
         self._platform = platform

@@ -17,6 +17,7 @@ from riglm.adapters.configuration.problem import ConfigProblem, Expansion, refus
 from riglm.domain.control import ControlError
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.exposure import Mode
+from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.clients import ServersFilePort
 
@@ -62,6 +63,10 @@ class ServersFile(ServersFilePort):
         except ConfigurationError as error:
             return str(error).partition(": ")[2].partition(": ")[2].partition(" — fix")[0] or str(error)
         return ""
+
+    def settings(self, name: str, definition: Mapping[str, Any]) -> ServerSettings:
+        values = Expansion(name, self._environment)({_SERVERS: {name: dict(definition)}})
+        return Settings.model_validate(values).mcp_servers[name]
 
     def with_servers(self, content: bytes | None, servers: Mapping[str, Mapping[str, Any]], head: str) -> bytes:
         if content is None:

@@ -6,7 +6,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from riglm.domain.access import is_loopback
 from riglm.domain.client_setup import (
     ClientServer,
     ClientSetup,
@@ -23,6 +26,9 @@ from riglm.domain.client_setup import (
 )
 from riglm.domain.errors import RiglmError
 from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.server import ServerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +56,19 @@ class SetupPlanner:
         files: FilesPort,
         installations: InstallationsPort,
         surroundings: SetupEnvironment,
+        find_sign_ins: "Callable[[Mapping[str, ServerSettings]], Mapping[str, bool | None]]",
     ) -> None:
-        """Nothing is read before the first plan."""
+        """Nothing is read before the first plan.
+
+        `find_sign_ins` returns True for servers that require a sign-in and have no account, and None for those that do
+        not respond.
+        """
         self._clients = clients
         self._servers_file = servers_file
         self._files = files
         self._installations = installations
         self._with = surroundings
+        self._find_sign_ins = find_sign_ins
         self._made: dict[Path, bytes] = {}
         self._entries: dict[ConfigLocation, str] = {}
 
@@ -135,6 +147,7 @@ class SetupPlanner:
         is_there = there is not None
         entry = self._entry_for(place, servers) if there is None else there
         moves, stays, added = self._sorted(place, servers, behind, there)
+        sign_ins = self._require_sign_ins(place, servers, moves, stays, added)
         moved = [server for server in servers if any(move.name == server.name for move in moves)]
         variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
         client_after, ours_after = content, ours
@@ -158,6 +171,7 @@ class SetupPlanner:
             command=starts,
             moves=tuple(moves),
             stays=tuple(stays),
+            sign_ins=sign_ins,
             notes=(
                 *self._notes(place, moves, variables),
                 *self._clients.remarks(place, [move.name for move in moves], entry),
@@ -193,6 +207,37 @@ class SetupPlanner:
                 added[name] = dict(server.definition or {})
             moves.append(MovedServer(name=server.name, behind=name, unused=server.unused))
         return moves, stays, added
+
+    def _require_sign_ins(
+        self,
+        place: ConfigLocation,
+        servers: Sequence[ClientServer],
+        moves: list[MovedServer],
+        stays: list[SkippedServer],
+        added: dict[str, Mapping[str, object]],
+    ) -> "dict[str, ServerSettings]":
+        """Let the servers stay that could not be used behind riglm; return those that a sign-in lets move.
+
+        No server of a project gets the value of a variable in a request before the user has agreed.
+        """
+        by_name = {server.name: server for server in servers if server.signs_in}
+        asked = {move.behind: move for move in moves if move.name in by_name and move.behind in added}
+        settings = {name: self._servers_file.settings(name, added[name]) for name in asked}
+        safe = {
+            name: each for name, each in settings.items()
+            if place.project is None or not by_name[asked[name].name].variables
+        }  # fmt: skip
+        needs = {**dict.fromkeys(asked), **(self._find_sign_ins(safe) if safe else {})}
+        for name, move in asked.items():
+            if needs[name] is False or (needs[name] is None and _is_local(settings[name].url)):
+                continue
+            why = f"it requires a sign-in: `riglm login {name}`, then `riglm init` again"
+            if needs[name] is None:
+                why = "it may require a sign-in: riglm got no response from it; --include moves it anyway"
+            stays.append(SkippedServer(name=move.name, why=why))
+            moves.remove(move)
+            del added[name]
+        return {name: settings[name] for name in asked if needs[name]}
 
     def _obstacle(self, server: ClientServer, behind: Mapping[str, object], directory: Path | None) -> str:
         if is_riglm(server):
@@ -230,6 +275,10 @@ class SetupPlanner:
 
     def _content(self, file: Path) -> bytes | None:
         return self._made[file] if file in self._made else self._files.read(file)
+
+
+def _is_local(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _longest(servers: Sequence[ClientServer]) -> dict[str, float]:

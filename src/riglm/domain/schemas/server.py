@@ -42,7 +42,9 @@ class AuthSettings(SettingsModel):
     )
     client_secret: SecretStr | None = Field(default=None, description="The secret of that client, if it has one.")
     issuer: str = Field(
-        default="", description="The authorization server of that client, the only one that it is used at."
+        default="",
+        description="The only authorization server that this client is used at; by default the one that the server"
+        " names, if it has its endpoints on one host.",
     )
     scopes: tuple[str, ...] = Field(
         default=(), description="Scopes that `riglm login` requests in place of those that the server names."
@@ -57,9 +59,6 @@ class AuthSettings(SettingsModel):
             raise problem("`token` does not go with the keys of an OAuth client", "keep one kind")
         if (self.client_secret is not None or self.issuer) and not self.client_id:
             raise problem("this key is missing", "add it, or remove `client_secret` and `issuer`", key="client_id")
-        if self.client_id and not self.issuer:
-            fix = "add the URL of the authorization server that `client_id` belongs to"
-            raise problem("this key is missing", fix, key="issuer")
         return self
 
     @field_validator("token")

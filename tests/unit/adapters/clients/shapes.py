@@ -33,7 +33,7 @@ CLAUDE_CODE = Shape(
       "args": ["-c", "npx -y @modelcontextprotocol/server-github"],
       "env": {"GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_TOKEN}"}
     },
-    "linear": {"type": "http", "url": "https://mcp.linear.app/mcp"},
+    "linear": {"type": "http", "url": "https://mcp.linear.invalid/mcp"},
     "docs": {"type": "http", "url": "${DOCS_URL:-https://docs.example.com}/mcp", "headers": {"X-Key": "k9-literal-key"}}
   },
   "oauthAccount": {"emailAddress": "someone@example.com", "accessToken": "tok-ABCDEF0123456789"},
@@ -205,7 +205,7 @@ OPENCODE = Shape(
   "model": "anthropic/claude", // the good one
   "mcp": {
     "context7": { "type": "local", "command": ["sh", "-c", "exec c7"], "environment": { "K": "{env:C7_KEY}" }, "enabled": true },
-    "sentry": { "type": "remote", "url": "https://mcp.sentry.dev/mcp", "oauth": {} },
+    "sentry": { "type": "remote", "url": "https://mcp.sentry.invalid/mcp", "oauth": {} },
     "jira": { "type": "remote", "url": "https://jira.example.com/mcp", "headers": { "Authorization": "Bearer {file:~/.jira}" } },
   },
 }

@@ -35,7 +35,7 @@ def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
         ("windsurf", {"command": "sh", "env": {"K": "${file:/k}"}}, "${file:/k}"),
         ("opencode", {"type": "local", "command": ["sh", "{file:k}"]}, "{file:k}"),
         ("claude-desktop", {"command": "sh", "args": ["${HOME}"]}, "takes ${HOME} as it is written"),
-        ("cursor", {"url": "https://mcp.example.com/mcp"}, "sign in"),
+        ("claude-code", {"type": "http", "url": "https://h/mcp", "oauth": {"callbackPort": 8}}, "`callbackPort`"),
         ("cursor", {"url": "http://[h"}, "cannot be read"),
         ("codex", {"command": "sh", "env_vars": [{"name": "T", "source": "remote"}]}, "`env_vars`"),
         ("cursor", None, "not written as a server"),

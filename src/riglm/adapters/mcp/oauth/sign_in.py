@@ -13,7 +13,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl, ValidationError
 
 from riglm.adapters.mcp.oauth.accounts import Account
-from riglm.domain import protocol
+from riglm.adapters.mcp.oauth.challenge import HEADERS, PING
 from riglm.domain.access import is_loopback
 from riglm.domain.errors import RiglmError
 
@@ -27,7 +27,6 @@ _HTTP_SECONDS: Final = 30.0
 _MAX_LINE_BYTES: Final = 16_384
 _PATH: Final = "/callback"
 _PUBLIC_CLIENT: Final = "none"
-_PING: Final = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 _PAGE: Final = "<!doctype html><meta charset=utf-8><title>riglm</title><p>%s"
 _DONE: Final = "Signed in. You can close this page and return to the terminal."
 
@@ -129,8 +128,8 @@ async def sign_in(
     """Send the user to the authorization server of a server and return the account with its tokens.
 
     `show` is called with the URL to open. Without `client_id`, riglm is registered dynamically; with it, only the
-    authorization server `issuer` is used. `scopes` replace those that the server asks for, `headers` are those of its
-    configuration, and `is_sse` is True for HTTP+SSE.
+    authorization server `issuer` is used, or if that is empty, one with all endpoints on one host. `scopes` replace
+    those that the server asks for, `headers` are those of its configuration, and `is_sse` is True for HTTP+SSE.
 
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
@@ -161,14 +160,13 @@ async def sign_in(
         client_name="riglm", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=_PUBLIC_CLIENT
     )
     provider = OAuthClientProvider(url, metadata, _ClientStorage(client), open_page, redirect.wait)
-    accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": protocol.HANDSHAKE_VERSIONS[-1]}
     hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [check], "response": [heard]}
-    method, body = ("GET", None) if is_sse else ("POST", _PING)
+    method, body = ("GET", None) if is_sse else ("POST", PING)
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
             httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
-            http.stream(method, url, json=body, headers={**headers, **accept}) as response,
+            http.stream(method, url, json=body, headers={**headers, **HEADERS}) as response,
         ):
             status = response.status_code
     except TimeoutError:
@@ -185,11 +183,22 @@ def _require_https(url: str) -> None:
 
 
 def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
-    """Refuse an authorization server other than the configured one, and choose how the client authenticates."""
+    """Refuse to send this client's code or secret elsewhere (mix-up), and choose how it authenticates.
+
+    Without a configured issuer, a server could combine the sign-in page of one host with the token endpoint of another.
+    """
     metadata = context.oauth_metadata
-    if metadata is None or str(metadata.issuer).rstrip("/") != issuer.rstrip("/"):
-        found = str(metadata.issuer) if metadata else "one without metadata"
+    if metadata is None:
+        raise OAuthFlowError("the authorization server has no metadata, so that `auth.client_id` cannot be used")
+    found = str(metadata.issuer)
+    if issuer and found.rstrip("/") != issuer.rstrip("/"):
         raise OAuthFlowError(f"the server uses the authorization server {found}, and `auth.issuer` is {issuer}")
+    hosts = {urlsplit(str(each)).netloc for each in (found, metadata.authorization_endpoint, metadata.token_endpoint)}
+    if not issuer and len(hosts) > 1:
+        raise OAuthFlowError(
+            f"the authorization server uses several hosts ({', '.join(sorted(hosts))}) — fix: set `auth.issuer` to the"
+            " one that `auth.client_id` belongs to"
+        )
     known = metadata.token_endpoint_auth_methods_supported or []
     if client.client_secret:
         is_post = "client_secret_post" in known and "client_secret_basic" not in known
