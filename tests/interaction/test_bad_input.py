@@ -4,7 +4,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, HTTP_BACK, HTTP_FRONT, MAIN, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, HTTP_FRONT, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers.tools import NOISE
 from tests.interaction.stage import Stage, raw_post
 
@@ -39,7 +39,7 @@ async def _still_works(client: RawClient) -> None:
 
 
 @behaviour("bad.client_message")
-@routes(STDIO_FRONT, through=RIGLM)
+@routes(STDIO_FRONT)
 async def test_what_is_no_message_on_stdin_gets_an_error(actors: Stage, route: Route):
     async with actors.client(route) as client:
         assert isinstance(client.link, StdioLink)
@@ -53,7 +53,7 @@ async def test_what_is_no_message_on_stdin_gets_an_error(actors: Stage, route: R
 
 
 @behaviour("bad.client_message")
-@routes(HTTP_FRONT, through=RIGLM)
+@routes(HTTP_FRONT)
 async def test_what_is_no_message_in_a_post_gets_an_error(actors: Stage, route: Route):
     async with actors.client(route) as client:
         assert isinstance(client.link, StreamableLink)
@@ -67,7 +67,7 @@ async def test_what_is_no_message_in_a_post_gets_an_error(actors: Stage, route: 
 
 
 @behaviour("bad.client_message")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -98,7 +98,7 @@ async def test_answers_to_questions_that_nobody_asked_do_no_harm(actors: Stage, 
 
 
 @behaviour("bad.client_message")
-@routes(STDIO_FRONT, HANDSHAKE, RIGLM)
+@routes(STDIO_FRONT, HANDSHAKE)
 async def test_requests_before_initialize_are_answered(actors: Stage, route: Route):
     async with actors.client(route, greet=False) as client:
         assert "error" in (await client.request("tools/list", within=40)).parts
@@ -141,7 +141,7 @@ async def test_a_message_may_come_in_small_pieces(actors: Stage, route: Route):
 
 
 @behaviour("bad.client_bytes")
-@routes(MAIN, through=RIGLM)
+@routes(CROSSED)
 async def test_invalid_utf8_of_the_client_is_refused_or_replaced(actors: Stage, route: Route):
     async with actors.client(route) as client:
         exchange = await client.start_call("echo", b'{"broken":"a\xffb\xc3"}')
@@ -162,8 +162,7 @@ async def test_noise_of_a_stdio_upstream_is_not_felt(actors: Stage, route: Route
             for _ in range(2):
                 assert (await client.call("noise", {"kind": kind})).words == f"after {kind}"
             await _still_works(client)
-        if not route.direct:
-            assert client.strays == []
+        assert client.strays == []
 
 
 @behaviour("bad.upstream_noise")
@@ -177,8 +176,7 @@ async def test_noise_of_an_http_upstream_is_not_felt(actors: Stage, route: Route
             else:
                 assert kind == "wrong id"
             await _still_works(client)
-        if not route.direct:
-            assert client.strays == []
+        assert client.strays == []
 
 
 @behaviour("bad.upstream_noise")
@@ -186,12 +184,11 @@ async def test_noise_of_an_http_upstream_is_not_felt(actors: Stage, route: Route
 async def test_a_banner_at_the_start_is_skipped(stage: Stage, route: Route):
     async with stage.client(route, "--banner", "Welcome to the {server}!") as client:
         await _still_works(client)
-        if not route.direct:
-            assert client.strays == []
+        assert client.strays == []
 
 
 @behaviour("bad.upstream_noise")
-@routes(STDIO_BACK, through=RIGLM)
+@routes(STDIO_BACK)
 async def test_invalid_utf8_of_an_upstream_becomes_valid(actors: Stage, route: Route):
     async with actors.client(route) as client:
         reply = await client.call("noise", {"kind": "invalid utf-8"})

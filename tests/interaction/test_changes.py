@@ -5,7 +5,7 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -37,7 +37,7 @@ def shared_state(route: Route) -> bool:
 
 
 @behaviour("change.lists")
-@routes(EVERY, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_a_changed_list_is_announced_and_listed(stage: Stage, route: Route):
     async with stage.client(route) as client:
         assert "extra" not in await names(client)
@@ -53,7 +53,7 @@ async def test_a_changed_list_is_announced_and_listed(stage: Stage, route: Route
 
 
 @behaviour("change.lists")
-@routes(MAIN, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_a_change_is_announced_to_every_client_of_the_server(stage: Stage, route: Route):
     async with stage.client(route) as one, stage.client(route) as other:
         await one.call("change", {"what": "prompts"})
@@ -63,7 +63,7 @@ async def test_a_change_is_announced_to_every_client_of_the_server(stage: Stage,
 
 
 @behaviour("change.resource")
-@routes(EVERY, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_updates_reach_subscribers_until_they_unsubscribe(stage: Stage, route: Route):
     uri, updated = "note://scripted/one", "notifications/resources/updated"
     async with stage.client(route) as client:
@@ -78,7 +78,7 @@ async def test_updates_reach_subscribers_until_they_unsubscribe(stage: Stage, ro
 
 
 @behaviour("change.listen")
-@routes(MAIN, MODERN)
+@routes(CROSSED, MODERN)
 async def test_a_listener_hears_what_it_asked_for_stamped_with_its_id(stage: Stage, route: Route):
     uri = "note://scripted/one"
     async with stage.client(route) as client:
@@ -119,7 +119,7 @@ async def test_listeners_with_the_same_id_hear_what_each_asked_for(stage: Stage,
 
 
 @behaviour("change.listen")
-@routes(MAIN, MODERN)
+@routes(CROSSED, MODERN)
 async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -131,7 +131,7 @@ async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route
 
 
 @behaviour("change.lists")
-@routes(MAIN, HANDSHAKE, RIGLM)
+@routes(MAIN, HANDSHAKE)
 async def test_changes_of_a_modern_upstream_are_announced_to_a_handshake_client(stage: Stage, route: Route):
     log = stage.log("--eras", "modern")
     async with stage.client(route, "--eras", "modern") as client:

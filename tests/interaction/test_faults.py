@@ -6,7 +6,7 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, HTTP_BACK, MAIN, RIGLM, STDIO_BACK, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, RIGLM, STDIO_BACK, Route, routes
 from tests.interaction.stage import Stage
 
 DEATHS = {
@@ -45,7 +45,7 @@ async def _works(client: RawClient, nonce: str = "again") -> None:
 
 
 @behaviour("fault.crash")
-@routes(STDIO_BACK, through=RIGLM)
+@routes(STDIO_BACK)
 async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_works(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"frail": stage.entry("stdio")})
@@ -61,7 +61,7 @@ async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_wor
 
 
 @behaviour("fault.crash")
-@routes(STDIO_BACK, through=RIGLM)
+@routes(STDIO_BACK)
 async def test_all_calls_in_flight_end_with_a_crash(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"frail": stage.entry("stdio")})
@@ -75,7 +75,7 @@ async def test_all_calls_in_flight_end_with_a_crash(stage: Stage, route: Route):
 
 
 @behaviour("fault.crash")
-@routes(STDIO_BACK, HANDSHAKE, RIGLM)
+@routes(STDIO_BACK, HANDSHAKE)
 async def test_an_upstream_that_always_crashes_does_not_end_riglm(stage: Stage, route: Route):
     async with stage.client(route) as client:
         for _ in range(4):
@@ -84,7 +84,7 @@ async def test_an_upstream_that_always_crashes_does_not_end_riglm(stage: Stage, 
 
 
 @behaviour("fault.start")
-@routes(STDIO_BACK, through=RIGLM)
+@routes(STDIO_BACK)
 async def test_an_upstream_that_ends_at_once_is_an_error(stage: Stage, route: Route):
     upstream = stage.config("one", {"absent": stage.entry("stdio", "--exit-at-start", "3")})
     async with stage.client(route, upstream=upstream, greet=False) as client:
@@ -94,7 +94,7 @@ async def test_an_upstream_that_ends_at_once_is_an_error(stage: Stage, route: Ro
 
 @behaviour("fault.start")
 @pytest.mark.parametrize("where", ["initialize,server/discover", "tools/list"])
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_an_upstream_that_hangs_at_the_start_is_an_error(stage: Stage, route: Route, where: str):
     upstream = stage.config("one", {"sleeper": stage.entry(route.back, "--hang-at", where)})
     env = {"RIGLM_TIMEOUTS__INITIALIZE": "1", "RIGLM_TIMEOUTS__LIST": "1"}
@@ -109,7 +109,7 @@ async def test_an_upstream_that_hangs_at_the_start_is_an_error(stage: Stage, rou
 
 
 @behaviour("fault.hang")
-@routes(MAIN, through=RIGLM)
+@routes(CROSSED)
 async def test_a_call_past_its_deadline_is_an_error_and_cancelled_upstream(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"sleeper": stage.entry(route.back)})
@@ -123,13 +123,13 @@ async def test_a_call_past_its_deadline_is_an_error_and_cancelled_upstream(stage
 
 @behaviour("fault.restart")
 @pytest.mark.parametrize("status", [404, 400, 503, 410])
-@routes(HTTP_BACK, HANDSHAKE, RIGLM)
+@routes(HTTP_BACK, HANDSHAKE)
 async def test_an_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route, status: int):
     await _restarts_unseen(stage, route, "--unknown-session", str(status))
 
 
 @behaviour("fault.restart")
-@routes(HTTP_BACK, MODERN, RIGLM)
+@routes(HTTP_BACK, MODERN)
 async def test_a_modern_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route):
     await _restarts_unseen(stage, route)
 
@@ -148,7 +148,7 @@ async def _restarts_unseen(stage: Stage, route: Route, *flags: str) -> None:
 
 
 @behaviour("fault.restart")
-@routes(HTTP_BACK, HANDSHAKE, RIGLM)
+@routes(HTTP_BACK, HANDSHAKE)
 async def test_many_calls_at_once_after_a_restart_open_one_session(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -172,7 +172,7 @@ async def test_an_sse_upstream_that_restarted_is_not_noticed_for_long(stage: Sta
 
 
 @behaviour("fault.down")
-@routes(HTTP_BACK, through=RIGLM)
+@routes(HTTP_BACK)
 async def test_an_upstream_that_is_down_is_an_error_and_works_when_it_is_back(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"distant": stage.entry("http")})
@@ -190,7 +190,7 @@ async def test_an_upstream_that_is_down_is_an_error_and_works_when_it_is_back(st
 
 
 @behaviour("fault.http")
-@routes(HTTP_BACK, through=RIGLM)
+@routes(HTTP_BACK)
 async def test_a_broken_http_answer_is_an_error_and_never_a_second_call(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"broken": stage.entry("http")})
@@ -204,7 +204,7 @@ async def test_a_broken_http_answer_is_an_error_and_never_a_second_call(stage: S
 
 
 @behaviour("fault.http")
-@routes(HTTP_BACK, through=RIGLM)
+@routes(HTTP_BACK)
 async def test_a_broken_answer_leaves_the_calls_beside_it(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:

@@ -11,7 +11,7 @@ from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import EVERY, MAIN, OLD, RIGLM, Route, routes
+from tests.interaction.route import CROSSED, MAIN, OLD, RIGLM, STDIO_FRONT, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
 from tests.interaction.test_lists import pages
@@ -89,7 +89,7 @@ async def refused(client: RawClient, params: bytes) -> bool:
 
 
 @behaviour("filter.denied")
-@routes(MAIN + [route for route in OLD if route.front == "sse"], through=RIGLM)
+@routes(MAIN + [route for route in OLD if route.front == "sse"])
 async def test_a_denied_tool_is_neither_listed_nor_run_however_it_is_named(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route, env=DENY) as client:
@@ -132,7 +132,7 @@ def disguises(client: RawClient) -> list[bytes]:
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_no_trick_of_the_wire_leads_to_a_denied_tool(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route, env=DENY) as client:
@@ -161,7 +161,7 @@ HTTP_TRICKS = [*TRICKS, "two data lines", "two messages", "plain text"]
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_no_form_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
     async with actors.client(route, env=DENY) as client:
         for kind in TRICKS if route.back == "stdio" else HTTP_TRICKS:
@@ -176,7 +176,7 @@ async def test_no_form_of_a_list_shows_a_denied_tool(actors: Stage, route: Route
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(actors: Stage, route: Route):
     for more in ({"RIGLM_FILTERING__MODE": "shadow"}, {"RIGLM_FILTERING__STRATEGY": "none"}):
         async with actors.client(route, env={**DENY, **more}) as client:
@@ -186,7 +186,7 @@ async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(act
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(actors: Stage, route: Route):
     async with actors.client(route, env=DENY) as client:
         denied = await client.request("tools/call", {"name": "counter"})
@@ -197,7 +197,7 @@ async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(actors: Sta
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_what_is_not_on_the_allowlist_is_denied(actors: Stage, route: Route):
     async with actors.client(route, env=ALLOW) as client:
         assert names((await client.request("tools/list")).result) == ["echo", "nonce"]
@@ -207,7 +207,7 @@ async def test_what_is_not_on_the_allowlist_is_denied(actors: Stage, route: Rout
 
 
 @behaviour("filter.denied")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_no_page_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
     flags = ("--page-size", "4")
     async with actors.client(route, *flags, env=DENY) as client:
@@ -283,7 +283,7 @@ async def test_an_error_names_no_denied_tool(stage: Stage, front: str, era: str)
 
 
 @behaviour("filter.transparent")
-@routes(EVERY, through=RIGLM)
+@routes(CROSSED)
 async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(actors: Stage, route: Route):
     said = []
     for env in (SHADOW, OFF):
@@ -298,7 +298,7 @@ async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(actors: Stage, rou
 
 
 @behaviour("filter.transparent")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
     """On every surface, as long as hiding tools does not pay; a list that may change is private and soon stale."""
     said = []
@@ -315,7 +315,7 @@ async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
 
 
 @behaviour("filter.envelope")
-@routes(MAIN, through=RIGLM)
+@routes(MAIN)
 async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stage, route: Route):
     async with actors.client(route, "--page-size", "4", env=DENY) as client:
         result = (await client.request("tools/list")).result
@@ -331,7 +331,7 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stag
 
 
 @behaviour("filter.stable")
-@routes(MAIN, MODERN, RIGLM)
+@routes(MAIN, MODERN)
 async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(actors: Stage, route: Route):
     async with actors.client(route, "--many-tools", "30", env=FEW) as client:
         first = (await client.request("tools/list")).result
@@ -345,7 +345,7 @@ async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_call
 
 
 @behaviour("filter.recorded")
-@routes([route for route in MAIN if route.front == "stdio"], through=RIGLM)
+@routes(STDIO_FRONT)
 async def test_what_was_refused_is_recorded_as_failed(stage: Stage, route: Route):
     async with stage.client(route, env=DENY) as client:
         await client.request("tools/call", {"name": "counter"})

@@ -24,7 +24,7 @@ DISCOVER = {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover
 
 
 @behaviour("guard.credentials")
-@routes([route for route in EVERY if route.front != "stdio" and route.back != "stdio"], through=RIGLM)
+@routes([route for route in EVERY if route.front != "stdio" and route.back != "stdio"])
 async def test_a_client_s_credentials_reach_no_upstream(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route, headers=CREDENTIALS) as client:
@@ -35,7 +35,7 @@ async def test_a_client_s_credentials_reach_no_upstream(actors: Stage, route: Ro
 
 
 @behaviour("guard.credentials")
-@routes([route for route in EVERY if route.back != "stdio"], through=RIGLM)
+@routes([route for route in EVERY if route.back != "stdio"])
 async def test_the_configured_bearer_reaches_the_upstream(stage: Stage, route: Route):
     flags = ("--bearer", "upstream-secret")
     entry = stage.entry(route.back, *flags) | {
@@ -54,7 +54,7 @@ async def test_the_configured_bearer_reaches_the_upstream(stage: Stage, route: R
 
 
 @behaviour("guard.credentials")
-@routes([route for route in EVERY if route.back == "http"], through=RIGLM)
+@routes([route for route in EVERY if route.back == "http"])
 async def test_an_upstream_that_wants_a_token_is_an_error_that_says_so(stage: Stage, route: Route):
     upstream = stage.config("guarded", {"guarded": stage.entry("http", "--bearer", "upstream-secret")})
     async with stage.client(route, upstream=upstream, greet=False) as client:

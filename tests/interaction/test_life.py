@@ -14,7 +14,7 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import MAIN, RIGLM, STDIO_FRONT, Route, routes
+from tests.interaction.route import HTTP_FRONT, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.stage import SCRIPTED, Stage
 from tests.started import free_port
 
@@ -45,7 +45,7 @@ def _riglm_of(client: RawClient) -> int:
 
 
 @behaviour("life.stdout")
-@routes(STDIO_FRONT, through=RIGLM)
+@routes(STDIO_FRONT)
 async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Route):
     async with stage.client(route, env={"RIGLM_LOGGING__LEVEL": "debug"}) as client:
         await client.call("noise", {"kind": "stderr flood"})
@@ -108,7 +108,7 @@ async def test_the_server_starts_before_its_client_says_anything_and_ends_with_i
 
 @behaviour("life.end")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-@routes([route for route in MAIN if route.front == "http"], through=RIGLM)
+@routes(HTTP_FRONT)
 async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, route: Route, how: signal.Signals):
     flags = () if route.back == "http" else CHILDREN["with a grandchild"]
     link, log = stage.link(route, *flags, env=QUICK), stage.log(*flags)
@@ -193,7 +193,7 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
 
 
 @behaviour("life.sessions")
-@routes([route for route in MAIN if route.back == "stdio" and route.era == MODERN], through=RIGLM)
+@routes(STDIO_BACK, MODERN)
 async def test_modern_clients_share_one_child(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -206,13 +206,12 @@ async def test_modern_clients_share_one_child(stage: Stage, route: Route):
 
 
 @behaviour("life.sessions")
-@routes([route for route in MAIN if route.back == "stdio"])
+@routes(STDIO_BACK)
 async def test_a_child_gets_the_environment_of_the_client(stage: Stage, route: Route):
     async with stage.client(route, env={"SOMETHING_OF_MINE": "1"}) as client:
         about = (await client.call("whoami", {"env": ["SOMETHING_OF_MINE", "PATH"]})).decoded()["structuredContent"]
     assert about["env"]["PATH"] == os.environ["PATH"]
-    if not route.direct:
-        assert about["env"]["SOMETHING_OF_MINE"] == "1"
+    assert about["env"]["SOMETHING_OF_MINE"] == "1"
 
 
 def _fails(stage: Stage, *arguments: str, **env: str) -> str:

@@ -1,9 +1,9 @@
 from typing import Any
 
 from tests.interaction import text
-from tests.interaction.clients.raw import MODERN, RawClient
+from tests.interaction.clients.raw import RawClient
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, DIRECT, EVERY, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, DIRECT, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 
@@ -49,30 +49,15 @@ async def pages(client: RawClient, method: str) -> list[bytes]:
 
 
 @behaviour("list.unchanged")
-@routes(EVERY)
-async def test_tools_are_listed_as_the_server_lists_them(actors: Stage, route: Route):
-    async with actors.client(route) as client:
-        listed = text.elements(text.at_path((await client.request("tools/list")).result, "tools"))
-    assert listed == [catalog.tool(name) for name in catalog.NAMES]
-
-
-@behaviour("list.unchanged")
-@routes(EVERY, through=RIGLM)
+@routes(CROSSED)
 async def test_every_list_is_the_server_s_own(actors: Stage, route: Route):
     async with actors.client(route) as client, actors.client(_straight(route)) as witness:
         for method in LISTS:
             assert await pages(client, method) == await pages(witness, method), method
 
 
-@behaviour("list.unchanged")
-@routes(CORNERS)
-async def test_asking_twice_lists_the_same_bytes(actors: Stage, route: Route):
-    async with actors.client(route) as client:
-        assert (await client.request("tools/list")).result == (await client.request("tools/list", {})).result
-
-
 @behaviour("list.pages")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_cursors_lead_through_all_pages(actors: Stage, route: Route):
     async with actors.client(route, "--page-size", "5") as client:
         for method, member in LISTS.items():
@@ -85,32 +70,8 @@ async def test_cursors_lead_through_all_pages(actors: Stage, route: Route):
     assert tools == [catalog.tool(name) for name in catalog.NAMES]
 
 
-@behaviour("list.pages")
-@routes(CORNERS, through=RIGLM)
-async def test_pages_are_cut_where_the_server_cuts_them(actors: Stage, route: Route):
-    flags = ("--page-size", "2")
-    async with actors.client(route, *flags) as client, actors.client(_straight(route), *flags) as witness:
-        for method in LISTS:
-            assert await pages(client, method) == await pages(witness, method), method
-
-
 @behaviour("list.requests")
-@routes(EVERY)
-async def test_the_known_requests_are_answered(actors: Stage, route: Route):
-    async with actors.client(route) as client:
-        prompt = await client.request("prompts/get", REQUESTS[0][1])
-        assert '"topic":"\\u0061","x":1.0' in prompt.decoded()["messages"][0]["content"]["text"]
-        resource = await client.request("resources/read", REQUESTS[2][1])
-        assert resource.decoded()["contents"][0]["text"] == "words of note://scripted/one"
-        completion = await client.request("completion/complete", REQUESTS[5][1])
-        assert '"x":1.0' in completion.decoded()["completion"]["values"][0]
-        assert (await client.request("no/such/method")).code == -32601
-        if route.era != MODERN:
-            assert (await client.request("ping")).result == b'{"vendorField":1.0}'
-
-
-@behaviour("list.requests")
-@routes(EVERY, through=RIGLM)
+@routes(CROSSED)
 async def test_requests_are_answered_as_without_riglm(actors: Stage, route: Route):
     async with actors.client(route) as client, actors.client(_straight(route)) as witness:
         for method, params in REQUESTS:

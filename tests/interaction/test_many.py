@@ -16,6 +16,8 @@ from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
 SEVERAL = [Route(front, "many", RIGLM, era) for era in (HANDSHAKE, MODERN) for front in ("stdio", "http")]
+BOTH_ERAS = [SEVERAL[0], SEVERAL[-1]]
+"""A handshake client on stdio, and a modern one over HTTP."""
 LOGGED = "notifications/message"
 SLOW_START = {"RIGLM_TIMEOUTS__INITIALIZE": "30", "RIGLM_TIMEOUTS__LIST": "2"}
 QUICK = 5.0
@@ -68,7 +70,7 @@ async def test_tools_are_listed_by_server_and_routed(stage: Stage, route: Route)
 
 
 @behaviour("many.names")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_definitions_keep_everything_but_their_names(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         result = (await client.request("tools/list")).result
@@ -79,7 +81,7 @@ async def test_definitions_keep_everything_but_their_names(stage: Stage, route: 
 
 
 @behaviour("many.names")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Route):
     servers = pair(stage, "--page-size", "4")
     async with stage.client(route, upstream=stage.config("two", servers)) as client:
@@ -92,7 +94,7 @@ async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Rout
 
 
 @behaviour("many.names")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         log = stage.log(*BETA)
@@ -112,7 +114,7 @@ async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
 
 
 @behaviour("many.names")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
     long = "a" * 40
     servers = {f"{letter}-{long}": stage.entry("stdio", "--tools", f"{'t' * 60}1,{'t' * 60}2") for letter in "xy"}
@@ -187,7 +189,7 @@ async def test_a_server_that_crashes_leaves_the_others(stage: Stage, route: Rout
 
 
 @behaviour("many.resources")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_resources_are_listed_and_read_from_their_server(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         listed = await everything(client, "resources/list", "resources")
@@ -208,7 +210,7 @@ async def test_resources_are_listed_and_read_from_their_server(stage: Stage, rou
 
 
 @behaviour("many.resources")
-@routes(SEVERAL, HANDSHAKE)
+@routes(BOTH_ERAS, HANDSHAKE)
 async def test_updates_of_a_resource_reach_its_subscriber(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         listed = await everything(client, "resources/list", "resources")
@@ -219,7 +221,7 @@ async def test_updates_of_a_resource_reach_its_subscriber(stage: Stage, route: R
 
 
 @behaviour("many.traffic")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_progress_and_cancellation_work_with_several_servers(stage: Stage, route: Route):
     logs = {"alpha": stage.log(*ALPHA), "beta": stage.log(*BETA)}
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -235,7 +237,7 @@ async def test_progress_and_cancellation_work_with_several_servers(stage: Stage,
 
 
 @behaviour("many.traffic")
-@routes(SEVERAL, HANDSHAKE)
+@routes(BOTH_ERAS, HANDSHAKE)
 async def test_questions_and_log_levels_work_with_several_servers(stage: Stage, route: Route):
     async with stage.client(
         route, upstream=stage.config("two", pair(stage)), answers={"roots/list": lambda _: b'{"roots":[]}'}
@@ -252,7 +254,7 @@ async def test_questions_and_log_levels_work_with_several_servers(stage: Stage, 
 
 
 @behaviour("many.traffic")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_changes_of_any_server_are_announced_and_listed(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         await everything(client, "tools/list", "tools")
@@ -265,7 +267,7 @@ async def test_changes_of_any_server_are_announced_and_listed(stage: Stage, rout
 
 
 @behaviour("many.traffic")
-@routes(SEVERAL, MODERN)
+@routes(BOTH_ERAS, MODERN)
 async def test_input_required_goes_back_to_the_server_that_asked(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         for server in ("alpha", "beta"):
@@ -278,7 +280,7 @@ async def test_input_required_goes_back_to_the_server_that_asked(stage: Stage, r
 
 
 @behaviour("many.eras")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, route: Route):
     servers = {
         "old": stage.entry("stdio", "--name", "old", "--eras", "handshake"),

@@ -11,7 +11,7 @@ from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening, stamp
 from tests.interaction.test_peers import MODES, sdk_client
@@ -89,7 +89,7 @@ def names(tools: list[dict[str, Any]]) -> list[str]:
 
 
 @behaviour("meta.recovery")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(stage: Stage, route: Route):
     stage.settings.update(ENFORCE)
     async with sdk_client(stage, route, MODES[route.era], *MANY) as client:
@@ -120,7 +120,7 @@ async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(
 
 
 @behaviour("meta.changed")
-@routes([*MAIN, Route("sse", "stdio", RIGLM, HANDSHAKE)], HANDSHAKE, RIGLM)
+@routes(CROSSED, HANDSHAKE)
 async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, route: Route):
     async with stage.client(route, *MANY, env=ENFORCE) as client:
         assert client.greeting is not None
@@ -141,7 +141,7 @@ async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, ro
 
 
 @behaviour("meta.changed")
-@routes(MAIN, MODERN, RIGLM)
+@routes(CROSSED, MODERN)
 async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, route: Route):
     async with stage.client(route, *MANY, env=DYNAMIC) as client:
         meta = {THREAD: "today"}
@@ -155,7 +155,7 @@ async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, rou
 
 
 @behaviour("meta.call_tool")
-@routes(MAIN, through=RIGLM)
+@routes(CROSSED)
 async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: Route):
     cases = {
         "echo": b'{"n":1.50,"deep":{"u":"\\u00e9"}}',
@@ -182,7 +182,7 @@ async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: 
 
 
 @behaviour("meta.call_tool")
-@routes(MAIN, through=RIGLM)
+@routes(CROSSED)
 async def test_call_tool_passes_progress_and_questions(actors: Stage, route: Route):
     def answered(_: Message) -> bytes:
         return b'{"roots":[],"x":1.0}'
@@ -210,7 +210,7 @@ async def test_call_tool_passes_progress_and_questions(actors: Stage, route: Rou
 
 
 @behaviour("meta.call_tool")
-@routes(MAIN, through=RIGLM)
+@routes(CROSSED)
 async def test_a_cancelled_call_tool_is_cancelled_upstream(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route, env=ENFORCE) as client:

@@ -3,7 +3,7 @@ import os
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, Route, routes
 from tests.interaction.servers.catalog import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
 
@@ -35,7 +35,7 @@ def whole(result: bytes, era: str) -> bytes:
 
 
 @behaviour("payload.params")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -45,7 +45,7 @@ async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route
 
 
 @behaviour("payload.result")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_arguments_come_back_byte_for_byte_in_a_result(actors: Stage, route: Route):
     async with actors.client(route) as client:
         reply = await client.call("echo", ODD)
@@ -65,7 +65,7 @@ async def test_results_arrive_byte_for_byte(actors: Stage, route: Route):
 
 
 @behaviour("payload.error")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_errors_arrive_byte_for_byte(actors: Stage, route: Route):
     async with actors.client(route) as client:
         reply = await client.call("fail", b'{"code":-31999,"message":"caf\\u00e9 \\u0061","data":' + ODD + b"}")
@@ -84,7 +84,7 @@ async def test_a_failed_tool_is_a_result(actors: Stage, route: Route):
 
 
 @behaviour("payload.greeting")
-@routes(EVERY, through=RIGLM)
+@routes(CROSSED)
 async def test_the_client_sees_the_server_s_own_greeting(actors: Stage, route: Route):
     straight = Route(route.back, route.back, DIRECT, route.era)
     async with actors.client(route) as client, actors.client(straight) as witness:
@@ -113,7 +113,7 @@ async def test_the_server_sees_the_client_s_own_greeting(stage: Stage, route: Ro
 
 
 @behaviour("payload.vendor_request")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_unknown_requests_pass_both_ways(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -125,7 +125,7 @@ async def test_unknown_requests_pass_both_ways(actors: Stage, route: Route):
 
 
 @behaviour("payload.vendor_notification")
-@routes(EVERY, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_unknown_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -137,7 +137,7 @@ async def test_unknown_notifications_of_the_client_reach_the_server(actors: Stag
 
 
 @behaviour("payload.vendor_notification")
-@routes(EVERY)
+@routes(CROSSED)
 async def test_unknown_notifications_of_the_server_reach_the_client(actors: Stage, route: Route):
     async with actors.client(route) as client:
         await client.call("notify", b'{"method":"notifications/vendor/other","params":' + ODD + b"}")

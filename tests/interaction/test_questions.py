@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient, Refuse
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
 QUESTIONS = {
@@ -20,7 +20,7 @@ ANSWER = b'{ "role":"assistant","content":{"type":"text","text":"\\u0061!"},"mod
 
 
 @behaviour("question.round_trip")
-@routes(EVERY, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_questions_reach_the_client_and_answers_the_server(actors: Stage, route: Route):
     asked = {**QUESTIONS, "ping": b'{"vendor":1.0}', "vendor/ask": b'{"vendor":1.0}'}
     async with actors.client(route, answers=dict.fromkeys(asked, lambda _: ANSWER)) as client:
@@ -45,7 +45,7 @@ async def test_refusals_reach_the_server(actors: Stage, route: Route):
 
 
 @behaviour("question.own_client")
-@routes(MAIN, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_questions_go_to_the_client_whose_call_raised_them(actors: Stage, route: Route):
     async def one(number: int) -> list[str]:
         answer = b'{"number":%d}' % number
@@ -77,7 +77,7 @@ async def test_a_question_does_not_hold_up_other_calls(actors: Stage, route: Rou
 
 
 @behaviour("question.roots_changed")
-@routes(EVERY, HANDSHAKE)
+@routes(CROSSED, HANDSHAKE)
 async def test_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -88,7 +88,7 @@ async def test_notifications_of_the_client_reach_the_server(actors: Stage, route
 
 
 @behaviour("question.input_required")
-@routes(MAIN, MODERN)
+@routes(CROSSED, MODERN)
 async def test_rounds_of_input_required_pass(actors: Stage, route: Route):
     async with actors.client(route) as client:
         for method, params in QUESTIONS.items():
@@ -111,7 +111,7 @@ async def _three_rounds(client: RawClient, method: str, params: bytes) -> None:
 
 
 @behaviour("question.input_required")
-@routes(MAIN, HANDSHAKE, RIGLM)
+@routes(MAIN, HANDSHAKE)
 async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(actors: Stage, route: Route):
     answers = dict.fromkeys(QUESTIONS, lambda _: ANSWER)
     async with actors.client(route, "--eras", "modern", answers=answers) as client:

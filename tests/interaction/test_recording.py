@@ -11,7 +11,7 @@ from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, EVERY, MAIN, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, EVERY, HTTP_FRONT, MAIN, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
 
@@ -59,7 +59,7 @@ def end(stage: Stage, route: Route, *flags: str) -> None:
 
 
 @behaviour("record.calls")
-@routes(EVERY, through=RIGLM)
+@routes(EVERY)
 async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, route: Route):
     log = stage.log()
     calls: list[tuple[str, Any, str | None]] = [
@@ -96,7 +96,7 @@ async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, ro
 
 
 @behaviour("record.calls")
-@routes([route for route in MAIN if route.back == "stdio"], through=RIGLM)
+@routes(STDIO_BACK)
 async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
     env = {"RIGLM_TIMEOUTS__CALL": "1"}
     async with stage.client(route, env=env) as client:
@@ -112,7 +112,7 @@ async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
 
 
 @behaviour("record.calls")
-@routes([route for route in MAIN if route.front == "http"], HANDSHAKE, RIGLM)
+@routes(HTTP_FRONT, HANDSHAKE)
 async def test_each_connection_is_a_session(stage: Stage, route: Route):
     for number in range(3):
         async with stage.client(route) as client:
@@ -126,7 +126,7 @@ async def test_each_connection_is_a_session(stage: Stage, route: Route):
 
 
 @behaviour("record.calls")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Route):
     async with stage.client(route) as client:
         for thread in ("a", "b", "a"):
@@ -138,7 +138,7 @@ async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Rou
 
 
 @behaviour("record.calls")
-@routes([route for route in MAIN if route.front == "stdio"], through=RIGLM)
+@routes(STDIO_FRONT)
 async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage, route: Route):
     async with stage.client(route, env={"CLAUDE_CODE_SESSION_ID": "conversation"}) as client:
         await client.call("counter")
@@ -147,7 +147,7 @@ async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage
 
 
 @behaviour("record.calls")
-@routes([route for route in MAIN if route.front == "http"], MODERN, RIGLM)
+@routes(HTTP_FRONT, MODERN)
 async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: Stage, route: Route):
     async with stage.client(route) as client:
         for _ in range(3):
@@ -159,7 +159,7 @@ async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: S
 
 
 @behaviour("record.calls")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_calls_at_once_are_all_recorded(stage: Stage, route: Route):
     async with stage.client(route) as client:
         exchanges = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(200)]
@@ -216,7 +216,7 @@ def _places(stage: Stage) -> list[tuple[str, str]]:
 
 
 @behaviour("record.secrets")
-@routes([route for route in MAIN if route.back in ("stdio", "http")], through=RIGLM)
+@routes(MAIN)
 async def test_planted_secrets_are_found_nowhere(stage: Stage, route: Route):
     flags = ("--bearer", SECRETS["upstream-token"]) if route.back == "http" else ("--name", SECRETS["command-argument"])
     entry = stage.entry(route.back, *flags)

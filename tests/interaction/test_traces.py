@@ -27,7 +27,7 @@ def calls(spans: list[Collected], kind: int) -> list[Collected]:
 
 
 @behaviour("trace.continued")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_a_clients_trace_goes_on_through_riglm_to_the_server(stage: Stage, route: Route):
     log = stage.log()
     with collecting() as collector:
@@ -60,7 +60,7 @@ async def test_a_clients_trace_goes_on_through_riglm_to_the_server(stage: Stage,
 
 
 @behaviour("trace.off")
-@routes(CORNERS, through=RIGLM)
+@routes(CORNERS)
 async def test_without_tracing_the_trace_context_passes_byte_for_byte(stage: Stage, route: Route):
     log = stage.log()
     odd = b'{"traceparent":"%b" , "tracestate":"\\u0061=1","baggage":1.50}' % PARENT.encode()
