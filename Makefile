@@ -64,7 +64,7 @@ bench: $(VENV)/.ready
 	@if test -d $(DATA); then $(BIN)/python -m benchmarks.retrieval --data $(DATA) distractors; \
 	else echo "retrieval is not measured: no data sets in $(DATA); set DATA=..."; fi
 
-# LEGS=server or client runs one half; the first time installs the suite.
+# LEGS=server, client or auth runs one part; the first time installs the suite.
 LEGS ?= all
 conformance: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.conformance --legs $(LEGS)

@@ -1,6 +1,6 @@
 """Does everything that passes directly also pass through riglm?
 
-    python -m benchmarks.conformance [--legs server|client|all] [--upstream http|stdio|all]
+    python -m benchmarks.conformance [--legs server|client|auth|all] [--upstream http|stdio|all]
                                       [--filtering none|defaults|shadow|enforce] [--json]
 
 Runs the official conformance suite against the reference server and with the reference client, directly and with riglm
@@ -34,7 +34,9 @@ _errors = Console(stderr=True)
 
 def arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--legs", choices=["server", "client", "all"], default="all", help="whom the suite judges")
+    options.add_argument(
+        "--legs", choices=["server", "client", "auth", "all"], default="all", help="whom the suite judges"
+    )
     options.add_argument("--upstream", choices=["http", "stdio", "all"], default="all", help="for the server legs")
     options.add_argument(
         "--jobs", type=int, default=2 * (os.cpu_count() or 1), help="legs that run at once; they mostly wait"
@@ -52,9 +54,11 @@ def planned(legs: str, upstream: str, specs: tuple[str, ...] = SPECS) -> Iterato
     """The legs to run, the longest first; those through riglm need the direct one of their role and protocol."""
     ways: tuple[Way, ...] = ("stdio", "http") if upstream == "all" else ("http",) if upstream == "http" else ("stdio",)
     for spec in reversed(specs):
-        if legs != "client":
+        if legs in {"auth", "all"}:
+            yield from (Leg("auth", spec, "http"), Leg("auth", spec, "direct"))
+        if legs in {"server", "all"}:
             yield from (Leg("server", spec, "direct"), *(Leg("server", spec, way) for way in ways))
-        if legs != "server":
+        if legs in {"client", "all"}:
             yield from (Leg("client", spec, "direct"), Leg("client", spec, "http"))
 
 

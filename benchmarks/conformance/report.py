@@ -11,6 +11,7 @@ from rich.table import Table
 from benchmarks.conformance.comparison import Comparison, Known, Lost, Tally, known
 from benchmarks.conformance.legs import Leg
 
+PLAYED = {"server": "client", "client": "server", "auth": "server and issuer"}
 NAMES = {"http": "upstream over HTTP", "stdio": "upstream on stdio"}
 
 
@@ -71,7 +72,7 @@ def show(outcomes: list[Outcome], console: Console, *, every_scenario: bool) -> 
     for column in ("the suite plays", "protocol", "riglm in between", "direct", "through riglm", "scenarios kept"):
         table.add_column(column)
     for outcome in outcomes:
-        leg, other = outcome.leg, "client" if outcome.leg.role == "server" else "server"
+        leg, other = outcome.leg, PLAYED[outcome.leg.role]
         counts = (str(outcome.direct), str(outcome.proxied), outcome.kept)
         table.add_row(other, leg.spec, NAMES[leg.way], *counts)
         if every_scenario:

@@ -15,6 +15,7 @@ from authlib.oauth2.rfc6749 import AuthorizationServer, ClientMixin, JsonRequest
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc6750 import BearerTokenGenerator
 from authlib.oauth2.rfc7009 import RevocationEndpoint
+from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
 from authlib.oauth2.rfc7591 import ClientRegistrationEndpoint
 from authlib.oauth2.rfc7636 import CodeChallenge
 from mcp.server import MCPServer
@@ -59,7 +60,7 @@ class Client(ClientMixin):
         return response_type == "code"
 
     def check_grant_type(self, grant_type):
-        return grant_type in {"authorization_code", "refresh_token"}
+        return grant_type in {"authorization_code", "refresh_token", "client_credentials"}
 
 
 @dataclass(eq=False)
@@ -137,6 +138,29 @@ class _RefreshGrant(grants.RefreshTokenGrant):
         refresh_token.refresh_revoked = True
 
 
+class _CredentialsGrant(grants.ClientCredentialsGrant):
+    TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "private_key_jwt")
+
+
+class _Assertion(JWTBearerClientAssertion):
+    """Authentication by a JWT that the private key of the client signed; its audience is the issuer."""
+
+    CLIENT_AUTH_METHOD = "private_key_jwt"
+
+    def __init__(self, issuer) -> None:
+        super().__init__()
+        self._issuer = issuer
+
+    def get_audiences(self):
+        return [self._issuer]
+
+    def validate_jti(self, claims, jti):
+        return True
+
+    def resolve_client_public_key(self, client):
+        return client.metadata["public_key"]
+
+
 class _Revocation(RevocationEndpoint):
     CLIENT_AUTH_METHODS = METHODS
 
@@ -161,12 +185,16 @@ class _Registration(ClientRegistrationEndpoint):
 
 
 class Issuer(AuthorizationServer):
-    """`lifetime` is that of access tokens in seconds, `seconds` the time that a refresh takes."""
+    """`lifetime` is that of access tokens in seconds, `seconds` the time that a refresh takes.
+
+    Tool calls require the scope `scope_of_calls`.
+    """
 
     def __init__(self):
         super().__init__()
         self.url = ""
         self.lifetime, self.seconds, self.refreshes = 3600, 0.0, 0
+        self.scope_of_calls = "notes"
         self.clients, self.codes, self.tokens = {}, {}, {}
         self.authorizations = []
         generate = BearerTokenGenerator(
@@ -177,6 +205,7 @@ class Issuer(AuthorizationServer):
         self.register_token_generator("default", generate)
         self.register_grant(_CodeGrant, [CodeChallenge(required=True)])
         self.register_grant(_RefreshGrant)
+        self.register_grant(_CredentialsGrant)
         self.register_endpoint(_Revocation)
         self.register_endpoint(_Registration)
 
@@ -195,6 +224,10 @@ class Issuer(AuthorizationServer):
             ]
         )
 
+    def require_assertions(self):
+        """Accept clients with a private key from now on."""
+        self.register_client_auth_method(_Assertion.CLIENT_AUTH_METHOD, _Assertion(self.url))
+
     def with_refresh_token(self, text):
         return next((each for each in self.tokens.values() if each.values.get("refresh_token") == text), None)
 
@@ -205,8 +238,8 @@ class Issuer(AuthorizationServer):
 
     def secrets(self):
         """Every token that was ever issued."""
-        texts = [each.values[kind] for each in self.tokens.values() for kind in ("access_token", "refresh_token")]
-        return [text.encode() for text in texts]
+        kinds = ("access_token", "refresh_token")
+        return [each.values[kind].encode() for each in self.tokens.values() for kind in kinds if kind in each.values]
 
     def query_client(self, client_id):
         return self.clients.get(client_id)
@@ -303,7 +336,34 @@ def protected_server(issuer: Issuer, url: str, *, is_sse: bool):
         """Add two numbers."""
         return a + b
 
-    return server.sse_app() if is_sse else server.streamable_http_app()
+    app = server.sse_app() if is_sse else server.streamable_http_app()
+    app.add_middleware(_CallScope, issuer=issuer)
+    return app
+
+
+class _CallScope:
+    """Refuses tool calls with tokens that lack their scope, RFC 6750 section 3.1."""
+
+    def __init__(self, app, issuer: Issuer) -> None:
+        self._app = app
+        self._issuer = issuer
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await self._app(scope, receive, send)
+        request, wanted = Request(scope, receive), self._issuer.scope_of_calls
+        body = await request.body()
+        token = self._issuer.tokens.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+        if token and b'"tools/call"' in body and wanted not in token.get_scope().split():
+            challenge = f'Bearer error="insufficient_scope", scope="{wanted}"'
+            return await Response(status_code=403, headers={"WWW-Authenticate": challenge})(scope, receive, send)
+
+        read = [{"type": "http.request", "body": body}]
+
+        async def again():
+            return read.pop() if read else await receive()
+
+        return await self._app(scope, again, send)
 
 
 def open_server():

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from joserfc.jwk import ECKey, RSAKey
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from starlette.responses import Response
 
@@ -222,6 +223,58 @@ async def test_a_configured_client_signs_in_with_its_secret_and_scopes(places, t
     assert issuer.refreshes == 1
 
 
+async def test_a_client_with_a_secret_gets_tokens_without_a_user(places, tmp_path):
+    issuer = places[0]
+    metadata = {"token_endpoint_auth_method": "client_secret_basic"}
+    issuer.clients["riglm-team"] = OAuthClient("riglm-team", "s3cret/+", metadata)
+    auth = {**TEAM, "issuer": issuer.url, "grant_type": "client_credentials", "scopes": ["notes"]}
+    home = Home(tmp_path, *places[1:], auth)
+    async with home.client() as client, home.client() as other:
+        assert await asyncio.gather(add(client), add(other)) == ["2", "2"]
+        assert len(issuer.tokens) == 1
+        issuer.expire()
+        assert await asyncio.gather(*(add(client, number) for number in range(20))) == [str(n + 1) for n in range(20)]
+        assert len(issuer.tokens) == 2
+        issuer.clients["riglm-team"].client_secret = "changed"
+        issuer.expire()
+        assert "no access token: notes: the grant client_credentials failed" in await add(client)
+        assert await double(client) == "4"
+    assert issuer.refreshes == 0
+    secrets = [*issuer.secrets(), b"s3cret"]
+    for file in (*home.data.rglob("*"), home.directory / "log"):
+        assert not file.is_file() or not any(secret in file.read_bytes() for secret in secrets), file
+
+
+@pytest.mark.parametrize("key", [RSAKey.generate_key(2048), ECKey.generate_key("P-256")], ids=["rsa", "ec"])
+async def test_a_client_with_a_private_key_gets_tokens_without_a_user(places, tmp_path, key):
+    issuer = places[0]
+    issuer.require_assertions()
+    metadata = {"token_endpoint_auth_method": "private_key_jwt", "public_key": key}
+    issuer.clients["riglm-team"] = OAuthClient("riglm-team", "", metadata)
+    file = tmp_path / "key.pem"
+    auth = {"grant_type": "client_credentials", "client_id": "riglm-team", "issuer": issuer.url, "scopes": ["notes"]}
+    home = Home(tmp_path, *places[1:], {**auth, "private_key_file": str(file)})
+    async with home.client() as client:
+        assert f"{file} cannot be read: No such file" in await add(client)
+    file.write_bytes(key.as_pem(private=True))
+    code, out, err = home.run("login", "notes")
+    assert (code, out) == (0, f"signed in to notes at {issuer.url}\n"), err
+    async with home.client() as client:
+        assert await add(client) == "2"
+
+
+async def test_a_call_that_lacks_a_scope_names_the_command_which_then_requests_it(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        issuer.scope_of_calls = "more"
+        assert "riglm login notes" in await add(client)
+        assert await double(client) == "4"
+        home.log_in()
+        assert await add(client) == "2"
+    assert issuer.authorizations[-1]["scope"].split() == ["notes", "more"]
+
+
 def test_a_configured_client_is_not_used_at_other_authorization_servers(places, tmp_path):
     home = Home(tmp_path, *places[1:], {**TEAM, "issuer": "https://login.example.org"})
     code, _, err = home.run("login", "notes", "--no-browser")
@@ -336,7 +389,7 @@ async def test_an_unavailable_issuer_fails_calls_only_until_it_is_back(home, iss
         with monkeypatch.context() as broken:
             broken.setattr(issuer, "with_refresh_token", lambda _: 1 / 0)
             found = await add(client)
-            assert "the access token cannot be refreshed" in found
+            assert "no access token" in found
             assert await double(client) == "4"
         assert await add(client) == "2"
 

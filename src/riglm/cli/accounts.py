@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import Account
     from riglm.adapters.mcp.oauth.sign_in import Redirect
     from riglm.domain.schemas.server import ServerSettings
+    from riglm.domain.upstream import UpstreamSpec
 
 _POLL_SECONDS: Final = 0.1
 
@@ -72,7 +73,8 @@ def sign_in_to(
 
     accounts = account_file()
     accounts.check()
-    account = asyncio.run(_sign_in(name, settings, browser, port))
+    spec = settings.spec(name)
+    account = asyncio.run(_obtain(spec, accounts.find(name, spec.url), browser, port))
     with accounts.locked(account.server, account.url):
         accounts.save(account)
     return account
@@ -203,16 +205,19 @@ def _configured(config: "Path | None") -> "Iterator[dict[str, ServerSettings]]":
         yield {**settings.mcp_servers, **single}
 
 
-async def _sign_in(
-    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int
+async def _obtain(
+    spec: "UpstreamSpec", known: "Account | None", browser: "Callable[[str], bool] | None", port: int
 ) -> "Account":
     from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
 
-    redirect, spec, auth = Redirect(), settings.spec(name), settings.auth
-    loop, over = asyncio.get_running_loop(), threading.Event()
+    if spec.is_unattended:
+        from riglm.adapters.mcp.oauth.unattended import obtain_tokens
+
+        return await obtain_tokens(spec)
+    redirect, loop, over = Redirect(), asyncio.get_running_loop(), threading.Event()
 
     def show(url: str) -> None:
-        typer.echo(f"To sign in to {name}, open:\n{printable(url)}", err=True)
+        typer.echo(f"To sign in to {spec.name}, open:\n{printable(url)}", err=True)
         threading.Thread(target=open_page, args=(url,), name="riglm-browser", daemon=True).start()
 
     def open_page(url: str) -> None:
@@ -220,20 +225,10 @@ async def _sign_in(
             with contextlib.suppress(RuntimeError):  # the sign-in is over
                 loop.call_soon_threadsafe(_read_pasted, redirect, over)
 
+    scopes = spec.oauth.scopes or (known.step_up_scopes if known else ())
     try:
         async with await redirect.listen(port):
-            return await sign_in(
-                name,
-                spec.url,
-                redirect,
-                show,
-                is_sse=spec.kind == "sse",
-                headers=spec.headers,
-                issuer=auth.issuer if auth else "",
-                client_id=auth.client_id if auth else "",
-                client_secret=auth.client_secret.get_secret_value() if auth and auth.client_secret else "",
-                scopes=auth.scopes if auth else (),
-            )
+            return await sign_in(spec, redirect, show, scopes)
     finally:
         over.set()
 

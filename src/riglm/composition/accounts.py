@@ -41,7 +41,7 @@ def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | N
     Raises:
         RiglmError: the accounts cannot be read.
     """
-    from riglm.adapters.mcp.oauth.challenge import require_tokens
+    from riglm.adapters.mcp.oauth.ping import require_tokens
 
     accounts = account_file()
     specs = {name: settings.spec(name) for name, settings in servers.items()}

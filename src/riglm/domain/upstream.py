@@ -21,13 +21,47 @@ LinkState = Literal["idle", "opening", "open", "broken"]
 """Connection state: not requested yet or any more, first response pending, usable, or the last attempt failed."""
 
 
+GrantType = Literal["authorization_code", "client_credentials", "identity_assertion"]
+"""How tokens are obtained: a user signs in, the client authenticates, or a company's identity provider vouches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityProvider:
+    """A company's identity provider, which exchanges the ID token in a file for an assertion (RFC 8693)."""
+
+    token_endpoint: str
+    client_id: str
+    id_token_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """The configured client with which riglm obtains the access tokens of a server.
+
+    Without `id`, riglm is identified by the document at `metadata_url`, or is registered dynamically. The client is
+    used at the authorization server `issuer` only, if that is set. `private_key_file` is the PEM file with which a
+    client without a secret signs. `scopes` replace those that the server asks for. `identity_provider` is set for the
+    grant `identity_assertion`.
+    """
+
+    grant_type: GrantType = "authorization_code"
+    id: str = ""
+    metadata_url: str = ""
+    secret: str = field(default="", repr=False)
+    private_key_file: str = ""
+    issuer: str = ""
+    scopes: Sequence[str] = ()
+    identity_provider: IdentityProvider | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSpec:
     """One server in its normal form, every variable expanded and every secret in place.
 
     `command` (the words of the command line, run without a shell), `env` (added to riglm's environment) and `cwd`
     belong to `stdio`; `url` and `headers` (authorisation resolved into `Authorization`) to `http` and `sse`.
-    `max_processes` bounds the children of one `stdio` server. `on_change` is what happens when its tools change, None
+    `oauth` is the client that obtains tokens for a URL. `max_processes` bounds the children of one `stdio` server.
+    `on_change` is what happens when its tools change, None
     for what the configuration says for all. What may hold a secret is left out of the repr.
     """
 
@@ -38,6 +72,7 @@ class UpstreamSpec:
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: OAuthClient = OAuthClient()
     sharing: ProcessSharing = "auto"
     max_processes: int = 32
     on_change: OnChange | None = None
@@ -48,9 +83,14 @@ class UpstreamSpec:
         return any(name.lower() == "authorization" for name in self.headers)
 
     @property
+    def is_unattended(self) -> bool:
+        """True if riglm obtains tokens without a user."""
+        return self.oauth.grant_type != "authorization_code"
+
+    @property
     def sign_in_hint(self) -> str:
-        """The start of a hint after a refusal: the command that signs in, if an account would be used."""
-        return "" if self.has_credentials else f"run `riglm login {self.name}`, or "
+        """The start of a hint after a refusal: the command that signs in, if a user's account would be used."""
+        return "" if self.has_credentials or self.is_unattended else f"run `riglm login {self.name}`, or "
 
     @property
     def place(self) -> str:

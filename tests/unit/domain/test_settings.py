@@ -5,6 +5,8 @@ from riglm.domain.schemas.downstream import is_loopback
 from riglm.domain.schemas.settings import RESERVED_NAMES, Settings, json_schema
 from riglm.domain.upstream import UpstreamSpec
 
+MACHINE = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b", "issuer": "https://i"}
+
 
 def settings(**values: object) -> Settings:
     return Settings.model_validate(values)
@@ -91,6 +93,13 @@ def test_authorisation_is_resolved_into_the_header() -> None:
         ({"url": "http://h", "headers": {"A": "b\r\nC: d"}}, "a header's value is one line"),
         ({"url": "http://h", "auth": {"token": ""}}, "the token is empty"),
         ({"url": "http://h", "auth": {"token": "a\nb"}}, "the token is empty or has spaces"),
+        ({"url": "http://h", "auth": {"token": "a", "scopes": ["b"]}}, "`token` does not go with"),
+        ({"url": "http://h", "auth": {"client_secret": "a"}}, "this key is missing"),
+        ({"url": "http://h", "auth": {"client_id": "a", "private_key_file": "b"}}, "does not use this key"),
+        ({"url": "http://h", "auth": {**MACHINE, "issuer": ""}}, "`client_credentials` needs it"),
+        ({"url": "http://h", "auth": {**MACHINE, "private_key_file": "b"}}, "one of two keys"),
+        ({"url": "http://h", "auth": {**MACHINE, "grant_type": "identity_assertion"}}, "`identity_assertion` needs it"),
+        ({"url": "http://h", "auth": {"client_metadata_url": "http://h/c"}}, "not the URL of a client id metadata"),
         ({"url": "http://h", "auth": {"token": "a"}, "headers": {"authorization": "b"}}, "given twice"),
         ({"url": "http://a:b@h", "auth": {"token": "a"}}, "given twice"),
         ({"command": "a", "env": {"A=B": "c"}}, "'A=B' cannot be set"),

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 
 from riglm.domain.schemas.base import SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
-from riglm.domain.upstream import ProcessSharing, TransportKind, UpstreamSpec
+from riglm.domain.upstream import GrantType, IdentityProvider, OAuthClient, ProcessSharing, TransportKind, UpstreamSpec
 
 _ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
 _KINDS = {
@@ -30,36 +30,88 @@ def _as_words(value: object) -> object:
     return value
 
 
+class IdentityProviderSettings(SettingsModel):
+    """The identity provider of a company, for the grant `identity_assertion`."""
+
+    token_endpoint: str = Field(description="Where the ID token is exchanged (RFC 8693).")
+    client_id: str = Field(description="riglm's client there.")
+    id_token_file: str = Field(description="The file with the user's ID token, which is read for each exchange.")
+
+
 class AuthSettings(SettingsModel):
-    """How riglm proves itself to an upstream: by a fixed token, or as this OAuth client by `riglm login`."""
+    """How riglm proves itself to an upstream: by a fixed token, or by the tokens that this OAuth client obtains."""
 
     type: Literal["bearer"] = Field(
         default="bearer", description="The only kind so far: `Authorization: Bearer TOKEN`."
     )
     token: SecretStr | None = Field(default=None, description="A fixed token; best written as `${VARIABLE}`.")
-    client_id: str = Field(
-        default="", description="The OAuth client of `riglm login`; by default riglm registers dynamically."
+    grant_type: GrantType = Field(
+        default="authorization_code", description="`authorization_code` is `riglm login`. The others need no user."
+    )
+    client_id: str = Field(default="", description="The OAuth client; by default `riglm login` registers dynamically.")
+    client_metadata_url: str = Field(
+        default="",
+        description="A client id metadata document that you host, in place of `client_id`; used where it is supported.",
     )
     client_secret: SecretStr | None = Field(default=None, description="The secret of that client, if it has one.")
+    private_key_file: str = Field(
+        default="", description="A PEM file, in place of `client_secret` (`private_key_jwt`, for `client_credentials`)."
+    )
     issuer: str = Field(
         default="",
         description="The only authorization server that this client is used at; by default the one that the server"
         " names, if it has its endpoints on one host.",
     )
     scopes: tuple[str, ...] = Field(
-        default=(), description="Scopes that `riglm login` requests in place of those that the server names."
+        default=(), description="Scopes to request in place of those that the server names."
+    )
+    identity_provider: IdentityProviderSettings | None = Field(
+        default=None, description="Where the grant `identity_assertion` gets its assertions."
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if self.token is None and not (self.client_id or self.scopes):
-            fix = "add it, or `client_id` or `scopes` for `riglm login`"
-            raise problem("this key is missing", fix, key="token")
-        if self.token is not None and (self.client_id or self.client_secret or self.issuer or self.scopes):
+        of_client = self.model_fields_set - {"type", "token"}
+        if self.token is not None and of_client:
             raise problem("`token` does not go with the keys of an OAuth client", "keep one kind")
-        if (self.client_secret is not None or self.issuer) and not self.client_id:
-            raise problem("this key is missing", "add it, or remove `client_secret` and `issuer`", key="client_id")
+        if self.token is None and not of_client:
+            fix = "add it, or `client_id`, `client_metadata_url` or `scopes` for `riglm login`"
+            raise problem("this key is missing", fix, key="token")
+        if not self.client_id and (self.client_secret is not None or self.issuer or self.private_key_file):
+            fix = "add it, or remove `client_secret`, `private_key_file` and `issuer`"
+            raise problem("this key is missing", fix, key="client_id")
+        if self.client_id and self.client_metadata_url:
+            raise problem("`client_id` and `client_metadata_url` both name the client", "keep one")
         return self
+
+    @model_validator(mode="after")
+    def _complete_grant(self) -> Self:
+        needed = {
+            "authorization_code": (),
+            "client_credentials": ("client_id", "issuer"),
+            "identity_assertion": ("client_id", "client_secret", "issuer", "identity_provider"),
+        }[self.grant_type]
+        for key in needed:
+            if not getattr(self, key):
+                raise problem("this key is missing", f"add it: the grant type `{self.grant_type}` needs it", key=key)
+        is_credentials = self.grant_type == "client_credentials"
+        if is_credentials and bool(self.client_secret) == bool(self.private_key_file):
+            fix = "keep one of `client_secret` and `private_key_file`"
+            raise problem("the client authenticates by one of two keys", fix, key="client_secret")
+        for key, is_used in (
+            ("private_key_file", is_credentials),
+            ("identity_provider", "identity_provider" in needed),
+        ):
+            if getattr(self, key) and not is_used:
+                raise problem(f"the grant type `{self.grant_type}` does not use this key", "remove it", key=key)
+        return self
+
+    @field_validator("client_metadata_url")
+    @classmethod
+    def _document(cls, url: str) -> str:
+        if url and not re.fullmatch(r"https://[^/\s]+/\S+", url):
+            raise problem("this is not the URL of a client id metadata document", "write https://HOST/PATH")
+        return url
 
     @field_validator("token")
     @classmethod
@@ -69,6 +121,20 @@ class AuthSettings(SettingsModel):
                 "the token is empty or has spaces or unusual characters", "give the token as the server issued it"
             )
         return token
+
+    def client(self) -> OAuthClient:
+        """Return the client in its normal form, its secret in the clear."""
+        provider = self.identity_provider
+        return OAuthClient(
+            grant_type=self.grant_type,
+            id=self.client_id,
+            metadata_url=self.client_metadata_url,
+            secret=self.client_secret.get_secret_value() if self.client_secret else "",
+            private_key_file=self.private_key_file,
+            issuer=self.issuer,
+            scopes=self.scopes,
+            identity_provider=IdentityProvider(**provider.model_dump()) if provider else None,
+        )
 
     def secrets(self) -> tuple[SecretStr, ...]:
         """Return the token or the secret of the client."""
@@ -217,6 +283,7 @@ class ServerSettings(SettingsModel):
             cwd=self.cwd,
             url=url,
             headers=headers,
+            oauth=self.auth.client() if self.auth else OAuthClient(),
             sharing=self.sharing,
             max_processes=self.max_processes,
             on_change=self.on_change,

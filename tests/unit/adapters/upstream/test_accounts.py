@@ -8,7 +8,7 @@ import pytest
 from mcp.client.auth import OAuthFlowError
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
-from riglm.adapters.mcp.oauth.sign_in import _require_https
+from riglm.adapters.mcp.oauth.ping import require_https
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
 from riglm.adapters.mcp.wire.http_client import HttpHeaders, Target
 from riglm.composition.accounts import account_file
@@ -83,7 +83,7 @@ def test_a_token_that_no_header_can_have_is_refused(token):
 )
 def test_a_sign_in_uses_https_except_on_loopback(url, is_accepted):
     with nullcontext() if is_accepted else pytest.raises(OAuthFlowError, match="does not use https"):
-        _require_https(url)
+        require_https(url)
 
 
 class Network:

@@ -29,7 +29,8 @@ class Account:
     """The tokens of one server, and what is needed to refresh and revoke them. Its repr has no secrets.
 
     Times are in seconds since the epoch, None if the server did not report an expiry. `resource` is the RFC 8707
-    resource indicator, empty if the server does not take one.
+    resource indicator, empty if the server does not take one. `wanted_scope` is what the server required for a call in
+    addition to `scope`.
     """
 
     server: str
@@ -42,6 +43,7 @@ class Account:
     client_secret: str = field(default="", repr=False)
     auth_method: str = ""
     scope: str = ""
+    wanted_scope: str = ""
     access_token: str = field(repr=False)
     refresh_token: str = field(default="", repr=False)
     refresh_at: float | None = None
@@ -49,8 +51,13 @@ class Account:
 
     @property
     def is_due(self) -> bool:
-        """True if the access token can and should be refreshed."""
-        return bool(self.refresh_token) and self.refresh_at is not None and time.time() >= self.refresh_at
+        """True if the access token expires within a minute, or has expired."""
+        return self.refresh_at is not None and time.time() >= self.refresh_at
+
+    @property
+    def step_up_scopes(self) -> Sequence[str]:
+        """The granted and the wanted scopes if there are wanted ones, which the next sign-in requests."""
+        return tuple(dict.fromkeys(f"{self.scope} {self.wanted_scope}".split())) if self.wanted_scope else ()
 
     def with_tokens(
         self, access_token: str, *, refresh_token: str | None, scope: str | None, expires_in: float | None

@@ -1,21 +1,19 @@
 """Signs in to a server by the authorization code flow of the MCP SDK, with a redirect to loopback or a pasted URL."""
 
 import asyncio
-import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
-import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError, TokenStorage
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl
 
 from riglm.adapters.mcp.oauth.accounts import Account
-from riglm.adapters.mcp.oauth.challenge import HEADERS, PING
-from riglm.domain.access import is_loopback
+from riglm.adapters.mcp.oauth.ping import authorize, require_https
 from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import UpstreamSpec
 
 if TYPE_CHECKING:
     from mcp.client.auth.oauth2 import OAuthContext
@@ -113,73 +111,37 @@ class _ClientStorage(TokenStorage):
 
 
 async def sign_in(
-    server: str,
-    url: str,
-    redirect: Redirect,
-    show: Callable[[str], None],
-    *,
-    is_sse: bool,
-    headers: Mapping[str, str],
-    issuer: str = "",
-    client_id: str = "",
-    client_secret: str = "",
-    scopes: Sequence[str] = (),
+    spec: UpstreamSpec, redirect: Redirect, show: Callable[[str], None], scopes: Sequence[str] = ()
 ) -> Account:
     """Send the user to the authorization server of a server and return the account with its tokens.
 
-    `show` is called with the URL to open. Without `client_id`, riglm is registered dynamically; with it, only the
-    authorization server `issuer` is used, or if that is empty, one with all endpoints on one host. `scopes` replace
-    those that the server asks for, `headers` are those of its configuration, and `is_sse` is True for HTTP+SSE.
+    `show` is called with the URL to open. `scopes` replace those that the server asks for.
 
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
     """
-    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # the error is reported here
-    client, last = None, None
-    if client_id:
-        client = OAuthClientInformationFull(client_id=client_id, client_secret=client_secret or None)
+    configured, client = spec.oauth, None
+    if configured.id:
+        client = OAuthClientInformationFull(client_id=configured.id, client_secret=configured.secret or None)
 
     async def open_page(authorization_url: str) -> None:
-        _require_https(authorization_url)
+        require_https(authorization_url)
         if client is not None:
-            _prepare(client, provider.context, issuer)
+            _prepare(client, provider.context, configured.issuer)
         redirect.expect(authorization_url)
         show(authorization_url)
-
-    async def check(request: httpx2.Request) -> None:
-        _require_https(str(request.url))
-
-    async def heard(response: httpx2.Response) -> None:
-        nonlocal last
-        last = response
-        if scopes and response.status_code == 401:
-            rest = response.headers.get("www-authenticate", "Bearer").partition(" ")[2]
-            response.headers["www-authenticate"] = f'Bearer scope="{" ".join(scopes)}"' + (rest and f", {rest}")
 
     metadata = OAuthClientMetadata(
         client_name="riglm", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=_PUBLIC_CLIENT
     )
-    provider = OAuthClientProvider(url, metadata, _ClientStorage(client), open_page, redirect.wait)
-    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [check], "response": [heard]}
-    method, body = ("GET", None) if is_sse else ("POST", PING)
+    provider = OAuthClientProvider(
+        spec.url, metadata, _ClientStorage(client), open_page, redirect.wait, configured.metadata_url or None
+    )
     try:
-        async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
-            httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
-            http.stream(method, url, json=body, headers={**headers, **HEADERS}) as response,
-        ):
-            status = response.status_code
-    except TimeoutError:
-        raise RiglmError(f"{server}: no answer within {TIMEOUT_SECONDS / 60:g} minutes — fix: sign in again") from None
-    except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise RiglmError(f"{server}: the sign-in failed: {_reason(error, last)}{_fix(provider.context)}") from None
-    return _account(server, provider.context, status)
-
-
-def _require_https(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise OAuthFlowError(f"{parts.hostname} does not use https, so that no secrets can be sent to it")
+        status = await authorize(spec, provider, scopes, TIMEOUT_SECONDS)
+    except RiglmError as error:
+        raise RiglmError(f"{spec.name}: the sign-in failed: {error}{_fix(provider.context)}") from None
+    return _account(spec.name, provider.context, status)
 
 
 def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
@@ -233,23 +195,6 @@ def _endpoint(context: "OAuthContext", name: str, default: str) -> str:
     if context.oauth_metadata is None:
         return urljoin(context.get_authorization_base_url(context.server_url), default) if default else ""
     return str(getattr(context.oauth_metadata, name) or "")
-
-
-def _reason(error: Exception, last: httpx2.Response | None) -> str:
-    """Describe the failure without the body of a response, which may contain tokens."""
-    if isinstance(error, OAuthTokenError | OAuthRegistrationError | ValidationError) and last is not None:
-        return f"{last.request.url.host} answered HTTP {last.status_code}{_refusal(last)}"
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _refusal(response: httpx2.Response) -> str:
-    """The error of an authorization server, RFC 6749 section 5.2."""
-    try:
-        body = response.json()
-    except (ValueError, httpx2.StreamError):
-        return ""
-    words = [body.get("error"), body.get("error_description")] if isinstance(body, dict) else []
-    return "".join(f": {each[:200]}" for each in words if isinstance(each, str))
 
 
 def _fix(context: "OAuthContext") -> str:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
-from riglm.adapters.mcp.oauth.tokens import current_account
+from riglm.adapters.mcp.oauth.tokens import add_wanted_scope, current_account
 from riglm.adapters.mcp.wire.http_client import (
     HttpClient,
     HttpClientError,
@@ -24,6 +25,8 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
 _UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
 _RETRY_SECONDS: Final = 10.0
 """Seconds between attempts to refresh a token that is still valid."""
 
@@ -44,9 +47,11 @@ class SignedInClient:
         self._accounts = accounts
         self._spec = spec
         self._token = ""
-        self._refresh_at = self._expires_at = 0.0 if os.path.lexists(accounts.path) else math.inf
+        is_first_read = spec.is_unattended or os.path.lexists(accounts.path)
+        self._refresh_at = self._expires_at = 0.0 if is_first_read else math.inf
         self._waiting: list[_SignedRequest] = []
         self._renewal: asyncio.Task[None] | None = None
+        self._step_ups: set[asyncio.Task[None]] = set()
 
     def send(
         self, target: Target, method: bytes, header_block: bytes, body: bytes, sink: HttpResponseSink
@@ -70,14 +75,31 @@ class SignedInClient:
         if self._renewal is None:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
 
+    def step_up(self, request: "_SignedRequest", scope: str) -> None:
+        """Store a scope that the token lacks; the request goes on with the token of a later sign-in, if any."""
+        task = asyncio.get_running_loop().create_task(self._step_up(request, scope))
+        self._step_ups.add(task)
+        task.add_done_callback(self._step_ups.discard)
+
     def close(self) -> None:
         """Stop renewing; requests that wait are not sent."""
-        if self._renewal is not None:
-            self._renewal.cancel()
+        for task in (self._renewal, *self._step_ups):
+            if task is not None:
+                task.cancel()
+
+    async def _step_up(self, request: "_SignedRequest", scope: str) -> None:
+        arguments = self._accounts, self._spec, self._token, scope
+        try:
+            account = await _in_thread(lambda: add_wanted_scope(*arguments))
+            if account is not None and account.access_token != self._token:
+                self._take(account)
+        except Exception:  # noqa: BLE001  # the request must end, regardless of the reason
+            _log.exception("required scope not stored", extra={"upstream": self._spec.name})
+        request.renewed("")
 
     async def _renew(self) -> None:
         problem = ""
-        arguments = self._accounts, self._spec.name, self._spec.url, self._token
+        arguments = self._accounts, self._spec, self._token
         try:
             self._take(await _in_thread(lambda: current_account(*arguments)))
         except RiglmError as error:
@@ -97,7 +119,7 @@ class SignedInClient:
     def _take(self, account: Account | None) -> None:
         self._token = account.access_token if account else ""
         self.line = f"authorization: Bearer {self._token}\r\n".encode("ascii") if account else b""
-        renewable = account is not None and bool(account.refresh_token)
+        renewable = account is not None and (bool(account.refresh_token) or self._spec.is_unattended)
         self._refresh_at = (account.refresh_at if account and renewable else None) or math.inf
         self._expires_at = (account.expires_at if account and renewable else None) or math.inf
 
@@ -117,10 +139,17 @@ def _in_thread(work: Callable[[], Account | None]) -> asyncio.Future[Account | N
     return asyncio.wrap_future(result)
 
 
+def _lacking_scope(headers: HttpHeaders) -> str:
+    """The scopes that a server requires in addition, RFC 6750 section 3.1."""
+    challenge = headers.get(b"www-authenticate") or b""
+    scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
+    return scope[1].decode("ascii") if scope else ""
+
+
 class _SignedRequest(HttpResponseSink):
     """One request until its first response: if that refuses the token, the request waits for a different one."""
 
-    __slots__ = ("_client", "_line", "_parts", "_refusal", "_sink", "exchange")
+    __slots__ = ("_client", "_lacking", "_line", "_parts", "_refusal", "_sink", "_status", "exchange")
 
     def __init__(
         self, client: SignedInClient, parts: tuple[Target, bytes, bytes, bytes], sink: HttpResponseSink
@@ -132,6 +161,8 @@ class _SignedRequest(HttpResponseSink):
         self._sink = sink
         self._line = b""
         self._refusal: HttpHeaders | None = None
+        self._status = 0
+        self._lacking = ""
 
     def go(self) -> None:
         """Send the request with the current token."""
@@ -150,10 +181,10 @@ class _SignedRequest(HttpResponseSink):
         if self.exchange.holder is not self:
             return  # aborted
         if problem and (self._line or self._refusal is not None):
-            words = f"{self.exchange.place}: the access token cannot be refreshed: {problem}"
+            words = f"{self.exchange.place}: no access token: {problem}"
             self.exchange.fail(HttpClientError(words, sent=False))
         elif self._refusal is not None and self._line == self._client.line:
-            self._sink.head(_UNAUTHORIZED, self._refusal)
+            self._sink.head(self._status, self._refusal)
             self.exchange.end()
         else:
             self.go()
@@ -165,7 +196,9 @@ class _SignedRequest(HttpResponseSink):
         """Nothing is read for an exchange that waits."""
 
     def head(self, status: int, headers: HttpHeaders) -> None:
-        if status == _UNAUTHORIZED:
+        self._status = status
+        self._lacking = _lacking_scope(headers) if status == _FORBIDDEN and self._line else ""
+        if status == _UNAUTHORIZED or self._lacking:
             self._refusal = headers
         else:
             self.exchange.sink = self._sink
@@ -177,7 +210,10 @@ class _SignedRequest(HttpResponseSink):
     def end(self) -> None:
         self.wait()
         if self._line == self._client.line:
-            self._client.renew(self)
+            if self._lacking:
+                self._client.step_up(self, self._lacking)
+            else:
+                self._client.renew(self)
         else:
             self.renewed("")  # renewed while the refusal was on its way
 

@@ -12,9 +12,11 @@ import msgspec
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import UpstreamSpec
 
 _TIMEOUT_SECONDS: Final = 20.0
 _MAX_RESPONSE_BYTES: Final = 1 << 20
+_MAX_SCOPE_LENGTH: Final = 4096
 _REJECTED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"})
 """Errors after which only a new sign-in helps."""
 
@@ -31,30 +33,45 @@ class _TokenResponse(msgspec.Struct):
     error: str = ""
 
 
-def current_account(accounts: AccountFile, server: str, url: str, used: str) -> Account | None:
-    """Return the account of a server with a token other than `used`, refreshed if necessary.
+def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Account | None:
+    """Return the account of a server with a token other than `used`, renewed if necessary.
 
     If there is no such token, the account is returned as it is stored; None if there is none. Only one thread of all
-    processes refreshes the tokens of a server at a time; the others then read what it stored.
+    processes renews the tokens of a server at a time; the others then read what it stored.
 
     Tokens that cannot be stored are returned with a warning in the log: the server may accept the old ones no more.
 
     Raises:
-        RiglmError: the authorization server cannot be reached, or the accounts cannot be read.
+        RiglmError: the authorization server cannot be reached or refuses the client, or the accounts cannot be read.
     """
-    account = accounts.find(server, url)
-    if not _needs_refresh(account, used):
+    account = accounts.find(spec.name, spec.url)
+    if not _needs_renewal(account, spec, used):
         return account
-    with accounts.locked(server, url):
-        account = accounts.find(server, url)
-        if account is None or not _needs_refresh(account, used):
+    with accounts.locked(spec.name, spec.url):
+        account = accounts.find(spec.name, spec.url)
+        if not _needs_renewal(account, spec, used):
             return account
-        refreshed = _refresh(account)
+        renewed = _refresh(account) if account and not spec.is_unattended else _obtain(spec)
         try:
-            accounts.save(refreshed)
+            accounts.save(renewed)
         except RiglmError as error:
-            _log.warning("refreshed tokens not stored", extra={"upstream": server, "reason": str(error)})
-    return refreshed
+            _log.warning("renewed tokens not stored", extra={"upstream": spec.name, "reason": str(error)})
+    return renewed
+
+
+def add_wanted_scope(accounts: AccountFile, spec: UpstreamSpec, used: str, scope: str) -> Account | None:
+    """Store for the next sign-in that the access token `used` lacks `scope`; return the account of the server.
+
+    Raises:
+        RiglmError: the accounts cannot be read or written.
+    """
+    with accounts.locked(spec.name, spec.url):
+        account = accounts.find(spec.name, spec.url)
+        if account is not None and account.access_token == used:
+            wanted = " ".join(dict.fromkeys(f"{account.wanted_scope} {scope}".split()))
+            if account.wanted_scope != wanted and len(wanted) <= _MAX_SCOPE_LENGTH:
+                accounts.save(replace(account, wanted_scope=wanted))
+    return account
 
 
 def revoke(account: Account) -> bool:
@@ -69,8 +86,20 @@ def revoke(account: Account) -> bool:
     return status < 300
 
 
-def _needs_refresh(account: Account | None, used: str) -> bool:
-    return account is not None and bool(account.refresh_token) and (account.access_token == used or account.is_due)
+def _needs_renewal(account: Account | None, spec: UpstreamSpec, used: str) -> bool:
+    if account is None:
+        return spec.is_unattended
+    if spec.is_unattended:
+        client = spec.oauth
+        is_other = (account.client_id, account.issuer) != (client.id, client.issuer)
+        return is_other or account.access_token == used or account.is_due
+    return bool(account.refresh_token) and (account.access_token == used or account.is_due)
+
+
+def _obtain(spec: UpstreamSpec) -> Account:
+    from riglm.adapters.mcp.oauth.unattended import obtain_tokens  # noqa: PLC0415
+
+    return asyncio.run(obtain_tokens(spec))
 
 
 def _refresh(account: Account) -> Account:

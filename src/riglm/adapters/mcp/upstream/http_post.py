@@ -19,8 +19,7 @@ from riglm.ports.upstream import EventPosition, OutboundRequest
 RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
 
-_UNAUTHORIZED: Final = 401
-_REFUSALS: Final = frozenset({_UNAUTHORIZED, 403})
+_REFUSALS: Final = frozenset({401, 403})
 _TOO_MANY: Final = 429
 _MAX_RESUMPTIONS: Final = 10
 _LINGER_SECONDS: Final = 5.0
@@ -185,7 +184,7 @@ class PostRequest(HttpResponseSink):
             return
         message = self._answer
         if self.status in _REFUSALS:
-            hint = self._owner.spec.sign_in_hint if self.status == _UNAUTHORIZED else ""
+            hint = self._owner.spec.sign_in_hint
             words = f"refused the credentials (HTTP {self.status}): {hint}see `auth` and `headers` of the upstream"
             self.fail(ErrorKind.UNAVAILABLE, words)
         elif message is not None and message.error:

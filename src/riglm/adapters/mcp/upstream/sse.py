@@ -18,8 +18,10 @@ from riglm.domain.session import ProtocolEra
 _HOLD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = frozenset({404, 410})
 _NEVER_TWICE: Final = frozenset({"tools/call"})
+_REFUSED: Final = ": {sign_in}see `auth` and `headers` of the upstream"
 _HINTS: Final = {
-    401: ": {sign_in}see `auth` and `headers` of the upstream",
+    401: _REFUSED,
+    403: _REFUSED,
     404: ": see its `url`",
     405: ": it may support Streamable HTTP, which is `type: http`",
 }

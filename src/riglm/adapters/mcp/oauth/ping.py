@@ -1,0 +1,108 @@
+"""Sends a ping to a server, to find out whether it requires a token, or to have an SDK provider obtain one."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import httpx2
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from pydantic import ValidationError
+
+from riglm.domain import protocol
+from riglm.domain.access import is_loopback
+from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import UpstreamSpec
+
+_HEADERS: Final = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": protocol.HANDSHAKE_VERSIONS[-1],
+}
+_PING: Final = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_PROBE_SECONDS: Final = 5.0
+_HTTP_SECONDS: Final = 30.0
+_FORBIDDEN: Final = 403
+
+
+async def require_tokens(specs: Iterable[UpstreamSpec]) -> list[bool | None]:
+    """Return for each server whether it refuses a request without a token; None if it does not respond.
+
+    A redirect, an error of the server and HTTP 403, with which firewalls respond too, are no responses.
+    """
+    async with httpx2.AsyncClient(timeout=_PROBE_SECONDS) as http:
+        return await asyncio.gather(*(_requires_token(http, spec) for spec in specs))
+
+
+async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[str], timeout_seconds: float) -> int:
+    """Have `provider` obtain a token that the server accepts; return the last status of the server.
+
+    `scopes` replace those that the server asks for. Requests to other hosts than loopback use https.
+
+    Raises:
+        RiglmError: no token was obtained. The message has no body of a response, which may contain tokens.
+    """
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # the error is reported here
+    last: httpx2.Response | None = None
+
+    async def check(request: httpx2.Request) -> None:
+        require_https(str(request.url))
+
+    async def replace_scopes(response: httpx2.Response) -> None:
+        nonlocal last
+        last = response
+        if scopes and response.status_code == 401:
+            rest = response.headers.get("www-authenticate", "Bearer").partition(" ")[2]
+            response.headers["www-authenticate"] = f'Bearer scope="{" ".join(scopes)}"' + (rest and f", {rest}")
+
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [check], "response": [replace_scopes]}
+    try:
+        async with (
+            asyncio.timeout(timeout_seconds),
+            httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
+            _ping(http, spec) as response,
+        ):
+            return response.status_code
+    except TimeoutError:
+        raise RiglmError(f"no answer within {timeout_seconds:g} s") from None
+    except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise RiglmError(_reason(error, last)) from None
+
+
+def require_https(url: str) -> None:
+    """Raise OAuthFlowError for a URL that would show secrets to the network."""
+    parts = httpx2.URL(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.host)):
+        raise OAuthFlowError(f"{parts.host} does not use https, so that no secrets can be sent to it")
+
+
+def _ping(http: httpx2.AsyncClient, spec: UpstreamSpec) -> AbstractAsyncContextManager[httpx2.Response]:
+    method, body = ("GET", None) if spec.kind == "sse" else ("POST", _PING)
+    return http.stream(method, spec.url, json=body, headers={**spec.headers, **_HEADERS})
+
+
+async def _requires_token(http: httpx2.AsyncClient, spec: UpstreamSpec) -> bool | None:
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS), _ping(http, spec) as response:
+            status = response.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError):
+        return None
+    if status == 401:
+        return True
+    return False if status < 300 or (400 <= status < 500 and status != _FORBIDDEN) else None
+
+
+def _reason(error: Exception, last: httpx2.Response | None) -> str:
+    if isinstance(error, OAuthTokenError | OAuthRegistrationError | ValidationError) and last is not None:
+        return f"{last.request.url.host} answered HTTP {last.status_code}{_refusal(last)}"
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _refusal(response: httpx2.Response) -> str:
+    """The error of an authorization server, RFC 6749 section 5.2."""
+    try:
+        body = response.json()
+    except (ValueError, httpx2.StreamError):
+        return ""
+    words = [body.get("error"), body.get("error_description")] if isinstance(body, dict) else []
+    return "".join(f": {each[:200]}" for each in words if isinstance(each, str))

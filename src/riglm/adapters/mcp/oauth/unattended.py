@@ -1,0 +1,140 @@
+"""Obtains tokens without a user: by the credentials of the client, or by an assertion of an identity provider."""
+
+from pathlib import Path
+from typing import Final
+
+import httpx2
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from mcp.client.auth import OAuthFlowError, TokenStorage
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+from riglm.adapters.mcp.oauth.accounts import Account
+from riglm.adapters.mcp.oauth.ping import authorize, require_https
+from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import IdentityProvider, UpstreamSpec
+
+_TIMEOUT_SECONDS: Final = 20.0
+_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105
+
+
+class _Storage(TokenStorage):
+    """Keeps the tokens that a provider obtains."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """The client is configured."""
+
+
+async def obtain_tokens(spec: UpstreamSpec) -> Account:
+    """Return an account of the server, by the grant type of its configuration. Nothing is stored.
+
+    Raises:
+        RiglmError: the server does not require a token, a file cannot be read, or the authorization server refused.
+    """
+    storage, client = _Storage(), spec.oauth
+    try:
+        status = await authorize(spec, _provider(spec, storage), client.scopes, _TIMEOUT_SECONDS)
+    except RiglmError as error:
+        raise RiglmError(f"{spec.name}: the grant {client.grant_type} failed: {error}") from None
+    if storage.tokens is None:
+        raise RiglmError(f"{spec.name} does not require a token: it answered HTTP {status} without one")
+    account = Account(
+        server=spec.name, url=spec.url, issuer=client.issuer, token_endpoint="", client_id=client.id, access_token=""
+    )
+    tokens = storage.tokens
+    return account.with_tokens(
+        tokens.access_token, refresh_token=None, scope=tokens.scope, expires_in=tokens.expires_in
+    )
+
+
+def _provider(spec: UpstreamSpec, storage: TokenStorage) -> httpx2.Auth:
+    client, scope = spec.oauth, " ".join(spec.oauth.scopes) or None
+    if client.identity_provider is not None:
+        provider = client.identity_provider
+
+        async def assert_identity(audience: str, resource: str) -> str:
+            return await _exchange(provider, audience, resource)
+
+        return IdentityAssertionOAuthProvider(
+            spec.url,
+            storage,
+            client_id=client.id,
+            client_secret=client.secret,
+            issuer=client.issuer,
+            assertion_provider=assert_identity,
+            scope=scope,
+            token_endpoint_auth_method="client_secret_basic",  # noqa: S106
+        )
+    if client.secret:
+        return ClientCredentialsOAuthProvider(
+            spec.url, storage, client.id, client.secret, "client_secret_basic", scope, client.issuer
+        )
+    key = _read(client.private_key_file)
+    signed = SignedJWTParameters(
+        issuer=client.id, subject=client.id, signing_key=key, signing_algorithm=_algorithm(key)
+    )
+    return PrivateKeyJWTOAuthProvider(
+        spec.url, storage, client.id, signed.create_assertion_provider(), scope, client.issuer
+    )
+
+
+async def _exchange(provider: IdentityProvider, audience: str, resource: str) -> str:
+    """Exchange the ID token for an assertion, RFC 8693."""
+    require_https(provider.token_endpoint)
+    form = {
+        "grant_type": _GRANT,
+        "requested_token_type": _ID_JAG,
+        "subject_token": _read(provider.id_token_file).strip(),
+        "subject_token_type": _ID_TOKEN,
+        "audience": audience,
+        "resource": resource,
+        "client_id": provider.client_id,
+    }
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS) as http:
+        response = await http.post(provider.token_endpoint, data=form)
+    try:
+        return str(response.json()["access_token"])
+    except (ValueError, KeyError, TypeError):
+        place = httpx2.URL(provider.token_endpoint).host
+        raise OAuthFlowError(f"the identity provider {place} answered HTTP {response.status_code}") from None
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="ascii")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise RiglmError(f"{file} cannot be read: {reason}") from None
+
+
+def _algorithm(pem: str) -> str:
+    """Return the JWT algorithm of a private key, RFC 7518."""
+    try:
+        key = load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError) as error:
+        raise RiglmError(f"the private key cannot be used: {type(error).__name__} — fix: store it as PEM") from None
+    if isinstance(key, rsa.RSAPrivateKey):
+        return "RS256"
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return {256: "ES256", 384: "ES384", 521: "ES512"}[key.curve.key_size]
+    return "EdDSA"
