@@ -1,6 +1,7 @@
 """An authorization server whose logic is Authlib's, and MCP servers of the SDK that accept its tokens, in threads."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -25,8 +26,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-
-from tests.started import free_port
 
 METHODS = ["none", "client_secret_basic", "client_secret_post"]
 USER = SimpleNamespace(name="ada")
@@ -379,10 +378,10 @@ def open_server():
 
 
 @contextmanager
-def serving(app, port: int) -> Iterator[None]:
-    """Serve an app on a port of loopback, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", ws="none", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, daemon=True)
+def serving(app, listener: socket.socket) -> Iterator[None]:
+    """Serve an app in a thread; `listener` is bound, so that no other process can take its port."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
@@ -396,13 +395,14 @@ def serving(app, port: int) -> Iterator[None]:
 @contextmanager
 def sites(*, is_sse: bool = False):
     """An issuer, a protected server and an open one; yields the issuer and the URLs of the servers."""
-    issuer, ports = Issuer(), [free_port() for _ in range(3)]
+    issuer, listeners = Issuer(), [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [listener.getsockname()[1] for listener in listeners]
     issuer.url = f"http://127.0.0.1:{ports[0]}"
     guarded = f"http://127.0.0.1:{ports[1]}/{'sse' if is_sse else 'mcp'}"
     unguarded = f"http://127.0.0.1:{ports[2]}/mcp"
     with (
-        serving(issuer.app(), ports[0]),
-        serving(protected_server(issuer, guarded, is_sse=is_sse), ports[1]),
-        serving(open_server(), ports[2]),
+        serving(issuer.app(), listeners[0]),
+        serving(protected_server(issuer, guarded, is_sse=is_sse), listeners[1]),
+        serving(open_server(), listeners[2]),
     ):
         yield issuer, guarded, unguarded
