@@ -1,6 +1,7 @@
 """What every conversation works with."""
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -189,4 +190,5 @@ class RequestServices:
 
 def tool_name(given: RequestParams) -> str | None:
     """The tool that a `tools/call` names; a call that names none is passed on, and is no invocation of any tool."""
-    return jsonrpc.text(given.name)
+    name = jsonrpc.text(given.name)
+    return None if name is None else sys.intern(name)  # sessions keep the names of their calls

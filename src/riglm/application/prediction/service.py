@@ -214,15 +214,18 @@ class PredictionService(NullPrediction):
         """
         if not self._loading.has_begun:
             return  # recorded, and replayed when prediction is loaded
+        prediction_input = self._prediction_input(session, state, names)
+        query = self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None
+        contexts = {context.text: context for context in (query, state.context) if context is not None}
         example = TrainingExample(
-            prediction_input=self._prediction_input(session, state, names),
+            contexts=tuple(contexts.values()),
             tool=tool,
             found=found,
             scope=self._scope_of(session),
+            at=prediction_input.time,
             session=session,
-            query=self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None,
         )
-        self._teaching.called(example)
+        self._teaching.called(example, prediction_input)
 
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         if state.context is None:

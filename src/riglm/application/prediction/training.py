@@ -1,7 +1,7 @@
 """What each call and each mark teaches, and whom."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -24,23 +24,14 @@ TrainingCallback = Callable[[PredictionInput | None, str, DiscoveryMethod], None
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingExample:
-    """A call of `tool` by a session that learns for `scope`; `query` is the search that found the tool."""
+    """A call of `tool` by a session that learns for `scope`, `at` seconds since the epoch, and its `contexts`."""
 
-    prediction_input: PredictionInput
+    contexts: Sequence[Context]
     tool: str
     found: DiscoveryMethod
     scope: str
+    at: float
     session: Session
-    query: Context | None = None
-
-    @property
-    def contexts(self) -> list[Context]:
-        """The different contexts that the tool was used in."""
-        said = self.prediction_input.context
-        contexts = [] if said is None else [said]
-        if self.query is not None and (said is None or said.text != self.query.text):
-            contexts.append(self.query)
-        return contexts
 
 
 class Trainer:
@@ -60,10 +51,10 @@ class Trainer:
         """Register a callback for each training example."""
         self._on_learned = listener
 
-    def called(self, example: TrainingExample) -> None:
+    def called(self, example: TrainingExample, prediction_input: PredictionInput) -> None:
         """Have a call learned once it is out of the way."""
         pair_update = (lambda: self._learn_gist(example)) if example.contexts else None
-        self._training_queue.add(lambda: self._learn(example), pair_update)
+        self._training_queue.add(lambda: self._learn(example, prediction_input), pair_update)
 
     def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session: Session) -> None:
         """Have it learned for sure that a tool belongs to a context, or does not."""
@@ -88,28 +79,27 @@ class Trainer:
 
         self._training_queue.add(learn)
 
-    def _learn(self, example: TrainingExample) -> None:
+    def _learn(self, example: TrainingExample, prediction_input: PredictionInput) -> None:
         knowledge = self._knowledge()
         if knowledge is None:
             return
         with self._guarded:
-            prediction_input = knowledge.with_relevance(example.prediction_input, example.scope)
+            known_before = knowledge.with_relevance(prediction_input, example.scope)
 
             def learn(scope_model: "ScopeModel") -> None:
-                scope_model.learn(prediction_input, example.tool, SIGNALS[example.found])
+                scope_model.learn(known_before, example.tool, SIGNALS[example.found])
 
-            knowledge.scope_models.teach(example.scope, prediction_input.time, learn)
+            knowledge.scope_models.teach(example.scope, example.at, learn)
         self._pair_all(example)
-        self._notify(example.prediction_input, example.tool, example.found)
+        self._notify(prediction_input, example.tool, example.found)
 
     def _learn_gist(self, example: TrainingExample) -> None:
         self._pair_all(example)
         self._notify(None, example.tool, example.found)
 
     def _pair_all(self, example: TrainingExample) -> None:
-        signal, at = SIGNALS[example.found], example.prediction_input.time
         for context in example.contexts:
-            self._pair(context, example.tool, signal, example.scope, at, example.session)
+            self._pair(context, example.tool, SIGNALS[example.found], example.scope, example.at, example.session)
 
     def _pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session: Session) -> None:
         knowledge = self._knowledge()
