@@ -14,6 +14,7 @@ from riglm.application.connections.single_server import DualEraRouter, SingleSer
 from riglm.application.filter_middleware.middleware import FilterMiddleware
 from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
 from riglm.application.forwarding.services import RequestServices
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,
@@ -37,21 +38,44 @@ class ProxyService(DownstreamPort):
         upstreams: Sequence[UpstreamPort],
         naming: Naming = "prefix",
         showing: FilterMiddleware | None = None,
+        access: AccessRules | None = None,
     ) -> None:
         """Create a proxy in front of one or more `upstreams`; the names of several are merged by `naming`.
 
-        Without `showing`, tools are not filtered.
+        Without `showing`, tools are not filtered. Callers with `access` rules reach only the servers that these permit.
         """
         self._services = services
         self._upstreams = tuple(upstreams)
         self._merged_lists = MergedListCache(naming)
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
-        self.modern: FilteringModernHandler
+        self._access = access
+        self._notify_others: Callable[[str], None] = lambda _: None
+        self._modern: dict[str, FilteringModernHandler] = {}
+        self._modern_for("")
+
+    def modern_for(self, caller: Caller) -> FilteringModernHandler:
+        return self._modern_for(caller.access)
+
+    def _modern_for(self, access: str) -> FilteringModernHandler:
+        handler = self._modern.get(access)
+        if handler is None:
+            handler = self._modern[access] = self._create_modern(access)
+            handler.listeners.notify_others = self._notify_others
+        return handler
+
+    def _create_modern(self, access: str) -> FilteringModernHandler:
         if len(self._upstreams) == 1:
-            self.modern = SingleServerModernHandler(services, self._upstreams[0], showing)
-        else:
-            self.modern = MultiServerModernHandler(services, self._upstreams, self._merged_lists, showing)
+            return SingleServerModernHandler(self._services, self._upstreams[0], self._showing, access)
+        return MultiServerModernHandler(
+            self._services, self._permitted(access), self._merged_lists, self._showing, access
+        )
+
+    def _permitted(self, access: str) -> Sequence[UpstreamPort]:
+        """The servers that the rules `access` permit; all where there are no rules."""
+        if self._access is None or not access:
+            return self._upstreams
+        return [each for each in self._upstreams if self._access.permits_server(access, each.spec.name)]
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
         return DualEraRouter(self, caller, channel, sink)
@@ -63,14 +87,21 @@ class ProxyService(DownstreamPort):
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
         if len(self._upstreams) > 1:
             return MultiServerConnection(
-                self._services, self._upstreams, self._merged_lists, caller, channel, self._showing
+                self._services, self._permitted(caller.access), self._merged_lists, caller, channel, self._showing
             )
         return SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
 
     def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
         """Publish clients whose list changed with `publish`; returns the handler for such messages."""
-        self.modern.listeners.notify_others = notify
-        return self.modern.listeners.heard
+        self._notify_others = notify
+        for handler in self._modern.values():
+            handler.listeners.notify_others = notify
+
+        def heard(client_id: str) -> None:
+            for handler in self._modern.values():
+                handler.listeners.heard(client_id)
+
+        return heard
 
     async def check_names(self) -> None:
         """Look before the first client comes whether two servers claim one name.
@@ -86,7 +117,7 @@ class ProxyService(DownstreamPort):
 
     async def close(self) -> None:
         """End all links, then all sessions."""
-        await self.modern.close()
+        await asyncio.gather(*(handler.close() for handler in self._modern.values()))
         if self._showing is not None:
             await self._showing.close()
         ends = await asyncio.gather(*(upstream.close() for upstream in self._upstreams), return_exceptions=True)

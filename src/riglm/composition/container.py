@@ -36,6 +36,7 @@ from riglm.composition.storage import (
     store_url,
     wants_traces,
 )
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
@@ -362,6 +363,12 @@ class Container:
         )
 
     @cached_property
+    def access(self) -> AccessRules | None:
+        """The access rules, if there are any."""
+        servers = (spec.name for spec in self.settings.upstream_specs())
+        return AccessRules(self.settings.access, servers) if self.settings.access else None
+
+    @cached_property
     def filtering(self) -> "FilteringService":
         """Decides which tools are shown."""
         from riglm.application.filtering.service import FilteringService
@@ -374,6 +381,7 @@ class Container:
             predictor=self.settings.predictor.kind,
             overrides=self.overrides.in_force,
             owner=self.services.owners.of,
+            access=self.access,
             is_steered=self.settings.control.enabled,
         )
 

@@ -58,7 +58,7 @@ async def lifespan(
             await _recall_catalogs(container)
             following = await _following_pins(container)
             showing = container.showing if filtered else None
-            proxy = ProxyService(services, ports, settings.naming, showing)
+            proxy = ProxyService(services, ports, settings.naming, showing, container.access)
             sharing = container.sharing if is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()

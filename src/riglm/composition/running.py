@@ -46,7 +46,9 @@ def run_stdio(configuration: Configuration) -> int:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
     filtering = settings.filtering.model_copy(update={"profile": _profile_here(settings.filtering)})
-    alone = settings.model_copy(update={"state": StateSettings(), "filtering": filtering})  # one client, one process
+    alone = settings.model_copy(  # one client, one process
+        update={"state": StateSettings(), "filtering": filtering, "access": {}}
+    )
     return _run(alone, configuration, serve)
 
 
@@ -78,9 +80,8 @@ def run_http(configuration: Configuration) -> int:
         from riglm.composition.storage import intercepts_lists, is_shared
 
         sharing = container.sharing if is_shared(settings) else None
-        await HttpDownstream(
-            proxy, settings, sharing, (lambda: container.filtering.rules) if intercepts_lists(settings) else None
-        ).serve(listener, stop)
+        filtering = (lambda: container.filtering.rules) if intercepts_lists(settings) else None
+        await HttpDownstream(proxy, settings, sharing, filtering, container.access).serve(listener, stop)
 
     with _alone(settings):
         listener = bound_socket(downstream.host, downstream.port)

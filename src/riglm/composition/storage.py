@@ -19,7 +19,7 @@ def is_shared(settings: Settings) -> bool:
 
 def intercepts_lists(settings: Settings) -> bool:
     """True if riglm reads lists and calls: for the filter, even if it is only enabled later, or for `inner_voice`."""
-    return settings.filtering.is_on or settings.control.enabled or settings.knowledge.enabled
+    return settings.filtering.is_on or settings.control.enabled or settings.knowledge.enabled or bool(settings.access)
 
 
 def is_silent() -> bool:

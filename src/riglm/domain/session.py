@@ -103,6 +103,9 @@ MAX_RESERVED: Final = 1_000
 PROFILE: Final = "profile"
 """The key of a session's metadata that holds the profile that it began with."""
 
+ACCESS: Final = "access"
+"""The key of a session's metadata that holds the access rules that apply to its caller, one on each line."""
+
 DEFAULT_PROFILE: Final = "default"
 """The profile of sessions that began with no other."""
 
@@ -146,6 +149,11 @@ class Session:
     def profile(self) -> str:
         """The profile that it began with."""
         return self.metadata.get(PROFILE, DEFAULT_PROFILE)
+
+    @property
+    def access(self) -> str:
+        """The access rules that apply to its caller, one on each line; empty if there are none."""
+        return self.metadata.get(ACCESS, "")
 
     @property
     def confidence(self) -> IdentificationConfidence:

@@ -19,20 +19,22 @@ class Caller:
 
     `principal` is the subject of a checked token, or empty for local users; `address` is the peer's
     address; `handle` a session handle that the client was given, taken from a header or a path. `profile` is the one
-    that it selected, empty for `filtering.profile`. `connection` identifies HTTP connections of one address apart.
+    that it selected, empty for `filtering.profile`. `access` are the access rules that apply, one on each line; empty
+    if there are none for this process. `connection` identifies HTTP connections of one address apart.
     """
 
     transport: Transport
     principal: str = ""
     profile: str = ""
+    access: str = ""
     address: str = ""
     handle: str = ""
     connection: str = field(default="", compare=False)
 
     @property
     def owner(self) -> str:
-        """Whose sessions it may continue: those of its principal in its profile."""
-        return f"{self.principal}/{self.profile}" if self.profile else self.principal
+        """Whose sessions it may continue: those of its principal in its profile, with the same rights."""
+        return "\n".join((self.principal, self.profile, self.access)).rstrip("\n")
 
 
 class ClientResponseSink(Protocol):
@@ -214,9 +216,12 @@ class DualEraConnection(Protocol):
 class DownstreamPort(Protocol):
     """The application as downstream adapters use it."""
 
-    modern: ModernRequestHandler
     arrived: Callable[[], None] | None = None
     """Called when a message is complete and about to be read; None without a measurement."""
+
+    @abstractmethod
+    def modern_for(self, caller: Caller) -> ModernRequestHandler:
+        """The handler of a caller's requests of the modern era: the same for callers with the same rights."""
 
     @abstractmethod
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:

@@ -39,9 +39,10 @@ class MultiServerModernHandler(FilteringModernHandler, NullServerMessageHandler)
         upstreams: Sequence[UpstreamPort],
         merged_lists: MergedListCache,
         showing: FilterMiddleware | None = None,
+        access: str = "",
     ) -> None:
         """Nothing is requested before a client requests it."""
-        super().__init__(services, showing)
+        super().__init__(services, showing, access)
         services = self._services
         self._upstreams = {upstream.spec.name: upstream for upstream in upstreams}
         self._links: dict[str, UpstreamLink] = {name: up.stateless(self) for name, up in self._upstreams.items()}

@@ -145,12 +145,16 @@ class EraProbe:
 
 
 class SingleServerModernHandler(FilteringModernHandler, NullServerMessageHandler):
-    """Passes each request on by itself; shared by all clients."""
+    """Passes each request on by itself; shared by all clients with the same rights."""
 
     def __init__(
-        self, services: RequestServices, upstream: UpstreamPort, showing: FilterMiddleware | None = None
+        self,
+        services: RequestServices,
+        upstream: UpstreamPort,
+        showing: FilterMiddleware | None = None,
+        access: str = "",
     ) -> None:
-        super().__init__(services, showing)
+        super().__init__(services, showing, access)
         self._upstream = upstream
         self._link = upstream.stateless(self)
         self._probe = EraProbe(upstream, self._link)

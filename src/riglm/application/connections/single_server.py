@@ -257,6 +257,7 @@ class DualEraRouter(DualEraConnection):
     def __init__(self, proxy: DownstreamPort, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> None:
         """A connection whose every answer goes to `sink`."""
         self._proxy = proxy
+        self._handler = proxy.modern_for(caller)
         self._arrived = proxy.arrived
         self._caller = caller
         self._channel = channel
@@ -304,11 +305,11 @@ class DualEraRouter(DualEraConnection):
         elif message.method == "notifications/cancelled" and self._modern:
             exchange = self._modern.pop(request_params.cancelled_id(message) or b"", None)
             if exchange is not None:
-                self._proxy.modern.cancel(exchange, message)
+                self._handler.cancel(exchange, message)
                 return
         if self._conversation is None:
             if not message.is_request:
-                self._proxy.modern.handle_notification(message)
+                self._handler.handle_notification(message)
                 return
             self._conversation = self._proxy.converse(self._caller, self._channel)
         in_flight = self._conversation.received(message, self._sink)
@@ -319,7 +320,7 @@ class DualEraRouter(DualEraConnection):
 
     async def close(self) -> None:
         for exchange in list(self._modern.values()):
-            self._proxy.modern.cancel(exchange)
+            self._handler.cancel(exchange)
         if self._conversation is not None:
             await self._conversation.close()
 
@@ -330,7 +331,7 @@ class DualEraRouter(DualEraConnection):
             words = "Invalid request: the id is in use"
             self._sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, words))
             return
-        in_flight = self._proxy.modern.received(message, envelope, self._sink, self._caller)
+        in_flight = self._handler.received(message, envelope, self._sink, self._caller)
         if not in_flight.done:
             self._modern[key] = in_flight
             if message.method != "subscriptions/listen":

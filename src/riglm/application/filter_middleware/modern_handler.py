@@ -17,17 +17,12 @@ from riglm.application.forwarding.tracing import RequestTracer
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
-from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session import ACCESS, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink, InFlightRequest, ModernRequestHandler
 
 KNOWN_SECONDS: Final = 60.0
 """Seconds for which meta-tools use a catalog without requesting it again."""
-
-
-_ANYBODY: Final = Session(
-    started_at=0.0, era=ProtocolEra.MODERN, transport=Transport.HTTP, method=IdentificationMethod.ADDRESS
-)
 
 
 class FilteringModernHandler(ModernRequestHandler):
@@ -39,8 +34,15 @@ class FilteringModernHandler(ModernRequestHandler):
     _showing: FilterMiddleware
     _meta_calls: MetaToolCalls
 
-    def __init__(self, services: RequestServices, showing: FilterMiddleware | None) -> None:
-        """Without `showing`, tools are not filtered."""
+    def __init__(self, services: RequestServices, showing: FilterMiddleware | None, access: str = "") -> None:
+        """Without `showing`, tools are not filtered. All callers have the rights `access`."""
+        self._any_session = Session(
+            started_at=0.0,
+            era=ProtocolEra.MODERN,
+            transport=Transport.HTTP,
+            method=IdentificationMethod.ADDRESS,
+            metadata={ACCESS: access},
+        )
         self.listeners = ToolListSubscriptions()
         self._filters = showing is not None
         self._services = services if showing is None else showing.observed()
@@ -151,8 +153,10 @@ class FilteringModernHandler(ModernRequestHandler):
             self._tracer.end_cancelled()
 
     def input_schema(self, tool: str) -> bytes | None:
-        if self._filters and any(self._showing.filtering.denial(_ANYBODY, seen) for seen in self.name_patterns(tool)):
-            return None
+        if self._filters:
+            denial = partial(self._showing.filtering.denial, self._any_session)
+            if any(map(denial, self.name_patterns(tool))):
+                return None
         return self.listed_schema(tool)
 
     async def close(self) -> None:

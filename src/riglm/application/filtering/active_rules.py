@@ -13,6 +13,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.tool_lists.planning import ListPlanner
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.application.worker import Worker
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.list_plan import Prices
 from riglm.domain.naming import SEPARATOR, NamePatterns
 from riglm.domain.policy import Override, Policy, ToolVisibility, by_tool
@@ -37,26 +38,29 @@ class ToolPermissions:
         overrides: Callable[[], Sequence[Override]] = tuple,
         *,
         owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
+        access: AccessRules | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`overrides` gives all that there are now, and does not block.
 
-        `owner` returns a tool's server and its name there, given the name that clients use.
+        `owner` returns a tool's server and its name there, given the name that clients use. What `access` does not
+        permit is denied, regardless of the policy and of overrides.
         """
+        self._access = access
         self._policy = policy
         self._owner = owner
         self._overrides = overrides
         self._clock = clock
-        self._kept: OrderedDict[tuple[int, tuple[Override, ...]], PermittedTools] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, tuple[Override, ...], str], PermittedTools] = OrderedDict()
         self._by_policy: dict[tuple[str, str, str], ToolVisibility] = {}
 
     def of(self, session: Session, catalog: ToolCatalog) -> PermittedTools:
         """Return the tools of a catalog that a session may use."""
         overrides = self.concerning(session)
-        key = (id(catalog), overrides)
+        key = (id(catalog), overrides, session.access)
         view = self._kept.get(key)
         if view is None or view.catalog is not catalog:
-            view = self._kept[key] = self._made(catalog, overrides)
+            view = self._kept[key] = self._made(catalog, overrides, session.access)
             if len(self._kept) > MAX_VIEWS:
                 self._kept.popitem(last=False)
         return view
@@ -64,7 +68,7 @@ class ToolPermissions:
     def visibility(self, session: Session, name: str, owner: tuple[str, str] | None = None) -> ToolVisibility:
         """What may become of one tool in a session, whether it is in a catalogue or not; `owner` if that is known."""
         overrides = self.concerning(session)
-        return self._decided(name, by_tool(overrides) if overrides else None, owner)
+        return self._decided(name, by_tool(overrides) if overrides else None, session.access, owner)
 
     def denies_by_name(self, name: str) -> bool:
         """True if the denylist contains a name, regardless of the allowlist."""
@@ -79,10 +83,16 @@ class ToolPermissions:
         return tuple(each for each in everything if each.holds(now) and each.concerns(key, session.principal))
 
     def _decided(
-        self, name: str, overrides: Mapping[str, Sequence[Override]] | None, owner: tuple[str, str] | None = None
+        self,
+        name: str,
+        overrides: Mapping[str, Sequence[Override]] | None,
+        access: str,
+        owner: tuple[str, str] | None = None,
     ) -> ToolVisibility:
         """What may become of a tool, by all its names: a long one is cut for clients, and denied by the whole of it."""
         server, own = owner or self._owner(name)
+        if access and self._access is not None and not self._access.permits(access, server, own):
+            return ToolVisibility.DENIED
         key = (name, server, own)
         if overrides is None and key in self._by_policy:
             return self._by_policy[key]
@@ -91,9 +101,9 @@ class ToolPermissions:
             self._by_policy[key] = visibility
         return visibility
 
-    def _made(self, catalog: ToolCatalog, overrides: tuple[Override, ...]) -> PermittedTools:
+    def _made(self, catalog: ToolCatalog, overrides: tuple[Override, ...], access: str) -> PermittedTools:
         mine = by_tool(overrides)
-        visibilities = {name: self._decided(name, mine) for name in catalog.names}
+        visibilities = {name: self._decided(name, mine, access) for name in catalog.names}
         shown = (ToolVisibility.AUTO, ToolVisibility.ALWAYS)
         if all(visibility in shown for visibility in visibilities.values()):
             candidates = catalog.names
@@ -132,6 +142,7 @@ class RuleDependencies:
     prices: Prices = field(default_factory=Prices)
     overrides: Callable[[], Sequence[Override]] = tuple
     owner: Callable[[str], tuple[str, str]] = lambda name: ("", name)
+    access: AccessRules | None = None
     clock: Callable[[], float] = time.time
 
 
@@ -147,7 +158,7 @@ class ActiveRules:
     ) -> None:
         """`predictor` is the name of the strategy, for the record; `views` are those of rules with the same policy."""
         self.rules: Final = rules
-        self.is_on: Final = rules.is_on
+        self.is_on: Final = rules.is_on or surroundings.access is not None
         """True if a list or a call may differ from what it would be without riglm."""
         self.is_shadow: Final = rules.is_on and rules.mode == "shadow"
         """True if clients get all tools, and what would have been hidden is recorded."""
@@ -155,7 +166,7 @@ class ActiveRules:
             name: ActiveRules(rules.of_profile(name), surroundings, predictor) for name in rules.profiles
         }
         """The rules that hold in each profile instead of these."""
-        self.guards: Final = rules.is_on and rules.denies
+        self.guards: Final = (rules.is_on and rules.denies) or surroundings.access is not None
         """True if tools are denied, in some profile at least."""
         self.predictor: Final = predictor
         self.is_predicted: Final = (
@@ -192,14 +203,18 @@ def _policy_of(rules: FilteringSettings) -> tuple[object, ...]:
 
 
 def _views(rules: FilteringSettings, surroundings: RuleDependencies) -> ToolPermissions:
-    if not rules.is_on:
-        return ToolPermissions(Policy(), owner=surroundings.owner, clock=surroundings.clock)
-    policy = Policy(
-        allowed=NamePatterns(rules.allowlist) if rules.allowlist else None,
-        denied=NamePatterns(rules.denylist),
-        pinned=NamePatterns(rules.pinned),
+    policy = Policy()
+    overrides: Callable[[], Sequence[Override]] = tuple
+    if rules.is_on:
+        overrides = surroundings.overrides
+        policy = Policy(
+            allowed=NamePatterns(rules.allowlist) if rules.allowlist else None,
+            denied=NamePatterns(rules.denylist),
+            pinned=NamePatterns(rules.pinned),
+        )
+    return ToolPermissions(
+        policy, overrides, owner=surroundings.owner, access=surroundings.access, clock=surroundings.clock
     )
-    return ToolPermissions(policy, surroundings.overrides, owner=surroundings.owner, clock=surroundings.clock)
 
 
 def _predicting(rules: FilteringSettings, predicting: NullPrediction | None) -> NullPrediction:

@@ -11,6 +11,7 @@ from riglm.application.filtering.active_rules import ActiveRules, RuleDependenci
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Raw
@@ -54,6 +55,7 @@ class FilteringService:
         predictor: str = "",
         overrides: Callable[[], Sequence[Override]] = tuple,
         owner: Callable[[str], tuple[str, str]] = lambda name: ("", name),
+        access: AccessRules | None = None,
         is_steered: bool = False,
         most_sessions: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.time,
@@ -61,10 +63,17 @@ class FilteringService:
         """Without `predicting`, only policy decides. `predictor` is its name for the record.
 
         `usage` has the estimates that lists are made from. `overrides` returns all current overrides and does not
-        block; `owner` returns a tool's server and its name there. With `is_steered` the rules may change at any time.
+        block; `owner` returns a tool's server and its name there. `access` holds even if the rules are off. With
+        `is_steered` the rules may change at any time.
         """
         self._surroundings = RuleDependencies(
-            predicting=predicting, usage=usage, prices=prices or Prices(), overrides=overrides, owner=owner, clock=clock
+            predicting=predicting,
+            usage=usage,
+            prices=prices or Prices(),
+            overrides=overrides,
+            owner=owner,
+            access=access,
+            clock=clock,
         )
         self._now = ActiveRules(rules or FilteringSettings(), self._surroundings, predictor)
         self._is_steered = is_steered
@@ -98,7 +107,7 @@ class FilteringService:
     @property
     def predicts(self) -> bool:
         """Whether lists go by what is likely to be used."""
-        return self.is_on and self.rules.strategy == "prediction"
+        return self.rules.is_on and self.rules.strategy == "prediction"
 
     @property
     def guards(self) -> bool:

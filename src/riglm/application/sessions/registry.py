@@ -20,7 +20,16 @@ from riglm.domain.client_support import NO_TOOL_SEARCH, no_tool_search
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.retention import ErasureRequest
-from riglm.domain.session import PROFILE, ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, parsed_uuid
+from riglm.domain.session import (
+    ACCESS,
+    PROFILE,
+    ClientInfo,
+    IdentificationMethod,
+    ProtocolEra,
+    Session,
+    Transport,
+    parsed_uuid,
+)
 from riglm.ports.downstream import Caller
 
 
@@ -65,7 +74,7 @@ class SessionRegistry:
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
-        self._metadata: dict[str, dict[str, str]] = {}
+        self._metadata: dict[tuple[str, str], dict[str, str]] = {}
         self.look_for(evidence)
         self._kept = SessionIndex()
         self._connections: dict[UUID, dict[str, Caller | None]] = {}
@@ -335,7 +344,9 @@ class SessionRegistry:
 
     def _metadata_of(self, caller: Caller, client: ClientInfo) -> dict[str, str]:
         profile = caller.profile or self._evidence.profile
-        metadata = self._metadata.setdefault(profile, {PROFILE: profile})
+        metadata = self._metadata.setdefault(
+            (profile, caller.access), {PROFILE: profile} | ({ACCESS: caller.access} if caller.access else {})
+        )
         if caller.transport is Transport.STDIO and (why := no_tool_search(client, self._evidence.environment)):
             return {**metadata, NO_TOOL_SEARCH: why}
         return metadata

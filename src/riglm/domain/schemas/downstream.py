@@ -6,13 +6,50 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from riglm.domain.access import is_loopback
+from riglm.domain.access import is_loopback, is_loopback_origin
 from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem, refuse_placeholder, usable_token
 
 BEARER: Final = "bearer"
 """The principal of callers that send `downstream.token`."""
 
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class TokenIssuerSettings(SettingsModel):
+    """Access tokens of an OpenID provider: riglm verifies those that clients send, and names the provider to others."""
+
+    issuer: str = Field(
+        pattern=r"^https?://[!-~]+$", description="The issuer's URL, exactly as in `iss` of its tokens."
+    )
+    audience: str = Field(
+        pattern=r"^[!-~]+$",
+        description="What `aud` of a token must contain: the URL of the MCP endpoint as clients use it, or the name "
+        "that the provider gives this API. With `/PROFILE` behind it, a token is for this profile only.",
+    )
+    jwks: str = Field(
+        default="", description="The URL or the file of the issuer's keys; by default its metadata names the URL."
+    )
+    scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
+    groups_claim: str = Field(
+        default="groups",
+        min_length=1,
+        description="The claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`).",
+    )
+
+    @field_validator("issuer", "jwks")
+    @classmethod
+    def _is_protected(cls, url: str) -> str:
+        if url.startswith("http://") and not is_loopback_origin("/".join(url.split("/")[:3])):
+            raise problem(f"{url!r} can be changed on the way", "use https")
+        return url
+
+    @field_validator("scopes")
+    @classmethod
+    def _single_words(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        for scope in scopes:
+            if not re.fullmatch(r"[!#-\[\]-~]+", scope):
+                raise problem(f"{scope!r} is not one scope", "make one entry of each, without quotation marks")
+        return scopes
 
 
 class DownstreamSettings(SettingsModel):
@@ -31,6 +68,9 @@ class DownstreamSettings(SettingsModel):
         default_factory=dict,
         description="Tokens of several callers by name: each is a principal with separate sessions, "
         "learned state and knowledge.",
+    )
+    auth: TokenIssuerSettings | None = Field(
+        default=None, description="Clients may send an access token of this OpenID provider."
     )
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted in addition to loopback.")
     allowed_origins: tuple[str, ...] = Field(default=(), description="Origin headers accepted in addition to loopback.")
@@ -61,10 +101,10 @@ class DownstreamSettings(SettingsModel):
                 raise problem(f"{other} and {name} have the same token", "give each a different one", key="tokens")
         if is_loopback(self.host):
             return self
-        if not of_token:
+        if not of_token and self.auth is None:
             raise problem(
                 f"{self.host} can be reached from other machines and no token is set",
-                "set downstream.token (for example to ${RIGLM_TOKEN}), or listen on 127.0.0.1",
+                "set downstream.token (for example to ${RIGLM_TOKEN}) or downstream.auth, or listen on 127.0.0.1",
                 key="host",
             )
         refuse_placeholder(self.token, "token")

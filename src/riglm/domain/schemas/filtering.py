@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from riglm.domain.policy import fault
+from riglm.domain.schemas.access import Patterns
 from riglm.domain.schemas.base import Seconds, SettingsModel, problem
 from riglm.domain.session import DEFAULT_PROFILE
 
@@ -40,11 +40,9 @@ class ProfileSettings(SettingsModel):
         description="Absolute paths, or paths that begin with `~/`: stdio clients that start riglm there, or below, "
         "get this profile, unless `filtering.profile` is given.",
     )
-    allowlist: tuple[str, ...] | None = Field(
-        default=None, description="Replaces `filtering.allowlist` in this profile."
-    )
-    denylist: tuple[str, ...] = Field(default=(), description="Denied in addition to `filtering.denylist`.")
-    pinned: tuple[str, ...] = Field(default=(), description="Always shown, in addition to `filtering.pinned`.")
+    allowlist: Patterns | None = Field(default=None, description="Replaces `filtering.allowlist` in this profile.")
+    denylist: Patterns = Field(default=(), description="Denied in addition to `filtering.denylist`.")
+    pinned: Patterns = Field(default=(), description="Always shown, in addition to `filtering.pinned`.")
 
     @field_validator("directories")
     @classmethod
@@ -59,20 +57,7 @@ class ProfileSettings(SettingsModel):
     def _given(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if patterns == ():
             raise problem("the allowlist is empty", "name tools or patterns in it, or leave it out")
-        return None if patterns is None else _matchable(patterns)
-
-    @field_validator("denylist", "pinned")
-    @classmethod
-    def _matchable(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        return _matchable(patterns)
-
-
-def _matchable(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
-        found = fault(pattern)
-        if found is not None:
-            raise problem(*found)
-    return patterns
+        return patterns
 
 
 class FilteringSettings(SettingsModel):
@@ -98,14 +83,14 @@ class FilteringSettings(SettingsModel):
         description="List as many tools as hold this share of the calls, within `min_tools` and `max_tools`, not those "
         "whose listing pays.",
     )
-    allowlist: tuple[str, ...] = Field(
+    allowlist: Patterns = Field(
         default=(),
         description="Names or glob patterns, exactly as spelt; when there are any, all other tools are denied.",
     )
-    denylist: tuple[str, ...] = Field(
+    denylist: Patterns = Field(
         default=(), description="Names or glob patterns of tools that are denied, in any spelling, of any server."
     )
-    pinned: tuple[str, ...] = Field(default=(), description="Names or glob patterns of tools that are always shown.")
+    pinned: Patterns = Field(default=(), description="Names or glob patterns of tools that are always shown.")
     surface: Literal["auto", SurfaceName] = Field(
         default="auto",
         description="How a selection reaches the client; `auto` chooses by client and by era. `dynamic` for modern "
@@ -155,11 +140,6 @@ class FilteringSettings(SettingsModel):
                 key="max_tools",
             )
         return self
-
-    @field_validator("allowlist", "denylist", "pinned")
-    @classmethod
-    def _matchable(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        return _matchable(patterns)
 
     @field_validator("profiles", mode="before")
     @classmethod

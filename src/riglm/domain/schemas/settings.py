@@ -7,8 +7,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
-from riglm.domain.naming import SEPARATOR, Naming
+from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
+from riglm.domain.schemas.access import AccessSettings
 from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings
@@ -56,6 +57,10 @@ class Settings(SettingsModel):
     limits: LimitSettings = LimitSettings.model_construct()
     sessions: SessionSettings = SessionSettings.model_construct()
     filtering: FilteringSettings = FilteringSettings.model_construct()
+    access: dict[str, AccessSettings] = Field(
+        default={},
+        description="What the callers of `riglm serve` may see and use, by group; without rules, everything.",
+    )
     prices: PriceSettings = PriceSettings.model_construct()
     embedder: EmbedderSettings = EmbedderSettings.model_construct()
     predictor: PredictorSettings = PredictorSettings.model_construct()
@@ -110,6 +115,26 @@ class Settings(SettingsModel):
                 if token not in self.downstream.principals:
                     words, fix = f"there is no token {token!r} in downstream.tokens", "name one of those, or add it"
                     raise problem(words, fix, key=f"filtering.profiles.{name}.tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _usable_access(self) -> Self:
+        if self.access and not self.downstream.principals and self.downstream.auth is None:
+            words = "callers without a token have no groups"
+            raise problem(words, "set downstream.auth or downstream.tokens", key="access")
+        servers = {spec.name for spec in self.upstream_specs()} | self.mcp_servers.keys()
+        profiles = {self.filtering.profile, *self.filtering.profiles}
+        for group, rule in self.access.items():
+            if not group.isprintable() or not group:
+                raise problem(f"{group!r} cannot be the name of a group", "use printable characters", key="access")
+            for key, known in (("servers", servers), ("profiles", profiles)):
+                for pattern in getattr(rule, key):
+                    if not any(map(NamePatterns((pattern,)).has, known)):
+                        words, fix = f"there is none that is called {pattern!r}", f"use: {', '.join(sorted(known))}"
+                        raise problem(words, fix, key=f"access.{group}.{key}")
+            if self.naming != "prefix" and len(self.mcp_servers) > 1 and "*" not in rule.servers:
+                words = "with `naming: prefix` only, the names of tools show their servers"
+                raise problem(words, "remove `naming`, or `servers` here", key=f"access.{group}.servers")
         return self
 
     @property

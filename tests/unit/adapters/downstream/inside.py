@@ -201,6 +201,9 @@ class Inside:
         self.closing_fails = False
         self.on_close: Callable[[], object] = lambda: None
 
+    def modern_for(self, caller: Caller) -> Modern:
+        return self.modern
+
     def hold(self, *, on: bool) -> None:
         self.held.append(on)
 

@@ -125,7 +125,7 @@ async def test_a_failure_inside_is_an_error_of_the_request_and_of_nothing_else(s
     stage.send(b'{"id":2,"method":"tools/list"}')
     error = b'{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Internal error in riglm: its log says more"}}'
     assert [each[1] for each in stage.sink.got] == [error]
-    monkeypatch.setattr(stage.proxy, "modern", None)
+    monkeypatch.setattr(stage.proxy.modern_for(Caller(transport=Transport.STDIO)), "handle_notification", None)
     stage.send(b'{"method":"vendor/told"}')
     assert len(stage.sink.got) == 1
     assert len(caplog.records) == 2

@@ -239,4 +239,4 @@ async def test_without_a_tracer_nothing_stands_in_the_way():
     proxy = ProxyService(stage.services, [server])
     conversation = proxy.converse(Caller(transport=Transport.STDIO), Channel())
     assert type(conversation).__name__ == "SingleServerConnection"
-    assert type(proxy.modern).__name__ == "SingleServerModernHandler"
+    assert type(proxy.modern_for(Caller(transport=Transport.HTTP))).__name__ == "SingleServerModernHandler"

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
+from urllib.parse import quote
 
 from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.http_handshake import HandshakeEndpoint
@@ -17,12 +18,13 @@ from riglm.adapters.mcp.downstream.http_request import (
     McpHttpRequest,
     Receive,
 )
-from riglm.adapters.mcp.downstream.http_server import Rejection, RequestGuard
+from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection, RequestGuard
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.decoding import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import CrossOrigin
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.schemas.filtering import FilteringSettings
@@ -51,10 +53,11 @@ class HttpDownstream:
         settings: Settings,
         sharing: SessionSharing | None = None,
         filtering: Callable[[], FilteringSettings] | None = None,
+        access: AccessRules | None = None,
     ) -> None:
         """Serves what `settings.downstream` asks for; with `sharing` as one of several processes.
 
-        `filtering` returns the current settings, if they can change.
+        `filtering` returns the current settings, if they can change. With `access`, each caller needs a rule.
         """
         downstream = settings.downstream
         self._filtering = filtering or (lambda: settings.filtering)
@@ -66,7 +69,14 @@ class HttpDownstream:
             tokens=downstream.principals,
             hosts=downstream.allowed_hosts,
             origins=downstream.allowed_origins,
+            needs_token=downstream.auth is not None,
         )
+        self._access = access
+        self._resource = None
+        if downstream.auth is not None:
+            from riglm.adapters.mcp.downstream.protected_resource import ProtectedResource  # noqa: PLC0415  # rarely needed
+
+            self._resource = ProtectedResource(downstream.auth)
         self._cross_origin = CrossOrigin(
             downstream.allowed_origins,
             methods=b"GET, POST, DELETE",
@@ -84,7 +94,7 @@ class HttpDownstream:
 
             self._sessions = shared = SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
             self._handshake = HandshakeEndpoint(shared, buffer, shared)
-        self._modern = ModernEndpoint(proxy.modern, buffer, sharing)
+        self._modern = ModernEndpoint(proxy, buffer, sharing)
         self._sse = SseClients(proxy, buffer, self._limit)
 
     def _entrances(self) -> list[str]:
@@ -107,6 +117,8 @@ class HttpDownstream:
         urls = [f"http://{address}{path}" for path in paths]
         _log.info("listening", extra={"urls": urls, "host": host, "port": port, "paths": paths})
         loop = asyncio.get_running_loop()
+        if self._resource is not None:
+            self._resource.start()
         housekeeping = [loop.create_task(self._every(self._ping)), loop.create_task(self._every(self._sessions.reap))]
         serving = loop.create_task(server.serve(sockets=[listener]))
         stopped = loop.create_task(stop.wait())
@@ -153,26 +165,42 @@ class HttpDownstream:
 
     async def _answer(self, request: McpHttpRequest, send: Send) -> None:
         preflight = self._cross_origin.preflight(request.method, request.headers)
-        admitted = self._gate.admit(request.headers, anonymous=bool(preflight))
-        if isinstance(admitted, Rejection):
-            extra = [admitted.header] if admitted.header else []
-            await send_error(send, admitted.status, jsonrpc.INVALID_REQUEST, admitted.words, extra)
-            return
         path = request.scope["path"].rstrip("/")
+        is_metadata = self._resource is not None and path.startswith(WELL_KNOWN)
+        if is_metadata:
+            path = path.removeprefix(WELL_KNOWN) or self._entrances()[0]
         is_sse = self._settings.transport != "http" and path in self._sse.paths
         named = b"" if is_sse else self._profile_in(path)
-        if named is None:
+        entrance = SSE_PATH if is_sse else self._entrances()[0] if named is None else path
+        resource = quote(entrance) if self._resource is not None else ""
+        admitted = await self._admit(request, resource, named, anonymous=bool(preflight) or is_metadata)
+        if isinstance(admitted, Rejection):
+            await _reject(send, admitted)
+        elif named is None:
             await send_error(send, 404, jsonrpc.INVALID_REQUEST, self._not_found)
-            return
-        if preflight:
+        elif preflight:
             await send_status(send, 204, preflight)
-            return
-        profile = self._profile(admitted, named or request.headers.get(_PROFILE))
-        if isinstance(profile, Rejection):
-            await send_error(send, profile.status, jsonrpc.INVALID_REQUEST, profile.words)
-            return
-        request.is_of(admitted, profile)
-        await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
+        elif is_metadata and self._resource is not None:
+            await send_json(send, 200, self._resource.metadata(request.headers, resource))
+        else:
+            found = self._rights(admitted, named or request.headers.get(_PROFILE))
+            if isinstance(found, Rejection):
+                await _reject(send, found)
+                return
+            request.is_of(admitted.principal, *found)
+            await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
+
+    async def _admit(
+        self, request: McpHttpRequest, resource: str, named: bytes | None, *, anonymous: bool
+    ) -> Identity | Rejection:
+        """Return the caller of a request, by its fixed token or by its access token; or why it is refused."""
+        admitted = self._gate.admit(request.headers, anonymous=anonymous)
+        if isinstance(admitted, str):
+            return Identity(admitted, frozenset((admitted,)))
+        if admitted.status != 401 or self._resource is None:
+            return admitted
+        profile = (named or b"").decode("utf-8", "replace")
+        return await self._resource.admit(request.headers, resource, profile)
 
     def _profile_in(self, path: str) -> bytes | None:
         """Return the profile that a path of Streamable HTTP names, empty for none; None for a different path."""
@@ -181,19 +209,25 @@ class HttpDownstream:
             return None
         return path[len(mcp) + 1 :].encode()
 
-    def _profile(self, principal: str, named: bytes | None) -> str | Rejection:
-        """Return the profile of a caller: that of its token, else the one that its request names; empty for none."""
-        filtering = self._filtering()
-        of_token = filtering.profile_of_token.get(principal, "")
-        if named is None:
-            return of_token
-        profile = named.decode("utf-8", "replace").strip(" \t")
-        if of_token and profile != of_token:
-            return Rejection(403, f"Forbidden: this token is for the profile {of_token!r}")
-        if profile not in filtering.profiles:
-            known = f"; its profiles are: {', '.join(filtering.profiles)}" if filtering.profiles else ""
-            return Rejection(404, f"{self._not_found}{known}")
-        return profile
+    def _rights(self, caller: Identity, named: bytes | None) -> tuple[str, str] | Rejection:
+        """Return a caller's profile and access rules; both may be empty.
+
+        The profile is that of its token, else the one that its request names.
+        """
+        filtering, rules = self._filtering(), self._access
+        profile = of_token = filtering.profile_of_token.get(caller.principal, "")
+        if named is not None:
+            profile = named.decode("utf-8", "replace").strip(" \t")
+            if of_token and profile != of_token:
+                return Rejection(403, f"Forbidden: this token is for the profile {of_token!r}")
+        access = "" if rules is None else rules.find(caller.groups, profile or filtering.profile)
+        if (named is None or profile in filtering.profiles) and (access or rules is None):
+            return profile, access
+        known = [each for each in filtering.profiles if rules is None or rules.find(caller.groups, each)]
+        if named is None and not known:
+            return Rejection(403, "Forbidden: no access rule is for the groups of this caller")
+        names = f"; its profiles are: {', '.join(known)}" if known else ""
+        return Rejection(404, f"{self._not_found}{names}")
 
     async def _streamable(self, request: McpHttpRequest, send: Send) -> None:
         version = request.headers.get(b"mcp-protocol-version")
@@ -238,6 +272,11 @@ class HttpDownstream:
         for answer in [*self._handshake.answers, *self._modern.answers]:
             answer.ping(now)
         self._sse.ping(now)
+
+
+async def _reject(send: Send, rejection: Rejection) -> None:
+    extra = [rejection.header] if rejection.header else []
+    await send_error(send, rejection.status, jsonrpc.INVALID_REQUEST, rejection.words, extra)
 
 
 class _Outgoing:

@@ -14,7 +14,7 @@ from riglm.adapters.mcp.downstream.answer import (
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import ClientResponseSink, ModernRequestHandler, SessionSharing
+from riglm.ports.downstream import Caller, ClientResponseSink, DownstreamPort, SessionSharing
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _LOOK_AFTER: Final = 0.05
@@ -24,9 +24,9 @@ _LOOK_AFTER: Final = 0.05
 class ModernEndpoint:
     """Checks the headers against the body, then hands a request on."""
 
-    def __init__(self, service: ModernRequestHandler, buffer: int, sharing: SessionSharing | None = None) -> None:
+    def __init__(self, proxy: DownstreamPort, buffer: int, sharing: SessionSharing | None = None) -> None:
         """`buffer` bounds what waits for a client that does not read, in bytes; `sharing` is for several processes."""
-        self._service = service
+        self._proxy = proxy
         self._sharing = sharing
         self._buffer = buffer
         self._listening: set[JsonOrSseResponse] = set()
@@ -70,7 +70,7 @@ class ModernEndpoint:
             await send_json(send, 400, unsupported.line)
             return
         if message.method != "notifications/cancelled":
-            self._service.handle_notification(message)
+            self._proxy.modern_for(request.caller).handle_notification(message)
         await send_status(send, 202)
 
     async def _forward(
@@ -81,7 +81,8 @@ class ModernEndpoint:
         if self._sharing is not None:
             before_response = await self._sharing.modern_arrives(message, envelope, request.caller)
             sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
-        in_flight = self._service.received(message, envelope, sink, request.caller, request.mcp_headers)
+        service = self._proxy.modern_for(request.caller)
+        in_flight = service.received(message, envelope, sink, request.caller, request.mcp_headers)
         self.answers[answer] = message
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
@@ -92,7 +93,7 @@ class ModernEndpoint:
             del self.answers[answer]
             self._listening.discard(answer)
             if not in_flight.done:
-                self._service.cancel(in_flight)
+                service.cancel(in_flight)
 
     def _refusal(
         self, message: Message, envelope: request_params.RequestEnvelope | None, request: McpHttpRequest
@@ -109,14 +110,14 @@ class ModernEndpoint:
         version = own.get(b"mcp-protocol-version", b"").decode("latin-1")
         if version != envelope.version:
             return _mismatch(message, "the MCP-Protocol-Version header does not match the request's envelope")
-        words = headers.mismatch(message, own, self._annotated(message))
+        words = headers.mismatch(message, own, self._annotated(message, request.caller))
         return _mismatch(message, words) if words else _unsupported(message, version)
 
-    def _annotated(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
+    def _annotated(self, message: Message, caller: Caller) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":
             return ()
         tool = jsonrpc.text(request_params.read(message).name)
-        schema = self._service.input_schema(tool) if tool else None
+        schema = self._proxy.modern_for(caller).input_schema(tool) if tool else None
         return headers.annotated(schema) if schema else ()
 
 

@@ -61,9 +61,9 @@ class McpHttpRequest:
             connection=str(client[1]) if client else "",
         )
 
-    def is_of(self, principal: str, profile: str) -> None:
-        """It came from this principal, and is for this profile."""
-        self.caller = replace(self.caller, principal=principal, profile=profile)
+    def is_of(self, principal: str, profile: str, access: str) -> None:
+        """It came from this principal, and is for this profile; these access rules apply."""
+        self.caller = replace(self.caller, principal=principal, profile=profile, access=access)
 
     @property
     def mcp_headers(self) -> dict[bytes, bytes]:

@@ -185,6 +185,18 @@ class UvicornServer(uvicorn.Server):
             connection.transport.abort()
 
 
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""Behind it, before the path of a protected resource, is the metadata of that resource (RFC 9728)."""
+
+
+class Identity(NamedTuple):
+    """A caller with a valid token: the principal, its groups, and the scopes that were granted."""
+
+    principal: str
+    groups: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+
+
 class Rejection(NamedTuple):
     """An HTTP status, the words that go with it, and a header where the status calls for one."""
 
@@ -203,13 +215,16 @@ class RequestGuard:
         tokens: Mapping[str, str] | None = None,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
+        needs_token: bool = False,
     ) -> None:
         """Create the guard of a listener on `host`; `hosts` and `origins` are accepted in addition to loopback.
 
-        `tokens` are those of the permitted principals, by name; without any, every client is permitted, without a name.
+        `tokens` are those of the permitted principals, by name. Without any, every client is permitted, without a name,
+        unless it `needs_token`.
         """
         self._allowed_origins = AllowedOrigins(host, hosts=hosts, origins=origins)
         self._tokens = {name: token.encode() for name, token in (tokens or {}).items()}
+        self._needs_token = needs_token or bool(self._tokens)
 
     def admit(self, headers: Mapping[bytes, bytes], *, anonymous: bool = False) -> str | Rejection:
         """The principal of a request with these headers, empty where there is none; or why it is refused.
@@ -221,7 +236,7 @@ class RequestGuard:
         origin = headers.get(b"origin")
         if origin is not None and not self._knows_origin(origin.decode("latin-1")):
             return Rejection(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
-        if anonymous or not self._tokens:
+        if anonymous or not self._needs_token:
             return ""
         principal = self._known(headers.get(b"authorization", b""))
         if principal is None:
