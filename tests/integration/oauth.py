@@ -20,6 +20,7 @@ from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
 from authlib.oauth2.rfc7591 import ClientRegistrationEndpoint
 from authlib.oauth2.rfc7636 import CodeChallenge
 from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from starlette.applications import Starlette
@@ -28,7 +29,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 METHODS = ["none", "client_secret_basic", "client_secret_post"]
-USER = SimpleNamespace(name="ada")
 
 
 @dataclass(eq=False)
@@ -68,6 +68,7 @@ class Token(TokenMixin):
     values: dict[str, Any]
     resource: str
     issued_at: float = field(default_factory=time.time)
+    user: Any = None
     expires_in: float = 0
     revoked: bool = False
     refresh_revoked: bool = False
@@ -88,7 +89,7 @@ class Token(TokenMixin):
         return self.revoked
 
     def get_user(self):
-        return USER
+        return self.user
 
     def get_client(self):
         return self.client
@@ -105,6 +106,7 @@ class _CodeGrant(grants.AuthorizationCodeGrant):
             code_challenge=data.get("code_challenge"),
             code_challenge_method=data.get("code_challenge_method"),
             resource=data.get("resource", ""),
+            user=self.server.user,
             get_redirect_uri=lambda: data.get("redirect_uri"),
             get_scope=lambda: data.get("scope"),
         )
@@ -117,7 +119,7 @@ class _CodeGrant(grants.AuthorizationCodeGrant):
         del self.server.codes[authorization_code.code]
 
     def authenticate_user(self, authorization_code):
-        return USER
+        return authorization_code.user
 
 
 class _RefreshGrant(grants.RefreshTokenGrant):
@@ -131,7 +133,7 @@ class _RefreshGrant(grants.RefreshTokenGrant):
         return None if found is None or found.refresh_revoked else found
 
     def authenticate_user(self, refresh_token):
-        return USER
+        return refresh_token.user
 
     def revoke_old_credential(self, refresh_token):
         refresh_token.refresh_revoked = True
@@ -186,14 +188,14 @@ class _Registration(ClientRegistrationEndpoint):
 class Issuer(AuthorizationServer):
     """`lifetime` is that of access tokens in seconds, `seconds` the time that a refresh takes.
 
-    Tool calls require the scope `scope_of_calls`.
+    Tool calls require the scope `scope_of_calls`. `user` is the one who signs in.
     """
 
     def __init__(self):
         super().__init__()
         self.url = ""
         self.lifetime, self.seconds, self.refreshes = 3600, 0.0, 0
-        self.scope_of_calls = "notes"
+        self.scope_of_calls, self.user = "notes", SimpleNamespace(name="ada")
         self.clients, self.codes, self.tokens = {}, {}, {}
         self.authorizations = []
         generate = BearerTokenGenerator(
@@ -246,7 +248,9 @@ class Issuer(AuthorizationServer):
     def save_token(self, token, request):
         data = request.payload.data
         resource = data.get("resource", "")
-        self.tokens[token["access_token"]] = Token(request.client, token, resource, expires_in=self.lifetime)
+        self.tokens[token["access_token"]] = Token(
+            request.client, token, resource, user=request.user, expires_in=self.lifetime
+        )
 
     def create_oauth2_request(self, request):
         return request
@@ -275,7 +279,8 @@ class Issuer(AuthorizationServer):
         """Grant the request at once, as after a click on the page."""
         self.authorizations.append(dict(request.query_params))
         asked = _oauth2_request(request, dict(request.query_params))
-        return self.create_authorization_response(asked, grant_user=USER, grant=self.get_consent_grant(asked, USER))
+        grant = self.get_consent_grant(asked, self.user)
+        return self.create_authorization_response(asked, grant_user=self.user, grant=grant)
 
     async def _register(self, request: Request):
         asked = JsonRequest(request.method, str(request.url), request.headers)
@@ -334,6 +339,11 @@ def protected_server(issuer: Issuer, url: str, *, is_sse: bool):
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b
+
+    @server.tool()
+    def who() -> str:
+        """Return the name of the user who signed in."""
+        return issuer.tokens[get_access_token().token].user.name
 
     app = server.sse_app() if is_sse else server.streamable_http_app()
     app.add_middleware(_CallScope, issuer=issuer)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from riglm.application.aggregation.connection import MultiServerConnection
@@ -51,31 +51,33 @@ class ProxyService(DownstreamPort):
         self.arrived = None if services.overhead is None else services.overhead.begin
         self._access = access
         self._notify_others: Callable[[str], None] = lambda _: None
-        self._modern: dict[str, FilteringModernHandler] = {}
-        self._modern_for("")
+        self._separates_principals = any(upstream.spec.oauth.is_per_caller for upstream in upstreams)
+        self._modern: dict[tuple[str, str], FilteringModernHandler] = {}
+        self._modern_for("", "")
 
     def modern_for(self, caller: Caller) -> FilteringModernHandler:
-        return self._modern_for(caller.access)
+        return self._modern_for(caller.access, caller.principal if self._separates_principals else "")
 
-    def _modern_for(self, access: str) -> FilteringModernHandler:
-        handler = self._modern.get(access)
+    def _modern_for(self, access: str, principal: str) -> FilteringModernHandler:
+        handler = self._modern.get((access, principal))
         if handler is None:
-            handler = self._modern[access] = self._create_modern(access)
+            handler = self._modern[access, principal] = self._create_modern(access, principal)
             handler.listeners.notify_others = self._notify_others
         return handler
 
-    def _create_modern(self, access: str) -> FilteringModernHandler:
+    def _create_modern(self, access: str, principal: str) -> FilteringModernHandler:
+        upstreams = self._permitted(access, principal)
         if len(self._upstreams) == 1:
-            return SingleServerModernHandler(self._services, self._upstreams[0], self._showing, access)
-        return MultiServerModernHandler(
-            self._services, self._permitted(access), self._merged_lists, self._showing, access
-        )
+            return SingleServerModernHandler(self._services, upstreams[0], self._showing, access)
+        return MultiServerModernHandler(self._services, upstreams, self._merged_lists, self._showing, access)
 
-    def _permitted(self, access: str) -> Sequence[UpstreamPort]:
-        """The servers that the rules `access` permit; all where there are no rules."""
-        if self._access is None or not access:
-            return self._upstreams
-        return [each for each in self._upstreams if self._access.permits_server(access, each.spec.name)]
+    def _permitted(self, access: str, principal: str) -> Sequence[UpstreamPort]:
+        """The servers that the rules `access` permit, all where there are no rules, as the principal uses them."""
+        permitted: Iterable[UpstreamPort] = self._upstreams
+        if access and self._access is not None:
+            rules = self._access
+            permitted = (each for each in permitted if rules.permits_server(access, each.spec.name))
+        return [each.for_principal(principal) for each in permitted]
 
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
         return DualEraRouter(self, caller, channel, sink)
@@ -85,11 +87,10 @@ class ProxyService(DownstreamPort):
             upstream.hold(on=on)
 
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
+        upstreams = self._permitted(caller.access, caller.principal)
         if len(self._upstreams) > 1:
-            return MultiServerConnection(
-                self._services, self._permitted(caller.access), self._merged_lists, caller, channel, self._showing
-            )
-        return SingleServerConnection(self._services, self._upstreams[0], caller, channel, self._showing)
+            return MultiServerConnection(self._services, upstreams, self._merged_lists, caller, channel, self._showing)
+        return SingleServerConnection(self._services, upstreams[0], caller, channel, self._showing)
 
     def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
         """Publish clients whose list changed with `publish`; returns the handler for such messages."""

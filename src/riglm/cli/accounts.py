@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.1
 
+_PrincipalOption = Annotated[
+    str,
+    typer.Option(
+        "--principal",
+        metavar="CALLER",
+        help="The caller of `riglm serve` whose account it is; for servers whose callers have separate accounts.",
+    ),
+]
 _ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
 
 
@@ -38,6 +47,7 @@ def login(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65_535, help="Port on 127.0.0.1 for the redirect; 0 for any.")
     ] = 0,
+    principal: _PrincipalOption = "",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,13 +58,13 @@ def login(
     """
     browser = None if no_browser else find_browser()
     if sign_in_all:
-        if server is not None:
-            raise UnusableInputError("--all does not go with a server — fix: give one of them")
+        if server is not None or principal:
+            raise UnusableInputError("--all does not go with a server or --principal — fix: give one of them")
         _login_all(config, browser, port, as_json=as_json)
     elif server is None:
         raise UnusableInputError("no server is named — fix: give its name, or --all")
     else:
-        account = sign_in_to(server, _find_server(server, config), browser, port)
+        account = sign_in_to(server, _find_server(server, config), browser, port, principal)
         if as_json:
             print_json(_fields(account))
         else:
@@ -62,9 +72,11 @@ def login(
 
 
 def sign_in_to(
-    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int = 0
+    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int = 0, principal: str = ""
 ) -> "Account":
     """Sign in to a server in the browser, or by a pasted URL without one; return the account, which is stored.
+
+    The account is that of `principal`, or of all callers.
 
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
@@ -73,9 +85,11 @@ def sign_in_to(
 
     accounts = account_file()
     accounts.check()
-    spec = settings.spec(name)
-    account = asyncio.run(_obtain(spec, accounts.find(name, spec.url), browser, port))
-    with accounts.locked(account.server, account.url):
+    spec = replace(settings.spec(name), principal=principal)
+    if principal and not spec.oauth.is_per_caller:
+        raise UnusableInputError(f"{name} has one account for all callers — fix: set its `auth.accounts` to `caller`")
+    account = asyncio.run(_obtain(spec, accounts.find(spec.account_key), browser, port))
+    with accounts.locked(account.key):
         accounts.save(account)
     return account
 
@@ -114,19 +128,20 @@ def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", p
 
 
 def _print_signed_in(account: "Account") -> None:
-    typer.echo(f"signed in to {printable(account.server)} at {printable(account.issuer)}")
+    caller = f" for {printable(account.principal)}" if account.principal else ""
+    typer.echo(f"signed in to {printable(account.server)} at {printable(account.issuer)}{caller}")
 
 
-def logout(server: _ServerArgument, as_json: JsonOption = False) -> None:
+def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: JsonOption = False) -> None:
     """Revoke and delete the tokens of a server."""
     from riglm.adapters.mcp.oauth.tokens import revoke
     from riglm.composition.accounts import account_file
 
     accounts = account_file()
     done: list[dict[str, Any]] = []
-    for each in [each for each in accounts.list_accounts() if each.server == server]:
-        with accounts.locked(each.server, each.url):
-            account = accounts.find(each.server, each.url) or each
+    for each in [each for each in accounts.list_accounts() if (each.server, each.principal) == (server, principal)]:
+        with accounts.locked(each.key):
+            account = accounts.find(each.key) or each
             accounts.delete(account)
         done.append({**_fields(account), "revoked": revoke(account)})
     if not done:
@@ -152,14 +167,17 @@ def list_accounts(as_json: JsonOption = False) -> None:
     if not found:
         typer.echo("no accounts; to sign in: riglm login SERVER")
         return
-    rows = [(each.server, each.issuer, each.scope or "-", _expiry(each)) for each in found]
-    print_table("Accounts", ("server", "issuer", "scopes", "expiry"), rows)
+    rows = [
+        (each.server, each.principal or "all callers", each.issuer, each.scope or "-", _expiry(each)) for each in found
+    ]
+    print_table("Accounts", ("server", "used by", "issuer", "scopes", "expiry"), rows)
 
 
 def _fields(account: "Account") -> dict[str, Any]:
     """An account for JSON output."""
     return {
         "server": account.server,
+        "principal": account.principal,
         "issuer": account.issuer,
         "scopes": account.scope.split(),
         "expires_at": json_time(account.expires_at),

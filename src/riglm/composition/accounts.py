@@ -45,7 +45,7 @@ def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | N
 
     accounts = account_file()
     specs = {name: settings.spec(name) for name, settings in servers.items()}
-    absent = {name: spec for name, spec in specs.items() if accounts.find(name, spec.url) is None}
+    absent = {name: spec for name, spec in specs.items() if accounts.find(spec.account_key) is None}
     return dict.fromkeys(specs, False) | dict(zip(absent, asyncio.run(require_tokens(absent.values())), strict=True))
 
 

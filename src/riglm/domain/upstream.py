@@ -1,6 +1,7 @@
 """An upstream: one server behind riglm, and how to reach it."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -25,6 +26,10 @@ GrantType = Literal["authorization_code", "client_credentials", "identity_assert
 """How tokens are obtained: a user signs in, the client authenticates, or a company's identity provider vouches."""
 
 
+AccountKey = tuple[str, str, str]
+"""The name and the URL of a server, and the caller that the account is for, empty for all callers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityProvider:
     """A company's identity provider, which exchanges the ID token in a file for an assertion (RFC 8693)."""
@@ -39,12 +44,14 @@ class OAuthClient:
     """The configured client with which riglm obtains the access tokens of a server.
 
     Without `id`, riglm is identified by the document at `metadata_url`, or is registered dynamically. The client is
-    used at the authorization server `issuer` only, if that is set. `private_key_file` is the PEM file with which a
+    used at the authorization server `issuer` only, if that is set. With `is_per_caller`, each caller of riglm has
+    separate tokens. `private_key_file` is the PEM file with which a
     client without a secret signs. `scopes` replace those that the server asks for. `identity_provider` is set for the
     grant `identity_assertion`.
     """
 
     grant_type: GrantType = "authorization_code"
+    is_per_caller: bool = False
     id: str = ""
     metadata_url: str = ""
     secret: str = field(default="", repr=False)
@@ -60,7 +67,8 @@ class UpstreamSpec:
 
     `command` (the words of the command line, run without a shell), `env` (added to riglm's environment) and `cwd`
     belong to `stdio`; `url` and `headers` (authorisation resolved into `Authorization`) to `http` and `sse`.
-    `oauth` is the client that obtains tokens for a URL. `max_processes` bounds the children of one `stdio` server.
+    `oauth` is the client that obtains tokens for a URL, `principal` the caller for whom it does if each has separate
+    ones. `max_processes` bounds the children of one `stdio` server.
     `on_change` is what happens when its tools change, None
     for what the configuration says for all. What may hold a secret is left out of the repr.
     """
@@ -73,6 +81,7 @@ class UpstreamSpec:
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     oauth: OAuthClient = OAuthClient()
+    principal: str = ""
     sharing: ProcessSharing = "auto"
     max_processes: int = 32
     on_change: OnChange | None = None
@@ -90,7 +99,15 @@ class UpstreamSpec:
     @property
     def sign_in_hint(self) -> str:
         """The start of a hint after a refusal: the command that signs in, if a user's account would be used."""
-        return "" if self.has_credentials or self.is_unattended else f"run `riglm login {self.name}`, or "
+        if self.has_credentials or self.is_unattended:
+            return ""
+        caller = f" --principal {shlex.quote(self.principal)}" if self.principal else ""
+        return f"run `riglm login {self.name}{caller}`, or "
+
+    @property
+    def account_key(self) -> AccountKey:
+        """What identifies the account that is used."""
+        return self.name, self.url, self.principal
 
     @property
     def place(self) -> str:

@@ -147,6 +147,10 @@ class UpstreamPort(Protocol):
 
     spec: UpstreamSpec
 
+    def for_principal(self, principal: str) -> "UpstreamPort":
+        """The upstream as a caller uses it: a separate one if each caller has a separate account there."""
+        return self
+
     @abstractmethod
     def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
         """A link for one client connection of the handshake era; nothing is started until its first request.

@@ -16,7 +16,7 @@ from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalog
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import AccountKey, UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
 
 MAX_PAGES: Final = 1000
@@ -143,7 +143,7 @@ class KnownCatalogs:
         self._put = put
         self._clock = clock
         self._known: dict[tuple[str, str], StoredToolCatalog] = {}
-        self._fingerprints: dict[str, tuple[UpstreamSpec, str]] = {}
+        self._fingerprints: dict[AccountKey, tuple[UpstreamSpec, str]] = {}
         self._comparing: set[asyncio.Task[None]] = set()
         self._guarded = FailingOpen(_log, "tool catalogs could not be kept; lists wait for their servers, and")
 
@@ -221,8 +221,9 @@ class KnownCatalogs:
 
     def _fingerprint(self, spec: UpstreamSpec) -> str:
         """Return a keyed hash of how a server is started or reached, from which nothing secret can be read."""
-        known = self._fingerprints.get(spec.name)
+        known = self._fingerprints.get(spec.account_key)
         if known is None or known[0] != spec:
             how = [spec.name, spec.kind, spec.command, dict(spec.env), spec.cwd, spec.url, dict(spec.headers)]
-            known = self._fingerprints[spec.name] = (spec, self._hasher.catalog(jsonrpc.encode(how)))
+            how += [spec.principal] if spec.principal else []
+            known = self._fingerprints[spec.account_key] = (spec, self._hasher.catalog(jsonrpc.encode(how)))
         return known[1]

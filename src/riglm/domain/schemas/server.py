@@ -48,6 +48,11 @@ class AuthSettings(SettingsModel):
     grant_type: GrantType = Field(
         default="authorization_code", description="`authorization_code` is `riglm login`. The others need no user."
     )
+    accounts: Literal["shared", "caller"] = Field(
+        default="shared",
+        description="`shared`: all clients use one account; `caller`: each caller of `riglm serve` uses a separate "
+        "one, which `riglm login NAME --principal CALLER` signs in.",
+    )
     client_id: str = Field(default="", description="The OAuth client; by default `riglm login` registers dynamically.")
     client_metadata_url: str = Field(
         default="",
@@ -91,6 +96,9 @@ class AuthSettings(SettingsModel):
             "client_credentials": ("client_id", "issuer"),
             "identity_assertion": ("client_id", "client_secret", "issuer", "identity_provider"),
         }[self.grant_type]
+        if self.accounts == "caller" and self.grant_type != "authorization_code":
+            words = f"the grant type `{self.grant_type}` obtains no tokens of a caller"
+            raise problem(words, "remove it", key="accounts")
         for key in needed:
             if not getattr(self, key):
                 raise problem("this key is missing", f"add it: the grant type `{self.grant_type}` needs it", key=key)
@@ -127,6 +135,7 @@ class AuthSettings(SettingsModel):
         provider = self.identity_provider
         return OAuthClient(
             grant_type=self.grant_type,
+            is_per_caller=self.accounts == "caller",
             id=self.client_id,
             metadata_url=self.client_metadata_url,
             secret=self.client_secret.get_secret_value() if self.client_secret else "",

@@ -39,8 +39,8 @@ def test_accounts_are_kept_by_server_and_url_in_a_private_encrypted_file(account
     accounts.save(account("other", "aaa"))
     accounts.save(account("newer"))
     assert [each.access_token for each in accounts.list_accounts()] == ["other", "newer"]
-    assert accounts.find("notes", URL).scope == "all"
-    assert accounts.find("notes", "http://elsewhere") is None
+    assert accounts.find(("notes", URL, "")).scope == "all"
+    assert accounts.find(("notes", "http://elsewhere", "")) is None
     assert stat.S_IMODE(accounts.path.stat().st_mode) == 0o600
     assert b"canary" not in accounts.path.read_bytes()
     assert "canary" not in repr(account())

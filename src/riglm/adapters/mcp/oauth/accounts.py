@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from riglm.domain.errors import RiglmError
+from riglm.domain.upstream import AccountKey
 
 MAX_LEEWAY_SECONDS: Final = 60.0
 """Maximum time between the refresh of an access token and its expiry."""
@@ -29,12 +30,14 @@ class Account:
     """The tokens of one server, and what is needed to refresh and revoke them. Its repr has no secrets.
 
     Times are in seconds since the epoch, None if the server did not report an expiry. `resource` is the RFC 8707
-    resource indicator, empty if the server does not take one. `wanted_scope` is what the server required for a call in
+    resource indicator, empty if the server does not take one. `principal` is the caller whose account it is, empty for
+    one that all callers use. `wanted_scope` is what the server required for a call in
     addition to `scope`.
     """
 
     server: str
     url: str = field(repr=False)
+    principal: str = ""
     issuer: str
     token_endpoint: str
     revocation_endpoint: str = ""
@@ -48,6 +51,11 @@ class Account:
     refresh_token: str = field(default="", repr=False)
     refresh_at: float | None = None
     expires_at: float | None = None
+
+    @property
+    def key(self) -> AccountKey:
+        """What identifies it."""
+        return self.server, self.url, self.principal
 
     @property
     def is_due(self) -> bool:
@@ -130,47 +138,47 @@ class AccountFile:
         Raises:
             RiglmError: as `save`.
         """
-        self._change("", "", None)
+        self._change(("", "", ""), None)
 
-    def find(self, server: str, url: str) -> Account | None:
-        """Return the account of a server, None if there is none.
+    def find(self, key: AccountKey) -> Account | None:
+        """Return the account with this key, None if there is none.
 
         Raises:
             RiglmError: as `list_accounts`.
         """
-        return next((each for each in self.list_accounts() if (each.server, each.url) == (server, url)), None)
+        return next((each for each in self.list_accounts() if each.key == key), None)
 
     def save(self, account: Account) -> None:
-        """Add an account, or replace the one of its server.
+        """Add an account, or replace the one with its key.
 
         Raises:
             RiglmError: the file cannot be read or written.
         """
-        self._change(account.server, account.url, account)
+        self._change(account.key, account)
 
     def delete(self, account: Account) -> None:
-        """Delete the account of a server.
+        """Delete an account.
 
         Raises:
             RiglmError: as `save`.
         """
-        self._change(account.server, account.url, None)
+        self._change(account.key, None)
 
     @contextlib.contextmanager
-    def locked(self, server: str, url: str) -> Iterator[None]:
-        """Keep other threads and processes from changing the tokens of a server.
+    def locked(self, key: AccountKey) -> Iterator[None]:
+        """Keep other threads and processes from changing the tokens of an account.
 
         Raises:
             RiglmError: the directory of the file cannot be written.
         """
-        with self._held(f"-{sha256(f'{server} {url}'.encode()).hexdigest()[:16]}"):
+        with self._held(f"-{sha256(' '.join(key).rstrip().encode()).hexdigest()[:16]}"):
             yield
 
-    def _change(self, server: str, url: str, account: Account | None) -> None:
+    def _change(self, key: AccountKey, account: Account | None) -> None:
         with self._held(""):
-            kept = [each for each in self.list_accounts() if (each.server, each.url) != (server, url)]
+            kept = [each for each in self.list_accounts() if each.key != key]
             try:
-                self._write(sorted([*kept, account] if account else kept, key=lambda each: (each.server, each.url)))
+                self._write(sorted([*kept, account] if account else kept, key=lambda each: each.key))
             except OSError as error:
                 raise self._unwritable(error) from error
 

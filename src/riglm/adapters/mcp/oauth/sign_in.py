@@ -141,7 +141,7 @@ async def sign_in(
         status = await authorize(spec, provider, scopes, TIMEOUT_SECONDS)
     except RiglmError as error:
         raise RiglmError(f"{spec.name}: the sign-in failed: {error}{_fix(provider.context)}") from None
-    return _account(spec.name, provider.context, status)
+    return _account(spec, provider.context, status)
 
 
 def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
@@ -167,16 +167,17 @@ def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer
         client.token_endpoint_auth_method = "client_secret_post" if is_post else "client_secret_basic"
 
 
-def _account(server: str, context: "OAuthContext", status: int) -> Account:
+def _account(spec: UpstreamSpec, context: "OAuthContext", status: int) -> Account:
     tokens, client, version = context.current_tokens, context.client_info, context.protocol_version
     if tokens is None or client is None:
-        raise RiglmError(f"{server} does not require a sign-in: it answered HTTP {status} without a token")
+        raise RiglmError(f"{spec.name} does not require a sign-in: it answered HTTP {status} without a token")
     if status in {401, 403}:
-        raise RiglmError(f"{server} refused the new access token (HTTP {status}) — fix: check `auth.scopes`")
+        raise RiglmError(f"{spec.name} refused the new access token (HTTP {status}) — fix: check `auth.scopes`")
     issuer = context.oauth_metadata.issuer if context.oauth_metadata else context.auth_server_url
     account = Account(
-        server=server,
+        server=spec.name,
         url=context.server_url,
+        principal=spec.principal,
         issuer=str(issuer or context.get_authorization_base_url(context.server_url)),
         token_endpoint=_endpoint(context, "token_endpoint", "/token"),
         revocation_endpoint=_endpoint(context, "revocation_endpoint", ""),

@@ -44,11 +44,11 @@ def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Acc
     Raises:
         RiglmError: the authorization server cannot be reached or refuses the client, or the accounts cannot be read.
     """
-    account = accounts.find(spec.name, spec.url)
+    account = accounts.find(spec.account_key)
     if not _needs_renewal(account, spec, used):
         return account
-    with accounts.locked(spec.name, spec.url):
-        account = accounts.find(spec.name, spec.url)
+    with accounts.locked(spec.account_key):
+        account = accounts.find(spec.account_key)
         if not _needs_renewal(account, spec, used):
             return account
         renewed = _refresh(account) if account and not spec.is_unattended else _obtain(spec)
@@ -65,8 +65,8 @@ def add_wanted_scope(accounts: AccountFile, spec: UpstreamSpec, used: str, scope
     Raises:
         RiglmError: the accounts cannot be read or written.
     """
-    with accounts.locked(spec.name, spec.url):
-        account = accounts.find(spec.name, spec.url)
+    with accounts.locked(spec.account_key):
+        account = accounts.find(spec.account_key)
         if account is not None and account.access_token == used:
             wanted = " ".join(dict.fromkeys(f"{account.wanted_scope} {scope}".split()))
             if account.wanted_scope != wanted and len(wanted) <= _MAX_SCOPE_LENGTH:

@@ -59,7 +59,13 @@ async def obtain_tokens(spec: UpstreamSpec) -> Account:
     if storage.tokens is None:
         raise RiglmError(f"{spec.name} does not require a token: it answered HTTP {status} without one")
     account = Account(
-        server=spec.name, url=spec.url, issuer=client.issuer, token_endpoint="", client_id=client.id, access_token=""
+        server=spec.name,
+        url=spec.url,
+        principal=spec.principal,
+        issuer=client.issuer,
+        token_endpoint="",
+        client_id=client.id,
+        access_token="",
     )
     tokens = storage.tokens
     return account.with_tokens(

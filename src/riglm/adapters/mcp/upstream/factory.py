@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
@@ -85,6 +87,8 @@ class Upstreams:
             yield tuple(
                 self._early or self._local(spec)
                 if client is None or spec.kind == "stdio"
+                else PerCallerUpstream(spec, partial(self._remote, client=client, input_schema=input_schema))
+                if spec.oauth.is_per_caller
                 else self._remote(spec, client, input_schema)
                 for spec in self._specs
             )
@@ -115,6 +119,42 @@ class Upstreams:
             spec=spec, client=sender, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit
         )
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
+
+
+class PerCallerUpstream(UpstreamPort):
+    """A server at which each caller has a separate account, and so separate links, catalogs and health."""
+
+    def __init__(self, spec: UpstreamSpec, create: Callable[[UpstreamSpec], UpstreamPort]) -> None:
+        """`create` returns the upstream of one principal."""
+        self.spec = spec
+        self._create = create
+        self._upstreams: dict[str, UpstreamPort] = {}
+
+    def for_principal(self, principal: str) -> UpstreamPort:
+        upstream = self._upstreams.get(principal)
+        if upstream is None:
+            upstream = self._upstreams[principal] = self._create(replace(self.spec, principal=principal))
+        return upstream
+
+    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
+        return self.for_principal(principal).connect(message_handler, principal)
+
+    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
+        return self.for_principal("").stateless(message_handler)
+
+    def supports(self, era: ProtocolEra) -> bool | None:
+        return self.for_principal("").supports(era)
+
+    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
+        self.for_principal("").learned(era, supported=supported)
+
+    def health(self) -> UpstreamHealth:
+        """Return the latest condition of all callers' links."""
+        found = [upstream.health() for upstream in list(self._upstreams.values())]
+        return max(found, key=lambda each: each.since, default=UpstreamHealth(name=self.spec.name, state="idle"))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(upstream.close() for upstream in self._upstreams.values()))
 
 
 class HttpUpstream(UpstreamPort):
