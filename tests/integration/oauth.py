@@ -25,7 +25,7 @@ from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 METHODS = ["none", "client_secret_basic", "client_secret_post"]
@@ -188,7 +188,7 @@ class _Registration(ClientRegistrationEndpoint):
 class Issuer(AuthorizationServer):
     """`lifetime` is that of access tokens in seconds, `seconds` the time that a refresh takes.
 
-    Tool calls require the scope `scope_of_calls`. `user` is the one who signs in.
+    Tool calls require the scope `scope_of_calls`. `user` is the one who signs in; with `has_page` by a click on a page.
     """
 
     def __init__(self):
@@ -197,7 +197,7 @@ class Issuer(AuthorizationServer):
         self.lifetime, self.seconds, self.refreshes = 3600, 0.0, 0
         self.scope_of_calls, self.user = "notes", SimpleNamespace(name="ada")
         self.clients, self.codes, self.tokens = {}, {}, {}
-        self.authorizations = []
+        self.authorizations, self.has_page = [], False
         generate = BearerTokenGenerator(
             lambda **_: f"access-{time.time_ns()}-canary",
             lambda **_: f"refresh-{time.time_ns()}-canary",
@@ -214,7 +214,7 @@ class Issuer(AuthorizationServer):
         return Starlette(
             routes=[
                 Route("/.well-known/oauth-authorization-server", self._metadata),
-                Route("/authorize", self._authorize),
+                Route("/authorize", self._authorize, methods=["GET", "POST"]),
                 Route("/token", self._with_form(self.create_token_response), methods=["POST"]),
                 Route("/register", self._register, methods=["POST"]),
                 Route(
@@ -276,7 +276,9 @@ class Issuer(AuthorizationServer):
         )
 
     async def _authorize(self, request: Request):
-        """Grant the request at once, as after a click on the page."""
+        """Grant the request, at once or by a click on the page."""
+        if self.has_page and request.method == "GET":
+            return HTMLResponse("<title>Sign in</title><form method=post><button>Allow</button></form>")
         self.authorizations.append(dict(request.query_params))
         asked = _oauth2_request(request, dict(request.query_params))
         grant = self.get_consent_grant(asked, self.user)
