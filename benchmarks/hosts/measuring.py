@@ -49,7 +49,8 @@ class Row:
         return is_short and self.reached and not self.trouble
 
 
-def _ask(host: Host, setup: Setup, package: Path) -> None:
+def ask_host(host: Host, setup: Setup, package: Path) -> None:
+    """Ask a host one question, in a home that has its files."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(setup.home),
@@ -106,7 +107,7 @@ def measured(host: Host, package: Path, home: Path, learned: Path) -> Row:
     with ScriptedModel() as model:
         setup = Setup(home=home, url=model.url, command=upstream)
         host.server_file(setup)
-        _ask(host, setup, package)
+        ask_host(host, setup, package)
         direct, direct_bytes = _loaded(model)
     shutil.copytree(learned, home / _DATA)
     with ScriptedModel(host.calls) as model:
@@ -116,7 +117,7 @@ def measured(host: Host, package: Path, home: Path, learned: Path) -> Row:
         else:
             _riglm(home, "init", "--yes", "--client", host.client)
             _riglm(home, "enforce")
-        _ask(host, setup, package)
+        ask_host(host, setup, package)
         names, size = _loaded(model)
         reached = _CALLED.search(json.dumps(model.requests[-1])) is not None
     loads = {Loading.ALL: {TOOLS}, Loading.SEARCHED: {0}, Loading.PROGRAMS: range(TOOLS + 1)}[host.loading]

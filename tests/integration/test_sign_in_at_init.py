@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import webbrowser
@@ -11,9 +12,13 @@ from pathlib import Path
 import httpx2
 import pytest
 import yaml
+from benchmarks.clients.scripted_model import ScriptedModel
+from benchmarks.hosts.measuring import ask_host
+from benchmarks.hosts.rows import HOSTS, Loading, Setup
 from typer.testing import CliRunner
 
 from riglm.cli.main import app
+from tests import npm
 from tests.integration.oauth import Client as OAuthClient
 from tests.integration.oauth import sites
 from tests.integration.test_oauth import redirect_of
@@ -140,3 +145,15 @@ def test_the_registered_client_of_an_entry_signs_in(machine, places):
     assert [(each["client_id"], each["scope"]) for each in issuer.authorizations] == [("of-claude", "notes more")]
     assert "s3cret" not in machine.run("init", "--yes", "--diff")
     assert machine.moved() == {"claude-code": ["notes", "open"]}
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_the_programs_from_npm_call_a_server_that_was_moved(machine, client):
+    machine.typed("y\ny\n", "init")
+    host = next(host for host in HOSTS if host.client == client and host.loading is Loading.ALL)
+    (machine.directory / "work").mkdir()
+    with ScriptedModel([("add", {"a": 20, "b": 22})]) as model:
+        setup = Setup(home=machine.directory, url=model.url, command=())
+        ask_host(host, setup, npm.installed(host.package, host.version))
+        assert any(tool.name.endswith("add") for tool in model.loaded[-1])
+        assert re.search(r"\W42\W", json.dumps(model.requests[-1]))
