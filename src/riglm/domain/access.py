@@ -50,6 +50,12 @@ def is_loopback_origin(origin: str) -> bool:
     return scheme in ("http", "https") and is_loopback(_without_port(authority))
 
 
+def is_protected(url: str) -> bool:
+    """True if no other machine can read or change requests to a URL: it uses https, or is on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+
+
 def is_origin_of(origin: str, host: str) -> bool:
     """Whether this is the origin of the pages that were asked for with this Host header."""
     scheme, authority = _parts(origin)

@@ -11,7 +11,7 @@ ANY_GROUP: Final = "*"
 """The group of all callers."""
 
 
-def refuse_faulty(patterns: tuple[str, ...]) -> tuple[str, ...]:
+def _refuse_faulty(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the patterns, for a validator of a field; one that can match nothing is an error."""
     for pattern in patterns:
         found = fault(pattern)
@@ -20,7 +20,7 @@ def refuse_faulty(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns
 
 
-Patterns = Annotated[tuple[str, ...], AfterValidator(refuse_faulty)]
+Patterns = Annotated[tuple[str, ...], AfterValidator(_refuse_faulty)]
 """Names or glob patterns."""
 
 

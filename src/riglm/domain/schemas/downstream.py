@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from riglm.domain.access import is_loopback, is_loopback_origin
+from riglm.domain.access import is_loopback, is_protected
 from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem, refuse_placeholder, usable_token
 
 BEARER: Final = "bearer"
@@ -39,7 +39,7 @@ class TokenIssuerSettings(SettingsModel):
     @field_validator("issuer", "jwks")
     @classmethod
     def _is_protected(cls, url: str) -> str:
-        if url.startswith("http://") and not is_loopback_origin("/".join(url.split("/")[:3])):
+        if url.startswith("http://") and not is_protected(url):
             raise problem(f"{url!r} can be changed on the way", "use https")
         return url
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from riglm.adapters.mcp.downstream.http_server import Identity
-from riglm.domain.access import is_loopback
+from riglm.domain.access import is_protected
 from riglm.domain.schemas.downstream import TokenIssuerSettings
 
 if TYPE_CHECKING:
@@ -238,8 +238,7 @@ async def _discover(client: "httpx2.AsyncClient", issuer: str) -> str:
 
 
 async def _fetch_json(client: "httpx2.AsyncClient", url: str) -> Any:
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    if not is_protected(url):
         raise ValueError(f"{url} is not https")
     body = bytearray()
     async with client.stream("GET", url) as response:

@@ -11,7 +11,7 @@ from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenEr
 from pydantic import ValidationError
 
 from riglm.domain import protocol
-from riglm.domain.access import is_loopback
+from riglm.domain.access import is_protected
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
@@ -71,9 +71,8 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
 
 def require_https(url: str) -> None:
     """Raise OAuthFlowError for a URL that would show secrets to the network."""
-    parts = httpx2.URL(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.host)):
-        raise OAuthFlowError(f"{parts.host} does not use https, so that no secrets can be sent to it")
+    if not is_protected(url):
+        raise OAuthFlowError(f"{httpx2.URL(url).host} does not use https, so that no secrets can be sent to it")
 
 
 def _ping(http: httpx2.AsyncClient, spec: UpstreamSpec) -> AbstractAsyncContextManager[httpx2.Response]:
