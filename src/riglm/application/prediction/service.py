@@ -216,7 +216,7 @@ class PredictionService(NullPrediction):
             return  # recorded, and replayed when prediction is loaded
         prediction_input = self._prediction_input(session, state, names)
         query = self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None
-        contexts = {context.text: context for context in (query, state.context) if context is not None}
+        contexts = {context.text: context for context in (state.context, query) if context is not None}
         example = TrainingExample(
             contexts=tuple(contexts.values()),
             tool=tool,
