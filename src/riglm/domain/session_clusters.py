@@ -19,10 +19,10 @@ from riglm.domain.prediction import Vector
 MAX_CLUSTERED_SESSIONS: Final = 2_000
 """Maximum number of sessions, the latest ones, that are clustered: memory grows with their square."""
 
-MIN_SIMILARITY: Final = 0.5
+MIN_SIMILARITY: Final = 0.55
 """Minimum average similarity of the sessions of two clusters that are merged; 1 is that of equal sessions."""
 
-_CONTEXT_SHARE: Final = 1 / 3
+_CONTEXT_SHARE: Final = 0.4
 _MAX_DISTINCTIVE: Final = 5
 _MAX_PAIRS: Final = 10
 _MAX_TOOLS: Final = 64

@@ -1,0 +1,125 @@
+"""What the kind of work, inferred from a session's calls and context, adds to the prediction of the next tool."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from riglm.adapters.prediction.features import Features
+from riglm.adapters.prediction.hybrid import HybridPredictor
+from riglm.application.evaluation.retrieval import prepare
+from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
+from riglm.domain.prediction import Prediction, PredictionInput, Scores, Vector
+from riglm.domain.session_clusters import ClusteredCall, SessionProfile, cluster_sessions
+from riglm.ports.embedder import EmbedderPort
+
+_SETS: Final = ("toolathlon", "taubench", "workbench", "bfcl_multiturn", "scienceworld")
+_WEIGHTS: Final = (0.0, 0.1, 0.2, 0.4)
+_FIGURES: Final = ("new@5", "new@15", "h@15")
+_GROWTH: Final = 1.1
+_PRIOR_SESSIONS: Final = 5.0
+_CONTEXT_WEIGHT: Final = 5.0
+_MIN_LIFT: Final = 0.02
+
+
+class KindOfWork:
+    """The probability of each tool in the kind of work that a session probably is.
+
+    The posterior of a cluster is its number of sessions, times the shares of its sessions that use the tools of the
+    session so far, times the exponential of the similarity of contexts: before the first call, size and context decide.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: list[tuple[list[ClusteredCall], Vector | None]] = []
+        self._clustered = 0
+        self._clusters: list[tuple[int, Counter[str], Vector | None]] = []
+        self._overall: Counter[str] = Counter()
+
+    def learn(self, features: Features, tool: str) -> None:
+        """Add a call to the current session; one without calls before it begins a session."""
+        if not features.calls or not self._sessions:
+            self._sessions.append(([], _context(features)))
+        self._sessions[-1][0].append(ClusteredCall(tool, features.server_of(tool)))
+
+    def share(self, features: Features) -> Scores:
+        """The probability of each candidate to be among the tools of the session."""
+        if len(self._sessions) >= _GROWTH * self._clustered:
+            self._cluster()
+        logs = np.array([self._log_posterior(features, *cluster) for cluster in self._clusters])
+        posterior = np.exp(logs - logs.max()) if len(logs) else logs
+        found = np.full(features.size, 1.0 / features.size)
+        for weight, (sessions, tools, _) in zip(posterior / posterior.sum(), self._clusters, strict=True):
+            found += weight * features.spread(tools) / sessions
+        return np.asarray(found / found.sum())
+
+    def _cluster(self) -> None:
+        profiles = [SessionProfile(calls=calls, context=context) for calls, context in self._sessions]
+        labels = np.array(cluster_sessions(profiles))
+        self._clustered, self._clusters = len(profiles), []
+        for label in range(int(labels.max(initial=-1)) + 1):
+            inside = [profiles[place] for place in np.flatnonzero(labels == label)]
+            tools = Counter(tool for each in inside for tool in {call.tool for call in each.calls})
+            contexts = [each.context for each in inside if each.context is not None]
+            self._clusters.append((len(inside), tools, np.mean(contexts, axis=0) if contexts else None))
+        self._overall = sum((tools for _, tools, _ in self._clusters), Counter[str]())
+
+    def _log_posterior(self, features: Features, sessions: int, tools: Counter[str], context: Vector | None) -> float:
+        found = float(np.log(sessions))
+        for tool in features.ages:
+            prior = _PRIOR_SESSIONS * (self._overall[tool] + 0.1) / (self._clustered + 1)
+            found += float(np.log((tools[tool] + prior) / (sessions + _PRIOR_SESSIONS)))
+        now = _context(features)
+        return found + (_CONTEXT_WEIGHT * float(context @ now) if context is not None and now is not None else 0.0)
+
+
+class KindPredictor(HybridPredictor):
+    """The hybrid, with the log-probability by the kind of work added to the scores of tools that are new."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self._weight = weight
+        self._kind = KindOfWork()
+
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        super().learn(prediction_input, tool, weight)
+        self._kind.learn(Features(prediction_input), tool)
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        found = super().predict(prediction_input, explain=explain)
+        features = Features(prediction_input)
+        lift = np.log(self._kind.share(features) * features.size + _MIN_LIFT)
+        return Prediction(scores=found.scores + self._weight * np.where(features.used, 0.0, lift))
+
+
+def run(data: Path, embedder: EmbedderPort, *, as_json: bool) -> None:
+    """Print the figures of the hybrid (weight 0) and of each weight of the signal, by five folds over sessions."""
+    found = {name: _measure(data / name, embedder) for name in _SETS}
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    table = Table("set", "weight", *_FIGURES, title="The kind of work as a signal, %", title_justify="left")
+    for name, by_weight in found.items():
+        for weight, figures in by_weight.items():
+            table.add_row(name, weight, *(f"{figures[figure]:.2f}" for figure in _FIGURES))
+    Console(width=120).print(table)
+
+
+def _measure(directory: Path, embedder: EmbedderPort) -> Mapping[str, Mapping[str, Any]]:
+    sessions = read_sessions(directory)
+    prepared = prepare(sessions.dataset, embedder)
+    return {
+        str(weight): evaluate_sequences(sessions, prepared, lambda weight=weight: KindPredictor(weight))  # type: ignore[misc]
+        for weight in _WEIGHTS
+    }
+
+
+def _context(features: Features) -> Vector | None:
+    context = features.prediction_input.context
+    if context is None or context.vector is None:
+        return None
+    return context.vector if context.vector.ndim == 1 else context.vector[0]
