@@ -90,6 +90,7 @@ def _measure(browser: Window, riglm: Started, rounds: int) -> dict[str, dict[str
         "tools": "#/tools",
         "one tool": f"#/tools/{TOOLS[0]}",
         "together": "#/together",
+        "kinds of work": "#/clusters",
     }
     for path in (
         "/health",
@@ -97,6 +98,7 @@ def _measure(browser: Window, riglm: Started, rounds: int) -> dict[str, dict[str
         "/stats/series",
         "/tools",
         "/stats/cooccurrence",
+        "/stats/clusters",
         f"/tools/{TOOLS[0]}/stats",
     ):
         riglm.ask(path)

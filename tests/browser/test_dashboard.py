@@ -27,6 +27,7 @@ def views(riglm: Served) -> dict[str, str]:
         "#/tools": "Last used",
         f"#/tools/{quote(TOOLS[0], safe='')}": "Used together with",
         "#/together": "Pairs",
+        "#/clusters": "is followed by",
         "#/overrides": "In force",
         "#/changes": "To review",
     }

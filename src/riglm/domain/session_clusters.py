@@ -6,7 +6,7 @@ by their context vectors. Average-linkage clustering (Sokal and Michener 1958), 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, pairwise
 from typing import Final, NamedTuple, TypeVar
@@ -25,7 +25,8 @@ MIN_SIMILARITY: Final = 0.55
 _CONTEXT_SHARE: Final = 0.4
 _MAX_DISTINCTIVE: Final = 5
 _MAX_PAIRS: Final = 10
-_MAX_TOOLS: Final = 64
+_MAX_TOOLS: Final = 20
+_MAX_PAIRED_TOOLS: Final = 64
 _MIN_SCORE: Final = 1e-9  # with a single cluster, all are zero but for rounding
 
 Matrix = NDArray[np.float64]
@@ -47,6 +48,13 @@ class SessionProfile:
     context: Vector | None = None
 
 
+class ToolCount(NamedTuple):
+    """A tool, and the number of sessions that used it."""
+
+    tool: str
+    sessions: int
+
+
 class ToolPairCount(NamedTuple):
     """Two tools, and the number of sessions in which the second followed the first, or that used both."""
 
@@ -59,13 +67,13 @@ class ToolPairCount(NamedTuple):
 class SessionCluster:
     """One kind of work: `distinctive` are the tools that name it, most distinctive first.
 
-    `tools` is the number of sessions by tool, `transitions` which tool directly follows which other one, `pairs` which
-    tools are used in the same sessions; each with the most frequent first.
+    `transitions` are which tool directly follows which other one, `pairs` which are used in the same sessions. `tools`
+    and these are the most frequent ones, in this order.
     """
 
     sessions: int
     distinctive: tuple[str, ...]
-    tools: Mapping[str, int]
+    tools: tuple[ToolCount, ...]
     transitions: tuple[ToolPairCount, ...]
     pairs: tuple[ToolPairCount, ...]
 
@@ -150,14 +158,14 @@ def _merge(similarity: Matrix, sizes: NDArray[np.float64]) -> NDArray[np.intp]:
 
 def _describe(inside: Sequence[Sequence[str]], tools: Counter[str], overall: Counter[str]) -> SessionCluster:
     score = _distinctiveness(tools, overall)
-    most_used = dict(_ordered(tools))
-    distinctive = sorted((tool for tool in most_used if score[tool] > _MIN_SCORE), key=lambda tool: -score[tool])
+    most_used = _ordered(tools)
+    distinctive = sorted((tool for tool, _ in most_used if score[tool] > _MIN_SCORE), key=lambda tool: -score[tool])
     following = _count({(a, b) for a, b in pairwise(calls) if a != b} for calls in inside)
-    pairs = _count(combinations(sorted(set(calls))[:_MAX_TOOLS], 2) for calls in inside)
+    pairs = _count(combinations(sorted(set(calls))[:_MAX_PAIRED_TOOLS], 2) for calls in inside)
     return SessionCluster(
         sessions=len(inside),
-        distinctive=tuple(distinctive or most_used)[:_MAX_DISTINCTIVE],
-        tools=most_used,
+        distinctive=tuple(distinctive or [tool for tool, _ in most_used])[:_MAX_DISTINCTIVE],
+        tools=tuple(ToolCount(*each) for each in most_used[:_MAX_TOOLS]),
         transitions=_pair_counts(following),
         pairs=_pair_counts(pairs),
     )

@@ -13,6 +13,7 @@ from riglm.domain.schemas.control_api import (
     Health,
     Page,
     Readiness,
+    SessionClusters,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
@@ -146,3 +147,7 @@ class ControlPort(Protocol):
     @abstractmethod
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
         """The `limit` tools that are used together most, and their pairs."""
+
+    @abstractmethod
+    async def session_clusters(self, *, limit: int = 20) -> SessionClusters:
+        """The `limit` most frequent kinds of work."""

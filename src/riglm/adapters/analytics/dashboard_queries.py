@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
+from statistics import mode
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,10 +26,19 @@ from riglm.adapters.analytics import queries, rows
 from riglm.adapters.analytics.database import SqlStore, reads_quickly
 from riglm.adapters.analytics.queries import of_servers, ran
 from riglm.adapters.analytics.rows import slices
-from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, session, toolset
+from riglm.adapters.analytics.tables import (
+    cooccurrence,
+    exposure,
+    invocation,
+    learned_pair,
+    session,
+    toolset,
+    training_update,
+)
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, Exposure
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
+from riglm.domain.prediction import Vector
 from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
 
 _PAIRS_PER_TOOL: Final = 200
@@ -114,6 +124,27 @@ class SqlDashboardQueries(SqlStore):
             tools |= dict.fromkeys(pair)
         among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
         return [ToolCooccurrence(**row) for row in connection.execute(among).mappings()]
+
+    @reads_quickly
+    def context_vectors(self, connection: Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+        import numpy as np  # noqa: PLC0415  # a store that is never asked for vectors need not load it
+
+        pair, taught = learned_pair.c, training_update.c
+        query = (
+            select(taught.session_id, pair.model, pair.vector, pair.dimensions)
+            .join_from(training_update, learned_pair, taught.pair_id == pair.id)
+            .where(pair.dimensions > 0)
+            .order_by(taught.session_id, taught.pair_id)
+        )
+        found = [
+            row for some in slices(session_ids) for row in connection.execute(query.where(taught.session_id.in_(some)))
+        ]
+        model = mode(row.model for row in found) if found else ""
+        vectors: dict[UUID, list[Vector]] = {}
+        for row in found:
+            if row.model == model:
+                vectors.setdefault(row.session_id, []).append(rows.from_bytes(row.vector, row.dimensions))
+        return {id_: np.mean(each, axis=0, dtype=np.float32) for id_, each in vectors.items()}
 
 
 def _calls(

@@ -192,6 +192,14 @@ async def cooccurrence(
     return await port.cooccurrence(limit=limit)
 
 
+@STATISTICS.get("/stats/clusters", summary="Kinds of work")
+async def session_clusters(
+    port: Port, limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of clusters.")] = 20
+) -> models.SessionClusters:
+    """The latest sessions, grouped by servers, tools and contexts: what is done, with which tools, in which order."""
+    return await port.session_clusters(limit=limit)
+
+
 _YEAR: Final = 31_536_000
 
 OverrideId = Annotated[UUID, Path(description="The id of an override.")]

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
 from riglm.application.control.overrides import OverrideService
+from riglm.application.control.session_clusters import SessionClusterQueries
 from riglm.application.control.sessions import PredictionQueries, SessionQueries
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.thread_bridge import COUNTING_SECONDS, CachedQueries, ProxyLoop, StoreThread
@@ -28,6 +29,7 @@ from riglm.domain.schemas.control_api import (
     Health,
     Page,
     Readiness,
+    SessionClusters,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
@@ -52,6 +54,7 @@ class ControlHandlers:
     sessions: SessionQueries
     predictions: PredictionQueries
     tools: ToolQueries
+    clusters: SessionClusterQueries
     changes: ToolChangeService
     history: UsageHistory
     statistics: Statistics
@@ -154,6 +157,9 @@ class ControlService(ControlPort):
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
         return await self._desks.tools.cooccurrence(limit)
 
+    async def session_clusters(self, *, limit: int = 20) -> SessionClusters:
+        return await self._desks.clusters.entries(limit)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
@@ -195,6 +201,7 @@ def build_control(
         sessions=SessionQueries(loop, at_hand, registry),
         predictions=PredictionQueries(loop, at_hand, registry, proxy.filtering),
         tools=tools,
+        clusters=SessionClusterQueries(counting),
         changes=ToolChangeService(loop, at_hand, proxy.services.pins),
         history=history,
         statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),

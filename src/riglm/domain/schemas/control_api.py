@@ -237,6 +237,39 @@ class CooccurrenceMap(_Model):
     pairs: tuple[ToolPair, ...]
 
 
+class ToolSessions(_Model):
+    """A tool, and the number of sessions that used it."""
+
+    tool: str
+    sessions: int
+
+
+class ToolOrder(_Model):
+    """Two tools, and the number of sessions in which the second directly followed the first."""
+
+    first: str
+    second: str
+    sessions: int
+
+
+class SessionClusterEntry(_Model):
+    """A kind of work: sessions that use similar servers and tools in similar contexts."""
+
+    sessions: int
+    distinctive: tuple[str, ...] = Field(description="The tools that name it, the most distinctive first.")
+    tools: tuple[ToolSessions, ...] = Field(description="The most used ones, up to 20.")
+    transitions: tuple[ToolOrder, ...] = Field(description="The most frequent ones, up to 10.")
+    pairs: tuple[ToolOrder, ...] = Field(description="Tools of the same sessions, in any order; up to 10.")
+
+
+class SessionClusters(_Model):
+    """The kinds of work of the latest sessions, the most frequent first."""
+
+    sessions: int = Field(description="Sessions with successful calls that were clustered, up to 2,000.")
+    total: int = Field(description="Number of clusters.")
+    clusters: tuple[SessionClusterEntry, ...]
+
+
 class SessionTotals(_Model):
     """How many sessions there are."""
 

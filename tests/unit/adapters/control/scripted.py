@@ -31,6 +31,8 @@ from riglm.domain.schemas.control_api import (
     Series,
     SessionCall,
     SessionClient,
+    SessionClusterEntry,
+    SessionClusters,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
@@ -42,7 +44,9 @@ from riglm.domain.schemas.control_api import (
     ToolChanges,
     ToolDetail,
     ToolEntry,
+    ToolOrder,
     ToolPair,
+    ToolSessions,
     ToolTotals,
     UpstreamEntry,
     ZeroHop,
@@ -305,3 +309,14 @@ class ScriptedControl(ControlPort):
         self._answering(limit=limit)
         pair = ToolPair(a="docs/list", b="docs/read", count=2, mean_distance=1.5)
         return CooccurrenceMap(tools=("docs/list", "docs/read"), pairs=(pair,))
+
+    async def session_clusters(self, *, limit: int = 20) -> SessionClusters:
+        self._answering(limit=limit)
+        kind = SessionClusterEntry(
+            sessions=3,
+            distinctive=("docs/read",),
+            tools=(ToolSessions(tool="docs/read", sessions=3),),
+            transitions=(ToolOrder(first="docs/list", second="docs/read", sessions=2),),
+            pairs=(ToolOrder(first="docs/list", second="docs/read", sessions=2),),
+        )
+        return SessionClusters(sessions=4, total=2, clusters=(kind,))

@@ -94,6 +94,21 @@ def test_a_tool_is_found_by_a_name_with_slashes(served: Served):
         assert found["cooccurrences"] == [{"tool": "docs/list", "count": 2, "mean_distance": 1.5}]
 
 
+def test_kinds_of_work_have_their_tools_and_their_order(served: Served):
+    found = served.ask("GET", "/stats/clusters?limit=5").json
+    assert served.inside.asked[-1] == {"limit": 5}
+    assert (found["sessions"], found["total"]) == (4, 2)
+    assert found["clusters"] == [
+        {
+            "sessions": 3,
+            "distinctive": ["docs/read"],
+            "tools": [{"tool": "docs/read", "sessions": 3}],
+            "transitions": [{"first": "docs/list", "second": "docs/read", "sessions": 2}],
+            "pairs": [{"first": "docs/list", "second": "docs/read", "sessions": 2}],
+        }
+    ]
+
+
 @pytest.mark.parametrize("name", [".", "..", "a\u202eb", "a\u200db", "docs/read", "a b?&=%", "a\nb", "a" * 600])
 def test_a_tool_is_found_by_a_name_that_no_path_can_have(served: Served, name: str):
     served.ask("GET", f"/tools/stats?name={quote(name, safe='')}&since=10")

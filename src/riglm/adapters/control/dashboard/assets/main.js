@@ -10,6 +10,7 @@ import { refreshAges } from "./parts/numbers.js";
 import { mark } from "./parts/panels.js";
 import { askForToken } from "./parts/token_dialog.js";
 import { changes } from "./views/changes.js";
+import { clusters } from "./views/clusters.js";
 import { overview } from "./views/overview.js";
 import { overrideActions, overrides } from "./views/overrides.js";
 import { session } from "./views/session.js";
@@ -20,7 +21,7 @@ import { tools } from "./views/tools.js";
 
 const AGES_MS = 5_000;
 const THEMES = [["auto", "auto"], ["light", "light"], ["dark", "dark"]];
-const NAVIGATION = [["", "Overview"], ["sessions", "Sessions"], ["tools", "Tools"], ["together", "Together"], ["overrides", "Overrides"], ["changes", "Changes"]];
+const NAVIGATION = [["", "Overview"], ["sessions", "Sessions"], ["tools", "Tools"], ["together", "Together"], ["clusters", "Kinds of work"], ["overrides", "Overrides"], ["changes", "Changes"]];
 
 const place = (id) => document.getElementById(id);
 const main = place("main");
@@ -43,7 +44,7 @@ let isAsking = false;
 const poller = new Poller(onTurn, onPart);
 
 function chosenView({ view: word, subject: of }) {
-  const plain = { sessions, together, overrides, changes };
+  const plain = { sessions, together, clusters, overrides, changes };
   if (Object.hasOwn(plain, word)) return plain[word];
   if (word === "session") return session;
   if (word === "tools") return of ? tool : tools;
