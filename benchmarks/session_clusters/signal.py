@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.hybrid import HybridPredictor
+from riglm.adapters.prediction.weighing import Matrix, Mixture
 from riglm.application.evaluation.retrieval import prepare
 from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.domain.prediction import Prediction, PredictionInput, Scores, Vector
@@ -19,12 +21,12 @@ from riglm.domain.session_clusters import ClusteredCall, SessionProfile, cluster
 from riglm.ports.embedder import EmbedderPort
 
 _SETS: Final = ("toolathlon", "taubench", "workbench", "bfcl_multiturn", "scienceworld")
-_WEIGHTS: Final = (0.0, 0.1, 0.2, 0.4)
+_SHARES: Final = (0.0, 0.1, 0.2, 0.4)
 _FIGURES: Final = ("new@5", "new@15", "h@15")
 _GROWTH: Final = 1.1
 _PRIOR_SESSIONS: Final = 5.0
 _CONTEXT_WEIGHT: Final = 5.0
-_MIN_LIFT: Final = 0.02
+_MIN_SHARE: Final = 1e-12
 
 
 class KindOfWork:
@@ -78,44 +80,57 @@ class KindOfWork:
 
 
 class KindPredictor(HybridPredictor):
-    """The hybrid, with the log-probability by the kind of work added to the scores of tools that are new."""
+    """The hybrid, whose probabilities of new tools are mixed with those by the kind of work.
 
-    def __init__(self, weight: float) -> None:
+    The share of the kind of work starts at `share` and is learned online; 0 leaves the hybrid as it is.
+    """
+
+    def __init__(self, share: float) -> None:
         super().__init__()
-        self._weight = weight
         self._kind = KindOfWork()
+        self._mixture = Mixture({"hybrid": 1.0 - share, "kind": share}) if share else None
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        features = Features(prediction_input)
+        if self._mixture is not None:
+            target = features.column[tool]
+            if not features.used[target]:
+                scores = super().predict(prediction_input).scores
+                self._mixture.learn(self._explanations(features, scores), target, weight)
+            self._kind.learn(features, tool)
         super().learn(prediction_input, tool, weight)
-        self._kind.learn(Features(prediction_input), tool)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        found = super().predict(prediction_input, explain=explain)
-        features = Features(prediction_input)
-        lift = np.log(self._kind.share(features) * features.size + _MIN_LIFT)
-        return Prediction(scores=found.scores + self._weight * np.where(features.used, 0.0, lift))
+        found, features = super().predict(prediction_input, explain=explain), Features(prediction_input)
+        if self._mixture is None or features.used.all():
+            return found
+        mixed, _ = self._mixture.mix(self._explanations(features, found.scores))
+        mass = np.logaddexp.reduce(found.scores[~features.used])
+        return Prediction(scores=np.where(features.used, found.scores, np.log(np.maximum(mixed, _MIN_SHARE)) + mass))
+
+    def _explanations(self, features: Features, scores: Scores) -> Matrix:
+        """The distributions over the new tools by the hybrid, and by the kind of work."""
+        rows = np.stack([np.exp(scores - scores.max()), self._kind.share(features)]) * ~features.used
+        return np.asarray(rows / rows.sum(1, keepdims=True))
 
 
 def run(data: Path, embedder: EmbedderPort, *, as_json: bool) -> None:
-    """Print the figures of the hybrid (weight 0) and of each weight of the signal, by five folds over sessions."""
+    """Print the figures of the hybrid (share 0) and of each initial share of the signal, by five folds."""
     found = {name: _measure(data / name, embedder) for name in _SETS}
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    table = Table("set", "weight", *_FIGURES, title="The kind of work as a signal, %", title_justify="left")
-    for name, by_weight in found.items():
-        for weight, figures in by_weight.items():
-            table.add_row(name, weight, *(f"{figures[figure]:.2f}" for figure in _FIGURES))
+    table = Table("set", "share", *_FIGURES, title="The kind of work as a signal, %", title_justify="left")
+    for name, by_share in found.items():
+        for share, figures in by_share.items():
+            table.add_row(name, share, *(f"{figures[figure]:.2f}" for figure in _FIGURES))
     Console(width=120).print(table)
 
 
 def _measure(directory: Path, embedder: EmbedderPort) -> Mapping[str, Mapping[str, Any]]:
     sessions = read_sessions(directory)
     prepared = prepare(sessions.dataset, embedder)
-    return {
-        str(weight): evaluate_sequences(sessions, prepared, lambda weight=weight: KindPredictor(weight))  # type: ignore[misc]
-        for weight in _WEIGHTS
-    }
+    return {str(share): evaluate_sequences(sessions, prepared, partial(KindPredictor, share)) for share in _SHARES}
 
 
 def _context(features: Features) -> Vector | None:

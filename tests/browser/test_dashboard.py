@@ -27,7 +27,7 @@ def views(riglm: Served) -> dict[str, str]:
         "#/tools": "Last used",
         f"#/tools/{quote(TOOLS[0], safe='')}": "Used together with",
         "#/together": "Pairs",
-        "#/clusters": "is followed by",
+        "#/clusters": "most distinctive tools",
         "#/overrides": "In force",
         "#/changes": "To review",
     }
