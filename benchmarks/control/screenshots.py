@@ -151,6 +151,7 @@ async def _take_live(riglm: Started, camera: _Camera) -> None:
         prediction = Picture("prediction", f"/#/session/{session}", "Without each signal")
         tool = Picture("tool", f"/#/tools/{_TOOL}", "Used together with", height=800)
         together = Picture("together", "/#/together", "Pairs", height=800)
+        clusters = Picture("clusters", "/#/clusters", "most distinctive tools", height=800)
         overview = Picture("dashboard", "/#/", "Tools used most", height=1320)
         camera.take(
             riglm.control,
@@ -161,12 +162,14 @@ async def _take_live(riglm: Started, camera: _Camera) -> None:
                 prediction,
                 tool,
                 together,
+                clusters,
             ),
             (
                 replace(overview, height=2400),
                 replace(prediction, height=2400),
                 tool,
                 together,
+                clusters,
                 Picture("tools", "/#/tools", "Last used"),
                 Picture("sessions", "/#/sessions", "Newest first"),
                 Picture("overrides", "/#/overrides", "In force"),
