@@ -237,15 +237,15 @@ class CooccurrenceMap(_Model):
     pairs: tuple[ToolPair, ...]
 
 
-class ToolSessions(_Model):
+class ToolCount(_Model):
     """A tool, and the number of sessions that used it."""
 
     tool: str
     sessions: int
 
 
-class ToolOrder(_Model):
-    """Two tools, and the number of sessions in which the second directly followed the first."""
+class ToolPairCount(_Model):
+    """Two tools, and the number of sessions in which the second directly followed the first, or that used both."""
 
     first: str
     second: str
@@ -257,9 +257,9 @@ class SessionClusterEntry(_Model):
 
     sessions: int
     distinctive: tuple[str, ...] = Field(description="The tools that name it, the most distinctive first.")
-    tools: tuple[ToolSessions, ...] = Field(description="The most used ones, up to 20.")
-    transitions: tuple[ToolOrder, ...] = Field(description="The most frequent ones, up to 10.")
-    pairs: tuple[ToolOrder, ...] = Field(description="Tools of the same sessions, in any order; up to 10.")
+    tools: tuple[ToolCount, ...] = Field(description="The most used ones, up to 20.")
+    transitions: tuple[ToolPairCount, ...] = Field(description="The most frequent ones, up to 10.")
+    pairs: tuple[ToolPairCount, ...] = Field(description="Tools of the same sessions, in any order; up to 10.")
 
 
 class SessionClusters(_Model):

@@ -42,11 +42,11 @@ from riglm.domain.schemas.control_api import (
     TokenTotals,
     ToolChangeEntry,
     ToolChanges,
+    ToolCount,
     ToolDetail,
     ToolEntry,
-    ToolOrder,
     ToolPair,
-    ToolSessions,
+    ToolPairCount,
     ToolTotals,
     UpstreamEntry,
     ZeroHop,
@@ -315,8 +315,8 @@ class ScriptedControl(ControlPort):
         kind = SessionClusterEntry(
             sessions=3,
             distinctive=("docs/read",),
-            tools=(ToolSessions(tool="docs/read", sessions=3),),
-            transitions=(ToolOrder(first="docs/list", second="docs/read", sessions=2),),
-            pairs=(ToolOrder(first="docs/list", second="docs/read", sessions=2),),
+            tools=(ToolCount(tool="docs/read", sessions=3),),
+            transitions=(ToolPairCount(first="docs/list", second="docs/read", sessions=2),),
+            pairs=(ToolPairCount(first="docs/list", second="docs/read", sessions=2),),
         )
         return SessionClusters(sessions=4, total=2, clusters=(kind,))

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.application.control.session_clusters import SessionClusterQueries
 from riglm.application.control.thread_bridge import CachedQueries
-from riglm.domain.schemas.control_api import ToolOrder, ToolSessions
+from riglm.domain.schemas.control_api import ToolCount, ToolPairCount
 from tests.records import a_session, an_invocation
 from tests.unit.application.control.office import an_office
 
@@ -29,8 +29,8 @@ async def test_clusters_are_those_of_the_recorded_sessions(office):
     assert (found.sessions, found.total, len(found.clusters)) == (4, 2, 1)
     assert found.clusters[0].sessions == 3
     assert set(found.clusters[0].distinctive[:2]) == {"git__a", "git__b"}
-    assert found.clusters[0].tools[0] == ToolSessions(tool="git__a", sessions=3)
-    assert found.clusters[0].transitions[0] == ToolOrder(first="git__a", second="git__b", sessions=3)
+    assert found.clusters[0].tools[0] == ToolCount(tool="git__a", sessions=3)
+    assert found.clusters[0].transitions[0] == ToolPairCount(first="git__a", second="git__b", sessions=3)
 
 
 async def test_calls_that_failed_are_ignored(office):
