@@ -1,12 +1,13 @@
 """What is recorded survives kills and an unavailable store.
 
     python -m benchmarks.durability kill [--store sqlite postgresql] [--kills 100] [--json]
-    python -m benchmarks.durability outage [--fault none locked full eio slow stopped ...] [--seconds 120] [--rate 200]
+    python -m benchmarks.durability outage [--fault none locked stopped clickhouse ...] [--seconds 120] [--rate 200]
     python -m benchmarks.durability sustained [--store sqlite postgresql] [--seconds 15]
     python -m benchmarks.durability power [--where store spool] [--seconds 10]
 
 `kill`: writers killed at random moments under load, and ended politely. `outage`: a client calls through `riglm run`
-while nothing happens, or the store is locked, full, failing, slow, stopped or frozen; `full` needs root, `eio` and
+while nothing happens, or the store is locked, full, failing, slow, stopped or frozen, or a stand-in for ClickHouse
+(its engine, chDB) is stopped, to which riglm sends besides; `full` needs root, `eio` and
 `slow` need strace. `sustained`: records a second beside calls. `power`: whether all that is acknowledged was synced
 before, with `durability: full`; it needs strace. PostgreSQL comes from a wheel. Exit code 1 if a number is not right.
 """

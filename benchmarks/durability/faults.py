@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
+from tests.stores.postgres import PostgresServer
+
 from benchmarks.durability.finding import CannotRun
 from benchmarks.durability.stores import Store
 
@@ -66,7 +68,7 @@ def slow(store: Store, pid: int) -> Iterator[None]:
 
 @contextmanager
 def stopped(store: Store, _pid: int) -> Iterator[None]:
-    """PostgreSQL ends at once, and is started again."""
+    """PostgreSQL or ClickHouse ends at once, and is started again."""
     assert store.server is not None
     store.server.stop()
     yield
@@ -76,7 +78,7 @@ def stopped(store: Store, _pid: int) -> Iterator[None]:
 @contextmanager
 def frozen(store: Store, _pid: int) -> Iterator[None]:
     """All processes of PostgreSQL are stopped where they are: connections stay, and nothing is answered."""
-    assert store.server is not None
+    assert isinstance(store.server, PostgresServer)
     store.server.freeze()
     try:
         yield
@@ -92,6 +94,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "slow": ("sqlite", slow),
     "stopped": ("postgresql", stopped),
     "frozen": ("postgresql", frozen),
+    "clickhouse": ("clickhouse", stopped),
 }
 """Each fault with the kind of store that it befalls."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.durability.faults import FAULTS, small_disk
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.replay import Replay
-from benchmarks.durability.stores import STORES, Store
+from benchmarks.durability.stores import STORES, Store, clickhouse
 from benchmarks.load.message import NoAnswer, echo
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.overhead.target import upstream_command
@@ -126,7 +126,7 @@ def _store(kind: str, fault: str, directory: Path) -> Iterator[Store]:
         with small_disk(directory) as place, STORES[kind](place) as store:
             yield store
     else:
-        with STORES[kind](directory) as store:
+        with (STORES | {"clickhouse": clickhouse})[kind](directory) as store:
             yield store
 
 

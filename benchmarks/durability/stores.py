@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tests.stores.clickhouse import ClickHouseStandIn
 from tests.stores.postgres import Databases, PostgresServer
 
 from riglm.adapters.analytics import schema
+from riglm.adapters.analytics.clickhouse import ClickHouse
 from riglm.adapters.analytics.sql import SqlAnalytics
 
 _COUNT = "SELECT count(*) FROM invocation"
@@ -23,7 +25,7 @@ class Store:
 
     url: str
     file: Path | None = None
-    server: PostgresServer | None = None
+    server: PostgresServer | ClickHouseStandIn | None = None
 
     @property
     def settings(self) -> dict[str, str]:
@@ -81,6 +83,22 @@ class Store:
         return sum(row != ("ok",) for row in self.ask("PRAGMA integrity_check"))
 
 
+class ClickHouseStore(Store):
+    """A stand-in for ClickHouse that riglm sends to besides."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"RIGLM_CLICKHOUSE__URL": self.url}
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with ClickHouse(self.url, days=0, timeout_seconds=10.0) as store:
+            return [tuple(row.values()) for row in store._query(statement)]  # noqa: SLF001  # for any statement
+
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[], int]]:
+        yield self.calls
+
+
 def _id(told: Any) -> UUID:
     return told if isinstance(told, UUID) else UUID(bytes=told)
 
@@ -98,6 +116,13 @@ def postgresql(_directory: Path) -> Iterator[Store]:
     with PostgresServer(fsync="on") as server, Databases(server.url).empty() as url:
         schema.upgrade(url)
         yield Store(url, server=server)
+
+
+@contextmanager
+def clickhouse(directory: Path) -> Iterator[Store]:
+    """The engine of ClickHouse behind a stand-in for its HTTP interface."""
+    with ClickHouseStandIn(directory / "clickhouse") as server:
+        yield ClickHouseStore(server.url, server=server)
 
 
 STORES: dict[str, Callable[[Path], Any]] = {"sqlite": sqlite, "postgresql": postgresql}

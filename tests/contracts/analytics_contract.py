@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import cast
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from riglm.domain.cooccurrence import MAX_TOOL_LENGTH, MAX_TOOLS_PER_SESSION
@@ -16,7 +17,7 @@ from riglm.ports.dashboard import SessionSummary
 from tests.contracts.maintenance_contract import MaintenanceContract
 from tests.contracts.overview_contract import OverviewContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract
-from tests.records import a_session, an_exposure, an_invocation
+from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 __all__ = ["AnalyticsContract", "a_session", "an_exposure", "an_invocation"]
 
@@ -477,3 +478,17 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
     def _use(self, analytics: AnalyticsPort, session: Session, *tools: str) -> UUID:
         analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
         return session.id
+
+    def test_a_session_has_the_mean_vector_of_the_pairs_that_it_taught(self, analytics: AnalyticsPort) -> None:
+        """Vectors of the rarer model, and pairs without a vector, are ignored."""
+        first, second, third = a_session(), a_session(), a_session()
+        vectors = ((first, (1.0, 0.0), "minilm"), (first, (0.0, 1.0), "minilm"), (second, (0.0, 1.0), "minilm"))
+        others = ((first, (1.0, 0.0, 0.0), "other"), (third, (), ""))
+        pairs = [
+            a_learned_pair(session_id=session.id, vector=np.array(vector, np.float32), model=model)
+            for session, vector, model in (*vectors, *others)
+        ]
+        analytics.record_many([first, second, third, *pairs])
+        found = analytics.context_vectors([first.id, second.id, third.id])
+        assert {id_: vector.tolist() for id_, vector in found.items()} == {first.id: [0.5, 0.5], second.id: [0.0, 1.0]}
+        assert analytics.context_vectors([third.id]) == {}

@@ -2,14 +2,12 @@
 
 import math
 
-import numpy as np
-
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import AnalyticsPort, Record
 from riglm.ports.dashboard import SessionKey, UsageCounts
-from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.records import a_session, an_exposure, an_invocation
 
 
 def key_of(session: Session) -> SessionKey:
@@ -19,6 +17,10 @@ def key_of(session: Session) -> SessionKey:
 
 class OverviewContract:
     """Expects the fixture `analytics` of `AnalyticsContract`."""
+
+    def refresh(self, analytics: AnalyticsPort) -> None:
+        """Have the store count what is used together."""
+        analytics.refresh_cooccurrences(1.0)
 
     def test_a_store_without_records_has_nothing_to_show(self, analytics: AnalyticsPort) -> None:
         """No question needs records, and there are as many spans as were asked for."""
@@ -162,21 +164,7 @@ class OverviewContract:
         for tools in (("a", "b"), ("a", "b"), ("a", "b"), ("b", "c"), ("b", "c"), ("a", "c"), ("x", "y")):
             session = a_session()
             analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
-        analytics.refresh_cooccurrences(1.0)
+        self.refresh(analytics)
         found = [(each.tool_a, each.tool_b, each.count) for each in analytics.top_cooccurrences(3)]
         assert found == [("a", "b", 3), ("b", "c", 2), ("a", "c", 1)]
         assert [(each.tool_a, each.tool_b) for each in analytics.top_cooccurrences(2)] == [("a", "b")]
-
-    def test_a_session_has_the_mean_vector_of_the_pairs_that_it_taught(self, analytics: AnalyticsPort) -> None:
-        """Vectors of the rarer model, and pairs without a vector, are ignored."""
-        first, second, third = a_session(), a_session(), a_session()
-        vectors = ((first, (1.0, 0.0), "minilm"), (first, (0.0, 1.0), "minilm"), (second, (0.0, 1.0), "minilm"))
-        others = ((first, (1.0, 0.0, 0.0), "other"), (third, (), ""))
-        pairs = [
-            a_learned_pair(session_id=session.id, vector=np.array(vector, np.float32), model=model)
-            for session, vector, model in (*vectors, *others)
-        ]
-        analytics.record_many([first, second, third, *pairs])
-        found = analytics.context_vectors([first.id, second.id, third.id])
-        assert {id_: vector.tolist() for id_, vector in found.items()} == {first.id: [0.5, 0.5], second.id: [0.0, 1.0]}
-        assert analytics.context_vectors([third.id]) == {}

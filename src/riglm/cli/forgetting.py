@@ -8,7 +8,7 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
-from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, StateUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,9 @@ def forget(
         if pieces:
             with Container(settings).create_knowledge() as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
-        dropped = _drop_shared(settings, store.forgotten_sessions())
+        sessions = store.forgotten_sessions()
+        dropped = _drop_shared(settings, sessions)
+    _erase_archived(settings, whom, sessions)
     waiting = _spooled(settings)
     _notify(whom, removed, pieces, dropped, waiting, as_json=as_json)
     if waiting and not as_json:
@@ -166,6 +168,22 @@ def _spooled(settings: "Settings") -> int:
     from riglm.composition.storage import spool_path
 
     return sum(spool.records for spool in survey(spool_path(settings)))
+
+
+def _erase_archived(settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[ErasureRequest]") -> None:
+    """Remove what ClickHouse has of a subject, and of all sessions that were ever erased."""
+    from riglm.composition.container import Container
+    from riglm.domain.session import parsed_uuid
+
+    if settings.clickhouse.url is None:
+        return
+    container = Container(settings)
+    ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
+    try:
+        with container.create_clickhouse() as archive:
+            archive.erase(whom, ids, container.hasher.client_name)
+    except AnalyticsUnavailableError as error:
+        raise RiglmError(f"nothing was erased in ClickHouse: {error} — fix: run this again with --unseen") from error
 
 
 def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> int:

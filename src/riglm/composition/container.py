@@ -39,13 +39,17 @@ from riglm.composition.storage import (
 from riglm.domain.access_rules import AccessRules
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.invocation import ToolInvocation
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.session import Session
 from riglm.domain.tool_pin import ToolPin
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import AnalyticsPort, Record, SessionClosed
 from riglm.ports.upstream import UpstreamPort
 
 if TYPE_CHECKING:  # adapters and services are imported when they are chosen
+    from riglm.adapters.analytics.clickhouse import ClickHouse
     from riglm.adapters.analytics.prediction_store import SqliteChoices
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
@@ -155,17 +159,51 @@ class Container:
     @cached_property
     def recorder(self) -> Recorder:
         """Stores records, with a spool where there is a disk for it."""
-        storage = self.settings.storage
+        second = self.clickhouse_recorder
 
-        def open_spool() -> "SpoolPort":
-            from riglm.adapters.spool.sqlite import SqliteSpool
-
-            durable = storage.durability == "full"
-            return SqliteSpool(spool_path(self.settings), max_bytes=storage.spool.max_bytes, durable=durable)
+        def send(record: Record) -> None:
+            if second is not None and isinstance(record, Session | SessionClosed | ToolInvocation | Exposure):
+                second.put(record)
 
         return Recorder(
-            lambda: self.create_store(is_quarantining=True), open_spool=None if storage.kind == "memory" else open_spool
+            lambda: self.create_store(is_quarantining=True),
+            open_spool=None if self.settings.storage.kind == "memory" else lambda: self._create_spool(""),
+            on_record=None if second is None else send,
         )
+
+    @cached_property
+    def clickhouse_recorder(self) -> Recorder | None:
+        """Sends records to ClickHouse, with a separate queue and spool; None if that is not configured.
+
+        Raises:
+            ConfigurationError: it is configured, and its client is not installed.
+        """
+        url = self.settings.clickhouse.url
+        if url is None:
+            return None
+        return Recorder(self.create_clickhouse, open_spool=lambda: self._create_spool(url.get_secret_value()))
+
+    def create_clickhouse(self) -> "ClickHouse":
+        """Create the store in ClickHouse, which is configured; it is not open yet.
+
+        Raises:
+            ConfigurationError: its client is not installed.
+        """
+        settings = self.settings.clickhouse
+        try:
+            from riglm.adapters.analytics.clickhouse import ClickHouse
+        except ModuleNotFoundError as error:
+            words = "clickhouse.url: the client is not installed — fix: pip install 'riglm[clickhouse]'"
+            raise ConfigurationError(words) from error
+        url = settings.url.get_secret_value() if settings.url else ""
+        return ClickHouse(url, days=settings.days, timeout_seconds=settings.timeout)
+
+    def _create_spool(self, store: str) -> "SpoolPort":
+        from riglm.adapters.spool.sqlite import SqliteSpool
+
+        storage = self.settings.storage
+        durable = storage.durability == "full"
+        return SqliteSpool(spool_path(self.settings, store), max_bytes=storage.spool.max_bytes, durable=durable)
 
     @cached_property
     def maintenance(self) -> Maintenance:
@@ -461,4 +499,12 @@ class Container:
             configuration=self.live,
             upstreams=lambda: [upstream.health() for upstream in upstreams],
         )
-        return build_control(proxy, identity, self.create_store, self.audit)
+        retention = self.settings.retention
+        return build_control(
+            proxy,
+            identity,
+            self.create_store,
+            self.audit,
+            open_archive=None if self.settings.clickhouse.url is None else self.create_clickhouse,
+            retention_days=min(filter(None, (retention.invocation_days, retention.exposure_days)), default=0),
+        )

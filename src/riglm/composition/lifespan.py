@@ -44,6 +44,8 @@ async def lifespan(
         stack.callback(container.close)
         if tracer is not None:
             stack.enter_context(tracer)
+        if container.clickhouse_recorder is not None:
+            stack.enter_context(container.clickhouse_recorder)
         stack.enter_context(recorder)
         filtered = intercepts_lists(settings)
         stack.enter_context(container.maintenance)

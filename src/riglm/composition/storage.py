@@ -60,10 +60,10 @@ def store_url(settings: Settings) -> str:
     return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
 
 
-def spool_path(settings: Settings) -> Path:
-    """The directory of the spools of all processes that record into this store."""
+def spool_path(settings: Settings, url: str = "") -> Path:
+    """The directory of the spools of all processes that record into this store, or into a different one at a URL."""
     from riglm.adapters.spool.file_lock import spool_directory
 
-    url, named = settings.storage.url, settings.storage.spool.path
-    store = url.get_secret_value() if url else str(store_path(settings).absolute())
+    configured, named = settings.storage.url, settings.storage.spool.path
+    store = url or (configured.get_secret_value() if configured else str(store_path(settings).absolute()))
     return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)

@@ -1,7 +1,7 @@
 """Where recorded usage is kept and asked for."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +13,8 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure, ExposureTotals
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Vector
+from riglm.domain.retention import ErasureRequest
 from riglm.domain.session import DEFAULT_PROFILE, Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
@@ -87,16 +89,13 @@ class TrainingSession:
         return tuple(call for call in self.calls if call.success)
 
 
-class AnalyticsPort(
-    OverridesPort, DashboardQueriesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort, MaintenancePort, Protocol
-):
-    """Persists usage data and answers questions about it.
+class RecordStorePort(Protocol):
+    """Stores what is recorded.
 
     Methods block; callers keep them off the event loop. Every failure of the store arrives as
     `AnalyticsUnavailableError` with its cause kept; a record that the store cannot hold, as `RecordRejectedError`.
     Records are delivered at least once: storing an invocation or exposure whose id is already stored changes nothing,
-    and both may arrive before their session; of a learned pair or tool catalog the one that was updated last is kept.
-    What is stored and what is returned share nothing that can change.
+    and both may arrive before their session.
     """
 
     @abstractmethod
@@ -110,6 +109,42 @@ class AnalyticsPort(
         """Close the store."""
 
     @abstractmethod
+    def record_many(self, records: Sequence[Record]) -> None:
+        """Store all records; after a failure all of them are given again.
+
+        A session that is stored already keeps its start and a known end, and takes all else. The end of an unknown
+        session changes nothing.
+        """
+
+
+class ArchivePort(RecordStorePort, DashboardQueriesPort, Protocol):
+    """Stores sessions, calls and lists a second time, for longer, and answers questions about them."""
+
+    @abstractmethod
+    def erase(self, request: ErasureRequest, erased: Sequence[UUID], client_hash: Callable[[str], str]) -> int:
+        """Remove the sessions of a subject, and those with an id in `erased`; return how many were stored.
+
+        Their records that arrive later are left out. `client_hash` returns the keyed hash of a client's name.
+        """
+
+
+class AnalyticsPort(
+    RecordStorePort,
+    OverridesPort,
+    DashboardQueriesPort,
+    WarmSetsPort,
+    ToolCatalogsPort,
+    ToolPinsPort,
+    MaintenancePort,
+    Protocol,
+):
+    """Persists usage data and answers questions about it.
+
+    Of a learned pair or tool catalog that is stored twice the one that was updated last is kept. What is stored and
+    what is returned share nothing that can change.
+    """
+
+    @abstractmethod
     def maintenance_lease(self) -> AbstractContextManager[bool]:
         """Hold the maintenance lease while the block runs; yields False if another process holds it.
 
@@ -119,11 +154,11 @@ class AnalyticsPort(
 
     @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:
-        """Store all records in one transaction, or none of them. Ends of sessions count after all else.
+        """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
 
-        A session that is stored already keeps its start and a known end, and takes all else. The end of an unknown
-        session changes nothing.
-        """
+    @abstractmethod
+    def context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+        """Return the mean vector of the learned pairs of each session that has some; of the most frequent model."""
 
     @abstractmethod
     def end_idle_sessions(self, before: float) -> int:

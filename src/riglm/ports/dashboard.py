@@ -1,7 +1,7 @@
 """What people who look at riglm ask of the store, in ways that stay quick while it fills."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -9,7 +9,6 @@ from uuid import UUID
 from riglm.domain.cooccurrence import ToolCooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.prediction import Vector
 from riglm.domain.session import Session
 
 
@@ -129,7 +128,3 @@ class DashboardQueriesPort(Protocol):
     @abstractmethod
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
         """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
-
-    @abstractmethod
-    def context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
-        """Return the mean vector of the learned pairs of each session that has some; of the most frequent model."""

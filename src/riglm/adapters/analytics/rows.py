@@ -122,7 +122,7 @@ def session_row(session: Session) -> DatabaseRow:
     }
 
 
-def session_from(row: RowMapping, tools_available: NameTuple, sequence: int) -> Session:
+def session_from(row: Mapping[Any, Any], tools_available: NameTuple, sequence: int) -> Session:
     """The session of a row."""
     fields = {
         **row,
@@ -156,7 +156,7 @@ def invocation_row(call: ToolInvocation) -> DatabaseRow:
     }
 
 
-def invocation_from(row: RowMapping) -> ToolInvocation:
+def invocation_from(row: Mapping[Any, Any]) -> ToolInvocation:
     """The invocation of a row."""
     kind = row["error_kind"]
     return ToolInvocation(
@@ -182,7 +182,7 @@ def exposure_row(exposure: Exposure) -> DatabaseRow:
     }
 
 
-def exposure_from(row: RowMapping, toolsets: Mapping[UUID, NameTuple]) -> Exposure:
+def exposure_from(row: Mapping[Any, Any], toolsets: Mapping[UUID, NameTuple]) -> Exposure:
     """The exposure of a row."""
     shown, available = toolsets[row["shown"]], toolsets[row["available"]]
     told = {name: value for name, value in row.items() if name not in {"shown", "available"}}

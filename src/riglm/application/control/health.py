@@ -51,7 +51,7 @@ class HealthService:
     """Looks at all parts at once; the store is not asked, but for how it did last."""
 
     def __init__(
-        self, proxy: ProxyLoop, stores: Sequence[StoreThread], identity: ProcessInfo, looks: StatusProbes
+        self, proxy: ProxyLoop, stores: Sequence[StoreThread[Any]], identity: ProcessInfo, looks: StatusProbes
     ) -> None:
         """`stores` are the threads on which the control API asks the store."""
         self._proxy = proxy

@@ -17,6 +17,7 @@ from riglm.domain.control import ConflictError, FieldError, InvalidInputError, N
 from riglm.domain.policy import Override, OverrideScope
 from riglm.domain.schemas.control_api import Page
 from riglm.domain.session import uuid7
+from riglm.ports.analytics import AnalyticsPort
 
 MAX_TOOL_LENGTH: Final = 256
 """Characters of a tool's name: twice what the protocol allows, since riglm may put a server's name before it."""
@@ -35,7 +36,7 @@ class OverrideService:
     def __init__(
         self,
         proxy: ProxyLoop,
-        store: StoreThread,
+        store: StoreThread[AnalyticsPort],
         registry: SessionRegistry,
         overrides: Overrides,
         live_tools: LiveTools,

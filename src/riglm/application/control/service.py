@@ -40,7 +40,7 @@ from riglm.domain.schemas.control_api import (
     ToolEntry,
 )
 from riglm.domain.upstream import UpstreamHealth
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import AnalyticsPort, ArchivePort
 from riglm.ports.control import ControlPort, LiveConfigurationPort
 
 CHANGING_SECONDS: Final = 30.0
@@ -67,7 +67,11 @@ class ControlService(ControlPort):
     """Answers on the control API's event loop, which is another than the proxy's."""
 
     def __init__(
-        self, proxy: ProxyLoop, stores: Sequence[StoreThread], desks: ControlHandlers, audit: AuditLog = lambda *_: None
+        self,
+        proxy: ProxyLoop,
+        stores: Sequence[StoreThread[Any]],
+        desks: ControlHandlers,
+        audit: AuditLog = lambda *_: None,
     ) -> None:
         """The configuration is asked on the proxy's loop; `stores` are closed in the end."""
         self._audit = audit
@@ -175,14 +179,24 @@ class Proxy:
 
 
 def build_control(
-    proxy: Proxy, identity: ProcessInfo, open_store: Callable[[], AnalyticsPort], audit: AuditLog | None = None
+    proxy: Proxy,
+    identity: ProcessInfo,
+    open_store: Callable[[], AnalyticsPort],
+    audit: AuditLog | None = None,
+    *,
+    open_archive: Callable[[], ArchivePort] | None = None,
+    retention_days: float = 0.0,
 ) -> ControlService:
-    """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open."""
+    """A service for a proxy that runs on this event loop; `open_store` gives a store that is not open.
+
+    `open_archive` gives one that keeps records for longer than the `retention_days` of the store.
+    """
     loop = ProxyLoop(asyncio.get_running_loop())
     at_hand = StoreThread(open_store, "riglm-control-store")
     aside = StoreThread(open_store, "riglm-control-counting", timeout_seconds=COUNTING_SECONDS)
     stores = (at_hand, aside)
-    counting = CachedQueries(aside)
+    archive = None if open_archive is None else StoreThread(open_archive, "riglm-control-archive")
+    counting = CachedQueries(aside, archive, retention_days)
     history = UsageHistory(counting)
     registry = proxy.services.sessions
 
@@ -209,7 +223,7 @@ def build_control(
         doctor=HealthService(loop, stores, identity, looks),
         configuration=proxy.configuration,
     )
-    return ControlService(loop, stores, desks, audit or (lambda *_: None))
+    return ControlService(loop, (*stores, *([] if archive is None else [archive])), desks, audit or (lambda *_: None))
 
 
 def _live_tools(services: RequestServices) -> Mapping[str, str]:

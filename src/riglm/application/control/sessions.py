@@ -65,7 +65,7 @@ def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> P
 class SessionQueries:
     """Merges the sessions of this process with the stored ones."""
 
-    def __init__(self, proxy: ProxyLoop, store: StoreThread, registry: SessionRegistry) -> None:
+    def __init__(self, proxy: ProxyLoop, store: StoreThread[AnalyticsPort], registry: SessionRegistry) -> None:
         """The registry is asked on the proxy's loop."""
         self._proxy = proxy
         self._store = store
@@ -186,7 +186,11 @@ class PredictionQueries:
     """Takes the next list of a session apart."""
 
     def __init__(
-        self, proxy: ProxyLoop, store: StoreThread, registry: SessionRegistry, filtering: FilteringService
+        self,
+        proxy: ProxyLoop,
+        store: StoreThread[AnalyticsPort],
+        registry: SessionRegistry,
+        filtering: FilteringService,
     ) -> None:
         """Registry and filter are asked on the proxy's loop."""
         self._proxy = proxy

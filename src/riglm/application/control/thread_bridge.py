@@ -14,14 +14,18 @@ from typing import Any, Final, Generic, TypeVar, cast
 from riglm.application.worker import Worker
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort
+from riglm.ports.dashboard import DashboardQueriesPort
 
 TIMEOUT_SECONDS: Final = 5.0
 """Seconds to wait for an answer by default."""
 
 _CLOSING_SECONDS: Final = 0.25
 
+_SECONDS_PER_DAY: Final = 86_400.0
+
 ResultT = TypeVar("ResultT")
+StoreT = TypeVar("StoreT", bound=RecordStorePort)
 
 
 class ProxyLoop:
@@ -65,14 +69,14 @@ class ProxyLoop:
             raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
 
 
-class StoreThread:
+class StoreThread(Generic[StoreT]):
     """A thread with a separate store, which it opens at the first query, and again after the store was unavailable.
 
     A hanging store delays this thread only: callers get an error at once.
     """
 
     def __init__(
-        self, open_store: Callable[[], AnalyticsPort], name: str, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self, open_store: Callable[[], StoreT], name: str, *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         """`timeout_seconds` is how many seconds an answer may take; the thread is called `name`."""
         self._open_store = open_store
@@ -80,7 +84,7 @@ class StoreThread:
         self._worker = Worker(name)
         self._lock = threading.Lock()
         self._is_begun = self._is_ended = False
-        self._store: AnalyticsPort | None = None
+        self._store: StoreT | None = None
         self._busy_since: float | None = None
         self._failed = False
 
@@ -91,9 +95,9 @@ class StoreThread:
 
     async def ask(
         self,
-        question: Callable[[AnalyticsPort], ResultT],
+        question: Callable[[StoreT], ResultT],
         *,
-        undo: Callable[[AnalyticsPort, ResultT], object] | None = None,
+        undo: Callable[[StoreT, ResultT], object] | None = None,
         timeout_seconds: float | None = None,
     ) -> ResultT:
         """Return the store's answer; with `undo`, an action that finished too late for its caller is undone.
@@ -142,7 +146,7 @@ class StoreThread:
         since = self._busy_since
         return since is not None and time.monotonic() - since > self._timeout_seconds
 
-    def _run(self, inquiry: "_Inquiry[ResultT]") -> ResultT:
+    def _run(self, inquiry: "_Inquiry[StoreT, ResultT]") -> ResultT:
         self._busy_since = time.monotonic()
         try:
             if self._store is None:
@@ -164,18 +168,16 @@ class StoreThread:
             store.__exit__(None, None, None)
 
 
-class _Inquiry(Generic[ResultT]):
+class _Inquiry(Generic[StoreT, ResultT]):
     """One query, and whether its caller still waits."""
 
-    def __init__(
-        self, question: Callable[[AnalyticsPort], ResultT], undo: Callable[[AnalyticsPort, ResultT], object] | None
-    ) -> None:
+    def __init__(self, question: Callable[[StoreT], ResultT], undo: Callable[[StoreT, ResultT], object] | None) -> None:
         self._question = question
         self._undo = undo
         self._lock = threading.Lock()
         self._is_answered = self._is_given_up = False
 
-    def run(self, store: AnalyticsPort) -> ResultT:
+    def run(self, store: StoreT) -> ResultT:
         """Run the query; undo it if its caller waits no longer."""
         answer = self._question(store)
         with self._lock:
@@ -287,8 +289,18 @@ COUNTING_SECONDS: Final = 60.0
 class CachedQueries:
     """Asks the store what takes a while to answer, and keeps each answer for a moment."""
 
-    def __init__(self, store: StoreThread) -> None:
+    def __init__(
+        self,
+        store: StoreThread[AnalyticsPort],
+        archive: StoreThread[ArchivePort] | None = None,
+        retention_days: float = 0.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`archive` is asked about times that are more than `retention_days` ago; `clock` is the time of day."""
         self._store = store
+        self._archive = archive
+        self._retention_seconds = retention_days * _SECONDS_PER_DAY
+        self._clock = clock
         self._remembering = AnswerCache()
 
     async def counted(self, key: Hashable, question: Callable[[AnalyticsPort], _Answer]) -> _Answer:
@@ -297,9 +309,31 @@ class CachedQueries:
         Raises:
             ControlUnavailableError: the store is unavailable, or takes too long.
         """
+        return await self._remembering.ask(key, lambda: self._store.ask(_timed(question)))
 
-        def timed(store: AnalyticsPort) -> tuple[_Answer, float]:
-            began = time.monotonic()
-            return question(store), time.monotonic() - began
+    async def counted_since(
+        self, since: float, key: Hashable, question: Callable[[DashboardQueriesPort], _Answer]
+    ) -> _Answer:
+        """Return the answer for all that happened since a time, from the archive if the store may not have it all.
 
-        return await self._remembering.ask(key, lambda: self._store.ask(timed))
+        While the archive is unavailable the store answers.
+
+        Raises:
+            ControlUnavailableError: the store is unavailable, or takes too long.
+        """
+        archive = self._archive
+        if archive is not None and self._retention_seconds and since < self._clock() - self._retention_seconds:
+            with contextlib.suppress(ControlUnavailableError):
+                return await self._remembering.ask(("archive", key), lambda: archive.ask(_timed(question)))
+        return await self.counted(key, question)
+
+
+_AskedT = TypeVar("_AskedT", bound=DashboardQueriesPort)
+
+
+def _timed(question: Callable[[_AskedT], _Answer]) -> Callable[[_AskedT], tuple[_Answer, float]]:
+    def timed(store: _AskedT) -> tuple[_Answer, float]:
+        began = time.monotonic()
+        return question(store), time.monotonic() - began
+
+    return timed

@@ -7,12 +7,13 @@ from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain.control import ConflictError, NotFoundError
 from riglm.domain.schemas.control_api import ToolChangeEntry, ToolChanges
 from riglm.domain.tool_pin import ToolPin, definition_diff
+from riglm.ports.analytics import AnalyticsPort
 
 
 class ToolChangeService:
     """Lists changed tools, and approves them."""
 
-    def __init__(self, proxy: ProxyLoop, store: StoreThread, pins: PinnedTools) -> None:
+    def __init__(self, proxy: ProxyLoop, store: StoreThread[AnalyticsPort], pins: PinnedTools) -> None:
         """`pins` are asked on the proxy's loop."""
         self._proxy = proxy
         self._store = store

@@ -21,7 +21,7 @@ from riglm.domain.schemas.control_api import (
     ToolPair,
 )
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.dashboard import ToolStatistics, UsageCounts
+from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics, UsageCounts
 
 FRESH_SECONDS: Final = 30.0
 """So old it may be; maintenance lets it become much older, since nothing else waits for it."""
@@ -80,11 +80,11 @@ class UsageHistory:
             raise InvalidInputError(FieldError(path="buckets", detail=f"there may be 1 to {MAX_BUCKETS}"))
         seconds = (end - start) / count
 
-        def counted(store: AnalyticsPort) -> tuple[Bucket, ...]:
+        def counted(store: DashboardQueriesPort) -> tuple[Bucket, ...]:
             usage = store.usage(start, end, count, tool)
             return tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
 
-        return await self._counting.counted(("history", since, until, count, tool), counted)
+        return await self._counting.counted_since(start, ("history", since, until, count, tool), counted)
 
 
 def mean(total: int, count: int) -> float | None:
@@ -141,7 +141,7 @@ class ToolQueries:
         Names that only clients used, of tools that there never were, are none. A call that riglm refused counts for no
         tool: no server had it.
         """
-        recorded = await self._counting.counted(("tools", since), lambda store: store.tools_known(since))
+        recorded = await self._counting.counted_since(since, ("tools", since), lambda store: store.tools_known(since))
         live = await self._proxy.look(self._live_tools)
         servers = {**{each.tool: "" for each in recorded if was_offered(each)}, **live}
         found = [_entry(each) for each in recorded if each.tool in servers and _was_reached(each)]
@@ -168,7 +168,9 @@ class ToolQueries:
             raise NotFoundError("there is no tool of this name: none was used or listed in that time")
         entry = entries[0]
         if len(entries) > 1:
-            totals = await self._counting.counted(("tool", name, since), lambda store: store.tool_totals(name, since))
+            totals = await self._counting.counted_since(
+                since, ("tool", name, since), lambda store: store.tool_totals(name, since)
+            )
             entry = entry if totals is None else _entry(totals)
         pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
         series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)

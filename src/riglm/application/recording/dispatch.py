@@ -4,6 +4,7 @@ import logging
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,8 +53,10 @@ class Dispatcher:
         rate_limited_log: RateLimitedLogger,
         backoff: Backoff,
         timeout_seconds: float,
+        on_record: Callable[[Record], None] | None,
     ) -> None:
         self._queue = queue
+        self._on_record = on_record
         self._writer = writer
         self._overflow = overflow
         self._rate_limited_log = rate_limited_log
@@ -262,7 +265,10 @@ class Dispatcher:
     def _made(self, batch: Batch) -> Batch:
         for item in batch.items:
             try:
-                batch.records.append(item if isinstance(item, Record) else item.record())
+                record = item if isinstance(item, Record) else item.record()
+                batch.records.append(record)
+                if self._on_record is not None:
+                    self._on_record(record)
             except Exception:  # noqa: BLE001  # one bad record must not stop the others
                 self._queue.not_made(batch)
                 self._rate_limited_log.warn("a record could not be made; it is dropped", traceback=True)

@@ -11,7 +11,7 @@ from riglm.application.recording.dispatch import Backoff, Dispatcher
 from riglm.application.recording.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
 from riglm.application.recording.spool_buffer import RecordWriter, SpoolBuffer
 from riglm.application.recording.throttling import RateLimitedLogger
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import Record, RecordStorePort
 from riglm.ports.spool import SpoolPort
 
 _log: Final = logging.getLogger("riglm.recorder")
@@ -39,7 +39,7 @@ class Recorder:
 
     def __init__(
         self,
-        open_store: Callable[[], AnalyticsPort],
+        open_store: Callable[[], RecordStorePort],
         *,
         open_spool: Callable[[], SpoolPort] | None = None,
         limits: QueueLimits | None = None,
@@ -47,8 +47,10 @@ class Recorder:
         timeout_seconds: float = 1.0,
         head_start: float = 0.5,
         close_timeout: float = 5.0,
+        on_record: Callable[[Record], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`on_record` is called on a thread of the recorder with each record that was put, before it is stored."""
         limits = limits or QueueLimits()
         rate_limited_log = RateLimitedLogger(_log, monotonic)
         self._queue = RecordQueue(limits)
@@ -57,7 +59,13 @@ class Recorder:
             None if open_spool is None else SpoolBuffer(open_spool, self._queue, limits.batch_records, rate_limited_log)
         )
         self._dispatcher = Dispatcher(
-            self._queue, self._writer, self._overflow, rate_limited_log, backoff or Backoff(), timeout_seconds
+            self._queue,
+            self._writer,
+            self._overflow,
+            rate_limited_log,
+            backoff or Backoff(),
+            timeout_seconds,
+            on_record,
         )
         self._head_start = head_start
         self._close_timeout = close_timeout

@@ -10,7 +10,7 @@ from typing import Final
 from riglm.application.recording.record_queue import Batch, RecordQueue
 from riglm.application.recording.throttling import RateLimitedLogger
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import RecordStorePort
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 
 _SYNC_SECONDS: Final = 0.5
@@ -193,14 +193,14 @@ class RecordWriter:
     """
 
     def __init__(
-        self, open_store: Callable[[], AnalyticsPort], queue: RecordQueue, rate_limited_log: RateLimitedLogger
+        self, open_store: Callable[[], RecordStorePort], queue: RecordQueue, rate_limited_log: RateLimitedLogger
     ) -> None:
         self._open_store = open_store
         self._queue = queue
         self._rate_limited_log = rate_limited_log
         self._orders: SimpleQueue[Batch | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="riglm-store", daemon=True)
-        self._store: AnalyticsPort | None = None
+        self._store: RecordStorePort | None = None
         self._batch: Batch | None = None
         self._since = self._took = 0.0
         self._failure: AnalyticsUnavailableError | None = None
@@ -272,7 +272,7 @@ class RecordWriter:
             self._tried.set()
         return None
 
-    def _store_part(self, store: AnalyticsPort, batch: Batch) -> None:
+    def _store_part(self, store: RecordStorePort, batch: Batch) -> None:
         part = batch.rest[: batch.at_once]
         try:
             store.record_many(part)
@@ -286,7 +286,7 @@ class RecordWriter:
             batch.at_once *= 2
             self._queue.settle(batch, stored=len(part))
 
-    def _opened(self) -> AnalyticsPort:
+    def _opened(self) -> RecordStorePort:
         if self._store is None:
             try:
                 self._store = self._open_store().__enter__()

@@ -29,7 +29,7 @@ from riglm.domain.schemas.section import (
     TrustSettings,
 )
 from riglm.domain.schemas.server import ServerSettings
-from riglm.domain.schemas.storage import StateSettings, StorageSettings
+from riglm.domain.schemas.storage import ClickHouseSettings, StateSettings, StorageSettings
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec, derive_name
 
@@ -67,6 +67,7 @@ class Settings(SettingsModel):
     learning: LearningSettings = LearningSettings.model_construct()
     logging: LoggingSettings = LoggingSettings.model_construct()
     storage: StorageSettings = StorageSettings.model_construct()
+    clickhouse: ClickHouseSettings = ClickHouseSettings.model_construct()
     state: StateSettings = StateSettings.model_construct()
     privacy: PrivacySettings = PrivacySettings.model_construct()
     retention: RetentionSettings = RetentionSettings.model_construct()
@@ -173,6 +174,7 @@ class Settings(SettingsModel):
             *self.downstream.principals.values(),
             *(guard.get_secret_value() for guard in guards if guard),
             *self.storage.secrets(),
+            *self.clickhouse.secrets(),
             *self.state.secrets(),
             *secrets_of_options((self.predictor.options, self.embedder.options)),
         )

@@ -23,6 +23,28 @@ class SpoolSettings(SettingsModel):
     )
 
 
+class ClickHouseSettings(SettingsModel):
+    """ClickHouse as a second place for recorded sessions, calls and lists, for analytics over years."""
+
+    url: SecretStr | None = Field(
+        default=None,
+        description="URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`. None: not used.",
+    )
+    days: int = Field(default=730, ge=0, description="Days for which ClickHouse keeps rows; 0 permanently.")
+    timeout: Seconds = Field(default=10, description="Seconds to wait for a response.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_of_clickhouse(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("http://", "https://", "chdb://")):
+            raise problem("this is no URL of ClickHouse", "write it as https://USER:PASSWORD@HOST:8443/DATABASE")
+        return clearly_written(url)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the password of the URL."""
+        return passwords_of_url(self.url.get_secret_value()) if self.url else ()
+
+
 class StorageSettings(SettingsModel):
     """Where usage is recorded."""
 

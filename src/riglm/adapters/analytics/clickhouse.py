@@ -1,0 +1,364 @@
+"""Usage in ClickHouse: sessions, calls and lists are written in batches, and the dashboard's questions are answered."""
+
+import hashlib
+import json
+import logging
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
+
+import urllib3
+from clickhouse_connect.driver import create_client
+from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
+
+from riglm.adapters.analytics import rows
+from riglm.adapters.analytics.clickhouse_schema import table_definitions
+from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, ToolCooccurrence
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
+from riglm.domain.invocation import OWN_UPSTREAM, ToolInvocation
+from riglm.domain.retention import ErasureRequest, ErasureScope
+from riglm.domain.session import Session
+from riglm.ports.analytics import ArchivePort, Record, SessionClosed
+from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.client import Client
+
+Row = dict[str, Any]
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_RAN: Final = "(error_kind IS NULL OR error_kind = 'tool')"
+_IS_LIST: Final = f"surface NOT IN ({', '.join(repr(each) for each in sorted(ANSWER_SURFACES))})"
+_COOCCURRENCE_SESSIONS: Final = 5_000
+_ERASED_AT_ONCE: Final = 500
+_SESSION_COLUMNS: Final = (
+    "era",
+    "transport",
+    "method",
+    "confidence",
+    "client_name",
+    "client_version",
+    "client_id",
+    "principal",
+    "protocol_version",
+    "keys",
+    "metadata",
+    "tools_available",
+)
+_STATISTICS: Final = f"""
+    count() AS invocations, countIf(NOT success) AS failures, uniqExact(session_id) AS sessions,
+    max(timestamp) AS last_used, countIf({_RAN}) AS uses, countIf(found = 'listed') AS listed,
+    countIf(found = 'searched') AS searched,
+    quantilesExact(0.499999999, 0.949999999)(toUInt64(round(duration_ms * 1000))) AS microseconds"""
+
+
+class ClickHouse(ArchivePort):
+    """A database of ClickHouse. Not for several threads at once: each needs a separate object."""
+
+    def __init__(self, url: str, *, days: int, timeout_seconds: float) -> None:
+        """`url` is that of the HTTP interface with the database as its path; rows are kept for `days`."""
+        self._url = url
+        self._days = days
+        self._timeout_seconds = timeout_seconds
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        for library in ("clickhouse_connect", "urllib3"):  # failures are reported once, by the caller
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+        with _translated():
+            seconds = self._timeout_seconds
+            self._client = create_client(
+                dsn=self._url, autogenerate_session_id=False, connect_timeout=seconds, send_receive_timeout=seconds
+            )
+            for statement in table_definitions(self._days):
+                self._client.command(statement)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def record_many(self, records: Sequence[Record]) -> None:
+        """Write sessions, calls and lists; other records are left out.
+
+        Tables are written one after the other. After a failure the same records can be written again: calls and lists
+        whose ids are stored are left out, and sessions are merged.
+        """
+        erased = self._erased({_session_id(each) for each in records} - {None})
+        records = [each for each in records if _session_id(each) not in erased]
+        lists = [each for each in records if isinstance(each, Exposure)]
+        sessions = [each for each in records if isinstance(each, Session)]
+        names = {names for each in lists for names in (each.shown, each.available)}
+        names |= {each.tools_available for each in sessions}
+        with _translated():
+            self._insert("toolset", [{"id": rows.toolset_id(each), "names": list(map(_text, each))} for each in names])
+            self._insert("session", [_session_row(each) for each in sessions])
+            ends = (each for each in records if isinstance(each, SessionClosed))
+            self._insert("session", [{"id": each.session_id, "ended_at": each.ended_at} for each in ends])
+            self._insert_new("exposure", [_exposure_row(each) for each in lists])
+            calls = (each for each in records if isinstance(each, ToolInvocation))
+            self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
+
+    def list_sessions(
+        self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
+    ) -> Sequence[SessionSummary]:
+        conditions = ["started_at IS NOT NULL", *(["ended_at IS NULL"] if active_only else [])]
+        values: Row = {"limit": limit}
+        if before is not None:
+            conditions.append("(started_at, toString(id)) < ({started:Float64}, {id:String})")
+            values |= {"started": before.started_at, "id": str(before.id)}
+        return self._summaries(conditions, values)
+
+    def session_of(self, session_id: UUID) -> SessionSummary | None:
+        conditions = ["started_at IS NOT NULL", "id = {session:UUID}"]
+        return next(iter(self._summaries(conditions, {"limit": 1, "session": session_id}, "id = {session:UUID}")), None)
+
+    def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
+        query = (
+            "SELECT countIf(ended_at IS NULL) AS active, countIf(started_at >= {since:Float64}) AS started FROM ("
+            "SELECT min(started_at) AS started_at, max(ended_at) AS ended_at FROM session GROUP BY id)"
+            " WHERE started_at IS NOT NULL"
+        )
+        (found,) = self._query(query, since=since)
+        return found["active"], found["started"]
+
+    def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
+        query = "SELECT * FROM invocation WHERE session_id = {session:UUID}"
+        order = " ORDER BY sequence_number DESC, toString(id) DESC" + ("" if limit is None else " LIMIT {limit:UInt64}")
+        found = self._query(query + order, session=session_id, limit=limit)
+        return [rows.invocation_from(row) for row in reversed(found)]
+
+    def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
+        query = "SELECT * EXCEPT (shown_count, available_count) FROM exposure WHERE session_id = {session:UUID}"
+        latest = f"{query} ORDER BY timestamp DESC, toString(id) DESC LIMIT {{most:UInt64}}"
+        found = self._query(latest, session=session_id, most=most)
+        names = self._toolsets(row[column] for row in found for column in ("shown", "available"))
+        return [rows.exposure_from(row, names) for row in reversed(found)]
+
+    def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
+        used = f"SELECT tool, upstream, {_STATISTICS} FROM invocation WHERE timestamp >= {{since:Float64}}"
+        found = [_statistics(row) for row in self._query(f"{used} GROUP BY tool, upstream", since=since)]
+        listed = (
+            "SELECT DISTINCT arrayJoin(names) AS tool FROM toolset WHERE id IN "
+            f"(SELECT DISTINCT available FROM exposure WHERE {_IS_LIST} AND timestamp >= {{since:Float64}})"
+        )
+        names = {row["tool"] for row in self._query(listed, since=since)}
+        known = [replace(each, in_lists=each.tool in names) for each in found]
+        known += [_never_used(tool) for tool in names - {each.tool for each in found}]
+        return sorted(known, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+    def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
+        calls = "FROM invocation WHERE tool = {tool:String} AND timestamp >= {since:Float64}"
+        by_upstream = f"SELECT upstream {calls} GROUP BY upstream ORDER BY count() DESC, upstream LIMIT 1"
+        (row,) = self._query(f"SELECT {_STATISTICS} {calls}", tool=tool, since=since)
+        if not row["invocations"]:
+            return None
+        (most,) = self._query(by_upstream, tool=tool, since=since)
+        return _statistics({**row, "tool": tool, **most})
+
+    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
+        span = "0"
+        values: Row = {"since": since, "spans": spans, "tool": tool}
+        conditions = "timestamp >= {since:Float64}"
+        if math.isfinite(until):
+            conditions += " AND timestamp < {until:Float64}"
+            values["until"] = until
+            share = "(timestamp - {since:Float64}) * ({spans:Int64} / ({until:Float64} - {since:Float64}))"
+            span = f"least(toInt64(floor({share})), {{spans:Int64}} - 1)"
+        of_tool = "" if tool is None else " AND tool = {tool:String}"
+        calls = (
+            f"SELECT {span} AS span, count() AS calls, countIf(NOT success) AS failures,"
+            f" countIf({_RAN} AND found = 'listed') AS listed, countIf({_RAN} AND found = 'searched') AS searched,"
+            f" countIf({_RAN} AND found = 'named') AS named FROM invocation"
+            f" WHERE {conditions} AND upstream != '{OWN_UPSTREAM}'{of_tool} GROUP BY span"
+        )
+        lists = (
+            f"SELECT {span} AS span, count() AS lists, sum(available_count) AS tools_available,"
+            " sum(if(mode = 'shadow', available_count, shown_count)) AS tools_shown"
+            f" FROM exposure WHERE {conditions} AND {_IS_LIST} GROUP BY span"
+        )
+        counts: dict[int, Row] = {number: {} for number in range(spans)}
+        for row in (*self._query(calls, **values), *self._query(lists, **values)):
+            counts[row.pop("span")] |= row
+        return [UsageCounts(**counts[number]) for number in range(spans)]
+
+    def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
+        """Return the pairs of the latest 5,000 sessions as they are now."""
+        query = f"""
+            WITH latest AS (
+                SELECT session_id FROM invocation WHERE success AND upstream != '{OWN_UPSTREAM}'
+                GROUP BY session_id ORDER BY max(timestamp) DESC LIMIT {_COOCCURRENCE_SESSIONS}
+            ), used AS (
+                SELECT session_id, tool, groupArray(sequence_number) AS numbers FROM invocation
+                WHERE success AND upstream != '{OWN_UPSTREAM}' AND session_id IN latest
+                GROUP BY session_id, tool ORDER BY min(sequence_number) LIMIT {MAX_TOOLS_PER_SESSION} BY session_id
+            )
+            SELECT a.tool AS tool_a, b.tool AS tool_b, count() AS count,
+                avg(arrayMin(arrayMap(x -> arrayMin(arrayMap(y -> abs(x - y), b.numbers)), a.numbers)))
+                    AS average_distance
+            FROM used AS a JOIN used AS b ON a.session_id = b.session_id WHERE a.tool < b.tool
+            GROUP BY tool_a, tool_b ORDER BY count DESC, tool_a, tool_b LIMIT 100000"""
+        found = [ToolCooccurrence(**row, last_updated=0.0) for row in self._query(query)]
+        tools: dict[str, None] = {}
+        for pair in found:
+            if len(tools.keys() | {pair.tool_a, pair.tool_b}) > most_tools:
+                break
+            tools |= dict.fromkeys((pair.tool_a, pair.tool_b))
+        return [pair for pair in found if pair.tool_a in tools and pair.tool_b in tools]
+
+    def erase(self, request: ErasureRequest, erased: Sequence[UUID], client_hash: Callable[[str], str]) -> int:
+        names: list[str] = []
+        match request.whose:
+            case ErasureScope.SESSION:
+                condition = "id = {key:UUID}"
+            case ErasureScope.PRINCIPAL:
+                condition = "principal = {key:String}"
+            case ErasureScope.CLIENT:
+                known = {row["client_name"] for row in self._query("SELECT DISTINCT client_name FROM session")} - {None}
+                names = [name for name in known if client_hash(name) == request.key]
+                condition = "(client_id = {key:String} OR client_name IN {names:Array(String)})"
+        query = f"SELECT DISTINCT id FROM session WHERE {condition} AND started_at <= {{at:Float64}}"
+        found = {row["id"] for row in self._query(query, key=request.key, names=names, at=request.at)}
+        ids = sorted(found | set(erased))
+        with _translated():
+            self._insert("erased", [{"session_id": each} for each in ids])
+            for start in range(0, len(ids), _ERASED_AT_ONCE):
+                for table, column in (("invocation", "session_id"), ("exposure", "session_id"), ("session", "id")):
+                    statement = f"DELETE FROM {table} WHERE {column} IN {{ids:Array(UUID)}}"
+                    self._opened.command(statement, parameters={"ids": ids[start : start + _ERASED_AT_ONCE]})
+        return len(found)
+
+    def _erased(self, ids: Iterable[UUID | None]) -> set[UUID]:
+        query = "SELECT DISTINCT session_id FROM erased WHERE session_id IN {ids:Array(UUID)}"
+        return {row["session_id"] for row in self._query(query, ids=list(ids))}
+
+    @property
+    def _opened(self) -> "Client":
+        if self._client is None:
+            raise AnalyticsUnavailableError("ClickHouse is not open")
+        return self._client
+
+    def _query(self, query: str, **values: Any) -> list[Row]:
+        with _translated():
+            return list(self._opened.query(query, parameters=values).named_results())
+
+    def _insert(self, table: str, table_rows: Sequence[Row]) -> None:
+        if table_rows:
+            columns = list(table_rows[0])
+            data = [[row[column] for column in columns] for row in table_rows]
+            self._opened.insert(table, data, column_names=columns)
+
+    def _insert_new(self, table: str, table_rows: Sequence[Row]) -> None:
+        """Insert rows whose ids are not stored. A batch that is sent twice at once is stored once by its token."""
+        if not table_rows:
+            return
+        times = [row["timestamp"] for row in table_rows]
+        period = "timestamp BETWEEN {first:Float64} AND {last:Float64}"
+        query = f"SELECT id FROM {table} WHERE {period} AND id IN {{ids:Array(UUID)}}"
+        found = self._query(query, first=min(times), last=max(times), ids=[row["id"] for row in table_rows])
+        known = {row["id"] for row in found}
+        new = list({row["id"]: row for row in table_rows if row["id"] not in known}.values())
+        if new:
+            token = hashlib.sha256(b"".join(row["id"].bytes for row in new)).hexdigest()
+            data = [[_storable(value) for value in row.values()] for row in new]
+            settings = {"insert_deduplication_token": token}
+            self._opened.insert(table, data, column_names=list(new[0]), settings=settings)
+
+    def _toolsets(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, ...]]:
+        wanted = list(set(ids))
+        found = self._query("SELECT DISTINCT id, names FROM toolset WHERE id IN {ids:Array(UUID)}", ids=wanted)
+        return dict.fromkeys(wanted, ()) | {row["id"]: tuple(row["names"]) for row in found}
+
+    def _summaries(self, conditions: Sequence[str], values: Row, chosen: str = "1") -> Sequence[SessionSummary]:
+        merged = ", ".join(f"anyLast({name}) AS {name}" for name in _SESSION_COLUMNS)
+        query = (
+            f"SELECT * FROM (SELECT id, min(started_at) AS started_at, max(ended_at) AS ended_at, {merged} FROM session"
+            f" WHERE {chosen} GROUP BY id) WHERE {' AND '.join(conditions)}"
+            " ORDER BY started_at DESC, toString(id) DESC LIMIT {limit:UInt64}"
+        )
+        found = self._query(query, **values)
+        ids = [row["id"] for row in found]
+        names = self._toolsets(row["tools_available"] for row in found)
+        calls = {row.pop("session_id"): row for row in self._query(_CALLS_OF_SESSIONS, ids=ids)}
+        lists = {row.pop("session_id"): row for row in self._query(_LISTS_OF_SESSIONS, ids=ids)}
+        summaries = []
+        for row in found:
+            made = calls.get(row["id"], {"invocations": 0, "failures": 0, "highest": 0})
+            texts = {"keys": json.loads(row["keys"]), "metadata": json.loads(row["metadata"])}
+            session = rows.session_from({**row, **texts}, names[row["tools_available"]], made.pop("highest"))
+            summaries.append(SessionSummary(session=session, **made, **lists.get(row["id"], {"exposures": 0})))
+        return summaries
+
+
+_CALLS_OF_SESSIONS: Final = """
+    SELECT session_id, count() AS invocations, countIf(NOT success) AS failures, max(sequence_number) AS highest
+    FROM invocation WHERE session_id IN {ids:Array(UUID)} GROUP BY session_id"""
+
+_LISTS_OF_SESSIONS: Final = f"""
+    SELECT session_id, count() AS exposures, countIf(listed) AS lists,
+        countIf(surface = '{SEARCH_SURFACE}') AS searches,
+        countIf(listed AND number > 1 AND shown != before) AS list_changes
+    FROM (
+        SELECT session_id, surface, shown, {_IS_LIST} AS listed,
+            lagInFrame(shown) OVER same AS before, row_number() OVER same AS number
+        FROM exposure WHERE session_id IN {{ids:Array(UUID)}}
+        WINDOW same AS (
+            PARTITION BY session_id, listed ORDER BY timestamp, toString(id)
+            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+        )
+    ) GROUP BY session_id"""
+
+
+def _session_id(record: Record) -> UUID | None:
+    return record.id if isinstance(record, Session) else getattr(record, "session_id", None)
+
+
+def _session_row(session: Session) -> Row:
+    row = rows.session_row(session)
+    texts = {"keys": json.dumps(row["keys"]), "metadata": json.dumps(row["metadata"])}
+    return {name: _storable(value) for name, value in (row | texts).items()}
+
+
+def _exposure_row(exposure: Exposure) -> Row:
+    counts = {"shown_count": len(exposure.shown), "available_count": len(exposure.available)}
+    return rows.exposure_row(exposure) | counts
+
+
+def _statistics(row: Row) -> ToolStatistics:
+    median, p95 = row.pop("microseconds")
+    return ToolStatistics(**row, median_ms=median / 1000, p95_ms=p95 / 1000)
+
+
+def _never_used(tool: str) -> ToolStatistics:
+    zeros: Row = dict.fromkeys(("invocations", "failures", "sessions", "median_ms", "p95_ms", "last_used"), 0)
+    return ToolStatistics(tool=tool, upstream="", **zeros, in_lists=True)
+
+
+def _storable(value: Any) -> Any:
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which no encoding holds."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+@contextmanager
+def _translated() -> "Iterator[None]":
+    """Raise failures of ClickHouse, and of the way to it, as `AnalyticsUnavailableError`."""
+    try:
+        yield
+    except (DatabaseError, OperationalError, urllib3.exceptions.HTTPError, OSError) as error:
+        cause = getattr(error.__cause__, "reason", None) or error
+        raise AnalyticsUnavailableError(f"ClickHouse is unavailable: {str(cause).strip()[:300]}") from error

@@ -1,0 +1,101 @@
+"""ClickHouse keeps the contract of the dashboard's questions; a stand-in serves its engine (chDB) over HTTP."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from riglm.adapters.analytics.clickhouse import ClickHouse
+from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.retention import ErasureRequest, ErasureScope
+from riglm.domain.session import ClientInfo
+from riglm.ports.analytics import SessionClosed
+from tests.contracts.overview_contract import OverviewContract
+from tests.records import a_session, an_exposure, an_invocation
+from tests.stores.clickhouse import ClickHouseStandIn
+
+TABLES = ("invocation", "exposure", "session", "toolset", "erased")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseStandIn]:
+    with ClickHouseStandIn(tmp_path_factory.mktemp("clickhouse")) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: ClickHouseStandIn) -> Iterator[ClickHouse]:
+    with ClickHouse(server.url, days=0, timeout_seconds=30.0) as store:
+        for table in TABLES:
+            store._opened.command(f"TRUNCATE TABLE {table}")
+        yield store
+
+
+class TestClickHouse(OverviewContract):
+    @pytest.fixture
+    def analytics(self, store: ClickHouse) -> ClickHouse:
+        return store
+
+    def refresh(self, analytics: Any) -> None:
+        """It counts at the question."""
+
+
+def counts(store: ClickHouse) -> list[int]:
+    return [store._query(f"SELECT count() AS n FROM {table}")[0]["n"] for table in ("invocation", "exposure")]
+
+
+def test_what_is_sent_again_is_stored_once(store: ClickHouse):
+    session = a_session(started_at=time.time())
+    calls = [an_invocation(session, "read") for _ in range(50)]
+    lists = [an_exposure(session, "read", timestamp=1000.0 + number) for number in range(3)]
+    store.record_many([session, *calls[:30], *lists])
+    store.record_many([session, *calls, *lists, SessionClosed(session_id=session.id, ended_at=2000.0)])
+    store.record_many([session, calls[0], calls[0]])
+    assert counts(store) == [50, 3]
+    summary = store.session_of(session.id)
+    assert summary is not None
+    assert (summary.session.ended_at, summary.invocations, summary.exposures) == (2000.0, 50, 3)
+
+
+def test_text_that_no_encoding_holds_is_stored(store: ClickHouse):
+    session = a_session()
+    store.record_many([session, an_invocation(session, "\ud800read\x00'\\\n")])
+    [call] = store.list_invocations(session.id)
+    assert call.tool == "\ufffdread\x00'\\\n"
+
+
+def test_rows_expire(server: ClickHouseStandIn, store: ClickHouse):
+    store._opened.command("CREATE DATABASE brief")
+    with ClickHouse(server.url.replace("/default", "/brief"), days=7, timeout_seconds=30.0) as brief:
+        session = a_session(started_at=time.time())
+        young, old = (an_invocation(session, "read") for _ in range(2))
+        young, old = (dataclasses.replace(each, timestamp=at) for each, at in ((young, time.time()), (old, 1000.0)))
+        brief.record_many([session, young, old])
+        brief._opened.command("OPTIMIZE TABLE invocation FINAL")
+        assert [call.id for call in brief.list_invocations(session.id)] == [young.id]
+
+
+@pytest.mark.parametrize("whose", list(ErasureScope))
+def test_who_is_erased_is_gone_and_stays_so(store: ClickHouse, whose: ErasureScope):
+    erased, other = (
+        dataclasses.replace(a_session(), principal=name, client=ClientInfo(name=name, version="1"))
+        for name in ("ann", "ben")
+    )
+    for session in (erased, other):
+        store.record_many([session, an_invocation(session, "read"), an_exposure(session, "read", timestamp=1.0)])
+    keys = {ErasureScope.SESSION: str(erased.id), ErasureScope.PRINCIPAL: "ann", ErasureScope.CLIENT: "hash of ann"}
+    request = ErasureRequest(whose=whose, key=keys[whose], at=time.time())
+    assert store.erase(request, [UUID(int=7)], "hash of {}".format) == 1
+    store.record_many([SessionClosed(session_id=erased.id, ended_at=2000.0), an_invocation(erased, "read")])
+    assert counts(store) == [1, 1]
+    assert [each.session.id for each in store.list_sessions()] == [other.id]
+    assert store.session_of(erased.id) is None
+
+
+def test_a_server_that_is_away_is_reported(tmp_path):
+    server = ClickHouseStandIn(tmp_path)
+    with pytest.raises(AnalyticsUnavailableError, match="ClickHouse is unavailable"):
+        ClickHouse(server.url, days=1, timeout_seconds=1.0).__enter__()

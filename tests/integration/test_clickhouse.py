@@ -1,0 +1,50 @@
+"""A real riglm that sends to a stand-in for ClickHouse, and asks it about times before the retention."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from riglm.adapters.analytics.clickhouse import ClickHouse
+from tests.integration.controlled import Controlled, controlled
+from tests.integration.past import TOOLS, a_past
+from tests.stores.clickhouse import ClickHouseStandIn
+
+DAY_SECONDS = 86_400.0
+
+
+def calls(riglm: Controlled, since: float) -> int:
+    """How many calls the dashboard shows."""
+    answer = riglm.ask("GET", f"/stats/series?since={since}")
+    assert answer.status == 200, answer
+    return sum(bucket["calls"] for bucket in answer.json["buckets"])
+
+
+async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
+    now = time.time()
+    with ClickHouseStandIn(tmp_path / "clickhouse") as server:
+        archive = ClickHouse(server.url, days=0, timeout_seconds=30.0)
+        settings = {"CLICKHOUSE__URL": server.url, "CLICKHOUSE__DAYS": "0"}
+        with controlled(tmp_path, settings=settings) as riglm:
+            async with riglm.client() as client, asyncio.timeout(60):
+                for tool in TOOLS:
+                    await client.call_tool(tool, {})
+                with archive as store:
+                    while len(store.tools_known()) < len(TOOLS):
+                        await asyncio.sleep(0.1)
+                    store.record_many(a_past(now - 300 * DAY_SECONDS))
+            year_ago, day_ago = now - 365 * DAY_SECONDS, now - DAY_SECONDS
+            assert calls(riglm, year_ago) == len(TOOLS) + 24
+            assert calls(riglm, day_ago) == len(TOOLS)
+            server.stop()
+            assert calls(riglm, year_ago + 1) == len(TOOLS)
+            server.start()
+        environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
+        environment |= {f"RIGLM_{name}": value for name, value in settings.items()}
+        command = [sys.executable, "-m", "riglm", "db", "forget", "--principal", "", "--yes"]
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+        with archive as store:
+            assert [each.invocations for each in store.tools_known()] == []
+            assert list(store.list_sessions()) == []
