@@ -406,6 +406,34 @@ async def test_without_a_sign_in_calls_and_doctor_name_the_command(home, issuer)
     assert home.run("doctor", "--config", "riglm.yaml", "--only", "servers")[0] == 0
 
 
+async def test_a_running_process_uses_the_account_of_a_later_sign_in_and_none_after_a_logout(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        first = set(issuer.tokens)
+        home.log_in()
+        for token in first:
+            issuer.tokens[token].revoked = issuer.tokens[token].refresh_revoked = True
+        await asyncio.sleep(1.1)
+        assert await add(client) == "2"
+        assert issuer.refreshes == 0
+        (home.data / "accounts").unlink()
+        await asyncio.sleep(1.1)
+        assert "riglm login notes" in await add(client)
+
+
+async def test_a_refused_client_keeps_its_refresh_token(home, issuer):
+    home.log_in()
+    async with home.client() as client:
+        assert await add(client) == "2"
+        issuer.expire()
+        known = dict(issuer.clients)
+        issuer.clients.clear()
+        assert "auth.client_secret" in await add(client)
+        issuer.clients.update(known)
+        assert await add(client) == "2"
+
+
 async def test_logout_revokes_and_deletes_the_tokens(home, issuer):
     home.log_in()
     async with home.client() as client:

@@ -55,7 +55,7 @@ class TokenIssuer(Issuer):
         header = {"alg": "ES256" if isinstance(key, ECKey) else "RS256", "kid": self.keys[0].kid} | (header or {})
         whole = {"iss": self.url, "sub": "ann", "aud": self.audience, "iat": now, "exp": now + 600, "scope": "tools"}
         kept = {name: value for name, value in (whole | claims).items() if value is not None}
-        return jwt.encode(header, kept, key)
+        return jwt.encode(header, kept, key, algorithms=[header["alg"]])
 
     async def _metadata(self, request: Request):
         response = await super()._metadata(request)

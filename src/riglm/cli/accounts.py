@@ -54,7 +54,7 @@ def login(
     """Sign in to a server that requires OAuth, in the browser.
 
     Where no browser is found, the URL is printed, and you paste the URL that your browser ends at. Running processes
-    use the tokens at once. A server that `riglm init` left with its client for lack of an account is found too.
+    use the tokens within a second. A server that `riglm init` left with its client for lack of an account is found too.
     """
     browser = None if no_browser else find_browser()
     if sign_in_all:
@@ -243,7 +243,7 @@ async def _obtain(
             with contextlib.suppress(RuntimeError):  # the sign-in is over
                 loop.call_soon_threadsafe(_read_pasted, redirect, over)
 
-    scopes = spec.oauth.scopes or (known.step_up_scopes if known else ())
+    scopes = tuple(dict.fromkeys((*spec.oauth.scopes, *(known.step_up_scopes if known else ()))))
     try:
         async with await redirect.listen(port):
             return await sign_in(spec, redirect, show, scopes)

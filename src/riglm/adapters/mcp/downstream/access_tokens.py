@@ -127,6 +127,12 @@ class SigningKeys:
             self._on_change()
 
 
+def _key_for(key: jwt.PyJWK, algorithm: str) -> Any:
+    """Return the key for any algorithm of its type, if it names none: PyJWT assumes RS256 for RSA keys."""
+    is_free = key.key_type == "RSA" and "alg" not in key._jwk_data  # noqa: SLF001  # PyJWT does not expose it
+    return key.key if is_free and algorithm.startswith(("RS", "PS")) else key
+
+
 class AccessTokenVerifier:
     """Verifies tokens; a verified one is remembered by its hash until it expires or the keys change."""
 
@@ -160,7 +166,7 @@ class AccessTokenVerifier:
                 raise InvalidTokenError("the token is signed with an unknown key")
             claims = jwt.decode(
                 token,
-                key,
+                _key_for(key, header["alg"]),
                 algorithms=_ALGORITHMS,
                 issuer=self._settings.issuer,
                 audience=[self._settings.audience, self._settings.audience + path],
@@ -173,7 +179,7 @@ class AccessTokenVerifier:
             raise InvalidTokenError("the token is for a different audience") from None
         except jwt.InvalidIssuerError:
             raise InvalidTokenError("the token is of a different issuer") from None
-        except (jwt.PyJWTError, ValueError):
+        except (jwt.PyJWTError, ValueError, OverflowError):
             raise InvalidTokenError("the token is invalid") from None
         subject = claims["sub"]
         if not subject or not subject.isprintable():
@@ -183,7 +189,10 @@ class AccessTokenVerifier:
             _texts(_claim(claims, self._settings.groups_claim)),
             _words(claims.get("scope")) | _words(claims.get("scp")),
         )
-        self._verified[hashlib.sha256(token).digest(), path] = float(claims["exp"]) + LEEWAY_SECONDS, identity
+        self._verified[hashlib.sha256(token).digest(), path] = (
+            min(int(claims["exp"]), 1 << 53) + LEEWAY_SECONDS,
+            identity,
+        )
         if len(self._verified) > MAX_VERIFIED_TOKENS:
             self._verified.popitem(last=False)
         return identity

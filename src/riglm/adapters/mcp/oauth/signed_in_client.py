@@ -27,6 +27,7 @@ from riglm.domain.upstream import UpstreamSpec
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
+_LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
 """Seconds between attempts to refresh a token that is still valid."""
 
@@ -47,8 +48,10 @@ class SignedInClient:
         self._accounts = accounts
         self._spec = spec
         self._token = ""
-        is_first_read = spec.is_unattended or os.path.lexists(accounts.path)
-        self._refresh_at = self._expires_at = 0.0 if is_first_read else math.inf
+        self._file_version = self._find_file_version()
+        self._next_look = 0.0
+        must_read = spec.is_unattended or self._file_version is not None
+        self._refresh_at = self._expires_at = 0.0 if must_read else math.inf
         self._waiting: list[_SignedRequest] = []
         self._renewal: asyncio.Task[None] | None = None
         self._step_ups: set[asyncio.Task[None]] = set()
@@ -59,7 +62,7 @@ class SignedInClient:
         """Send a request as `HttpClient.send` does."""
         request = _SignedRequest(self, (target, method, header_block, body), sink)
         now = time.time()
-        if now >= self._expires_at:
+        if now >= self._expires_at or self._is_file_changed(now):
             request.wait()
             self.renew(request)
         else:
@@ -67,6 +70,24 @@ class SignedInClient:
                 self.renew()
             request.go()
         return request.exchange
+
+    def _is_file_changed(self, now: float) -> bool:
+        """True if a sign-in or a sign-out changed the file; looks once a second. The token is then read again."""
+        if now < self._next_look:
+            return False
+        self._next_look = now + _LOOK_SECONDS
+        before, self._file_version = self._file_version, self._find_file_version()
+        if before == self._file_version:
+            return False
+        self._token = ""
+        return True
+
+    def _find_file_version(self) -> tuple[int, int] | None:
+        try:
+            status = os.lstat(self._accounts.path)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino
 
     def renew(self, request: "_SignedRequest | None" = None) -> None:
         """Renew the token; a request waits for it, and goes on with the new token, or without one."""

@@ -6,19 +6,22 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.domain.access import is_protected
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
 _TIMEOUT_SECONDS: Final = 20.0
 _MAX_RESPONSE_BYTES: Final = 1 << 20
 _MAX_SCOPE_LENGTH: Final = 4096
-_REJECTED: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"})
+_REJECTED: Final = frozenset({"invalid_grant", "bad_refresh_token"})
 """Errors after which only a new sign-in helps."""
+
+_CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 _log: Final = logging.getLogger("riglm.upstream")
 
@@ -51,7 +54,7 @@ def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Acc
         account = accounts.find(spec.account_key)
         if not _needs_renewal(account, spec, used):
             return account
-        renewed = _refresh(account) if account and not spec.is_unattended else _obtain(spec)
+        renewed = _refresh(_configured(account, spec)) if account and not spec.is_unattended else _obtain(spec)
         try:
             accounts.save(renewed)
         except RiglmError as error:
@@ -76,7 +79,8 @@ def add_wanted_scope(accounts: AccountFile, spec: UpstreamSpec, used: str, scope
 
 def revoke(account: Account) -> bool:
     """Revoke the tokens; return False if the authorization server cannot do that or did not respond."""
-    if not account.revocation_endpoint:
+    hosts = {urlsplit(url).netloc for url in (account.issuer, account.token_endpoint)}
+    if urlsplit(account.revocation_endpoint).netloc not in hosts:
         return False
     token, kind = account.refresh_token or account.access_token, "refresh" if account.refresh_token else "access"
     try:
@@ -102,6 +106,13 @@ def _obtain(spec: UpstreamSpec) -> Account:
     return asyncio.run(obtain_tokens(spec))
 
 
+def _configured(account: Account, spec: UpstreamSpec) -> Account:
+    """Return the account with the client's secret of the configuration, which may be newer."""
+    client = spec.oauth
+    is_same = client.secret and client.id == account.client_id
+    return replace(account, client_secret=client.secret) if is_same else account
+
+
 def _refresh(account: Account) -> Account:
     """Return the account with new tokens, or without a refresh token if that was rejected."""
     form = {"grant_type": "refresh_token", "refresh_token": account.refresh_token}
@@ -120,7 +131,8 @@ def _refresh(account: Account) -> Account:
             expires_in=granted.expires_in,
         )
     if granted.error not in _REJECTED:
-        raise RiglmError(f"{account.issuer} answered HTTP {status} without a token")
+        hint = " — fix: check `auth.client_secret`, or sign in again" if granted.error in _CLIENT_REFUSED else ""
+        raise RiglmError(f"{account.issuer} answered HTTP {status} without a token{hint}")
     _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
     return replace(account, refresh_token="")
 
@@ -129,8 +141,10 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> tuple[int
     """Send a form with the client's authentication; return the status and the body. Redirects are not followed.
 
     Raises:
-        RiglmError: there was no complete response in time.
+        RiglmError: the endpoint does not use https, or there was no complete response in time.
     """
+    if not is_protected(endpoint):
+        raise RiglmError(f"{account.issuer} has an endpoint without https, to which no secrets can be sent")
     import httpx2  # noqa: PLC0415  # only signed-in servers need it
 
     form = {**form, "client_id": account.client_id}
