@@ -15,6 +15,8 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc.jwk import ECKey, RSAKey
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from starlette.responses import Response
@@ -261,6 +263,18 @@ async def test_a_client_with_a_private_key_gets_tokens_without_a_user(places, tm
     assert (code, out) == (0, f"signed in to notes at {issuer.url}\n"), err
     async with home.client() as client:
         assert await add(client) == "2"
+
+
+@pytest.mark.parametrize("curve", [ec.SECP224R1(), ec.SECP256K1()])
+def test_a_private_key_of_an_unsupported_kind_is_an_error_with_a_fix(places, tmp_path, curve):
+    file = tmp_path / "key.pem"
+    pem = ec.generate_private_key(curve).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(pem)
+    grant = {"grant_type": "client_credentials", "client_id": "robot", "issuer": places[0].url}
+    code, _, err = Home(tmp_path, *places[1:], {**grant, "private_key_file": str(file)}).run("login", "notes")
+    assert code == 1
+    assert "fix: create an RSA, P-256" in err
+    assert "Traceback" not in err
 
 
 async def test_a_call_that_lacks_a_scope_names_the_command_which_then_requests_it(home, issuer):

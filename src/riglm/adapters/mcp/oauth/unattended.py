@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx2
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from mcp.client.auth import OAuthFlowError, TokenStorage
 from mcp.client.auth.extensions.client_credentials import (
@@ -21,6 +21,7 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
 
 _TIMEOUT_SECONDS: Final = 20.0
+_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105
@@ -138,9 +139,12 @@ def _algorithm(pem: str) -> str:
     try:
         key = load_pem_private_key(pem.encode(), None)
     except (ValueError, TypeError) as error:
-        raise RiglmError(f"the private key cannot be used: {type(error).__name__} — fix: store it as PEM") from None
+        words = f"the private key cannot be used: {type(error).__name__} — fix: store it as PEM without a password"
+        raise RiglmError(words) from None
     if isinstance(key, rsa.RSAPrivateKey):
         return "RS256"
-    if isinstance(key, ec.EllipticCurvePrivateKey):
-        return {256: "ES256", 384: "ES384", 521: "ES512"}[key.curve.key_size]
-    return "EdDSA"
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return "EdDSA"
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
+        return _CURVES[key.curve.name]
+    raise RiglmError("the private key cannot be used — fix: create an RSA, P-256, P-384, P-521 or Ed25519 key")
