@@ -265,7 +265,9 @@ def test_overview_verdict_names_what_is_missing(page, riglm):
     assert "of 20 sessions" in page.run("return document.getElementById('verdict').innerText")
 
 
-def test_tool_view_shows_the_description(page, riglm):
+async def test_tool_view_shows_the_description(page, riglm):
+    async with riglm.client() as client:
+        await client.list_tools()
     page.open(f"{riglm.control}/#/tools/{TOOLS[0]}")
     page.says(f"{TOOLS[0]}, as one does")
 

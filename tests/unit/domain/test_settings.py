@@ -102,6 +102,7 @@ def test_authorisation_is_resolved_into_the_header() -> None:
         ({"url": "http://h", "auth": {"client_metadata_url": "http://h/c"}}, "not the URL of a client id metadata"),
         ({"url": "http://h", "auth": {"token": "a"}, "headers": {"authorization": "b"}}, "given twice"),
         ({"url": "http://a:b@h", "auth": {"token": "a"}}, "given twice"),
+        ({"url": "http://h", "auth": {"accounts": "caller"}, "on_change": "block"}, "cannot be approved for all"),
         ({"command": "a", "env": {"A=B": "c"}}, "'A=B' cannot be set"),
         ({"command": "a", "env": {"A": "\0"}}, "'A' cannot be set"),
     ],

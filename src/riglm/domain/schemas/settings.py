@@ -119,6 +119,14 @@ class Settings(SettingsModel):
         return self
 
     @model_validator(mode="after")
+    def _usable_pins(self) -> Self:
+        for spec in self.upstream_specs():
+            if spec.oauth.is_per_caller and (spec.on_change or self.trust.on_change) != "note":
+                words = "with `accounts: caller` each caller may have different tools, which cannot be approved for all"
+                raise problem(words, "set `on_change: note` for this server", key=f"mcpServers.{spec.name}.on_change")
+        return self
+
+    @model_validator(mode="after")
     def _usable_access(self) -> Self:
         if self.access and not self.downstream.principals and self.downstream.auth is None:
             words = "callers without a token have no groups"
@@ -153,7 +161,11 @@ class Settings(SettingsModel):
 
     def on_change(self) -> dict[str, OnChange]:
         """Return, by server, what happens when its tools change."""
-        return {spec.name: spec.on_change or self.trust.on_change for spec in self.upstream_specs()}
+        return {
+            spec.name: spec.on_change or self.trust.on_change
+            for spec in self.upstream_specs()
+            if not spec.oauth.is_per_caller
+        }
 
     @property
     def from_variables(self) -> tuple[str, ...]:
