@@ -13,6 +13,7 @@ from riglm.application.proxy import ProxyService
 from riglm.application.sessions.registry import SessionReset
 from riglm.composition.container import Container
 from riglm.composition.control import ControlEndpoint
+from riglm.composition.gateways import gateways
 from riglm.composition.prediction import SWITCH_SECONDS
 from riglm.composition.storage import intercepts_lists, is_shared
 from riglm.domain.retention import ErasureRequest
@@ -73,7 +74,7 @@ async def lifespan(
                 container.maintenance.when_forgotten(_letting_go(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing)), following]
             try:
-                async with controlled(container, ports, control):
+                async with controlled(container, ports, control), gateways(container, ports):
                     if showing is not None:
                         container.warm_sets.on_change(showing.reconfigured)
                         container.overrides.when_changed(showing.overridden)

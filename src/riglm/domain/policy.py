@@ -145,9 +145,14 @@ def by_tool(overrides: Iterable[Override]) -> dict[str, list[Override]]:
     return found
 
 
+def find_decisive(overrides: Iterable[Override]) -> Override | None:
+    """Return the override of one tool that decides whether it is shown: the latest that includes or excludes it."""
+    decisive = (override for override in overrides if override.kind is not OverrideKind.PIN)
+    return max(decisive, key=lambda override: override.created_at, default=None)
+
+
 def _overridden(visibility: ToolVisibility, overrides: Sequence[Override]) -> ToolVisibility:
-    decisive = [override for override in overrides if override.kind is not OverrideKind.PIN]
-    last = max(decisive, key=lambda override: override.created_at, default=None)
+    last = find_decisive(overrides)
     included = last is not None and last.kind is OverrideKind.INCLUDE
     if visibility is ToolVisibility.DENIED:
         rightful = included and last is not None and last.scope is not OverrideScope.SESSION

@@ -62,6 +62,20 @@ class OAuthClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayAccount:
+    """The account with which riglm manages a namespace of MetaMCP, and the seconds between two requests for its state.
+
+    `url` is the address of MetaMCP, `endpoint` the name of the endpoint that serves the namespace.
+    """
+
+    url: str
+    endpoint: str
+    email: str
+    password: str = field(repr=False)
+    interval_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSpec:
     """One server in its normal form, every variable expanded and every secret in place.
 
@@ -70,7 +84,8 @@ class UpstreamSpec:
     `oauth` is the client that obtains tokens for a URL, `principal` the caller for whom it does if each has separate
     ones. `max_processes` bounds the children of one `stdio` server.
     `on_change` is what happens when its tools change, None
-    for what the configuration says for all. What may hold a secret is left out of the repr.
+    for what the configuration says for all. `gateway` is set if riglm manages the tools of the gateway that the server
+    is. What may hold a secret is left out of the repr.
     """
 
     name: str
@@ -85,6 +100,7 @@ class UpstreamSpec:
     sharing: ProcessSharing = "auto"
     max_processes: int = 32
     on_change: OnChange | None = None
+    gateway: GatewayAccount | None = None
 
     @property
     def has_credentials(self) -> bool:

@@ -181,6 +181,10 @@ class UpstreamPort(Protocol):
         """
         return
 
+    def announce_changed_tools(self) -> None:
+        """Deliver a `tools/list_changed` over every open link, for a server whose transport does not carry one."""
+        return
+
     @abstractmethod
     async def close(self) -> None:
         """End all links."""

@@ -156,7 +156,7 @@ def _twice(source: str, key: str, line: int) -> ConfigProblem:
 _SERVER_KEYS = frozenset(keys_at(("upstream",)))
 _ALIASES = frozenset({"serverUrl", "httpUrl", "environment", "transport"})
 _ONLY_OF_COMMANDS = frozenset({"args", "env", "environment", "cwd"})
-_ONLY_OF_URLS = frozenset({"headers", "auth"})
+_ONLY_OF_URLS = frozenset({"headers", "auth", "metamcp"})
 _URLS = ("url", "serverUrl", "httpUrl")
 
 

@@ -364,14 +364,16 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
 
 
 def _url_variables(draft: Draft) -> list[tuple[IndexedKeyPath, Any, str]]:
-    """Return what variables set of `upstream.auth` and `upstream.headers`, unless they are meant for another URL."""
+    """Return what variables set of `upstream` for its URL, unless they are meant for another URL."""
     upstream = draft.values.get("upstream")
     if not isinstance(upstream, dict) or "url" in upstream:
         return []
     return [
         (path, reduce(lambda values, key: values[str(key)], path, draft.values), origin)
         for path, origin in draft.origins.items()
-        if path[:1] == ("upstream",) and path[1:2] in (("auth",), ("headers",)) and origin.startswith(PREFIX)
+        if path[:1] == ("upstream",)
+        and path[1:2] in (("auth",), ("headers",), ("metamcp",))
+        and origin.startswith(PREFIX)
     ]
 
 

@@ -234,9 +234,7 @@ def _live_tools(services: RequestServices) -> Mapping[str, str]:
 
 def _description(services: RequestServices, name: str) -> str | None:
     """Return the description of a tool by the name that clients use; None if it is not known."""
-    server, own_name = services.owners.of(name)
-    tool = services.catalogs.of(server).by_name.get(name)
-    raw = tool.raw if tool else services.known_catalogs.definition(server, own_name)
+    raw = services.definition(name)
     return jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None
 
 

@@ -98,8 +98,7 @@ def certain_secrets(settings: Settings) -> tuple[str, ...]:
 
 
 def _of_server(server: ServerSettings) -> Iterator[str]:
-    if server.auth:
-        yield from (secret.get_secret_value() for secret in server.auth.secrets())
+    yield from (secret.get_secret_value() for secret in server.secrets())
     yield from _of_map(server.env)
     yield from _of_map(server.headers)
     yield from passwords_of_url(server.url)

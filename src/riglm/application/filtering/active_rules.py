@@ -248,6 +248,7 @@ class Overrides:
         self._clock = clock
         self._read: tuple[Override, ...] = ()
         self._in_force: tuple[Override, ...] = ()
+        self._is_known = False
         self._listener: Callable[[], None] | None = None
         self._looked = asyncio.Event()
         self._guarded = FailingOpen(_log, "overrides could not be read; those that were read last count, and")
@@ -255,6 +256,10 @@ class Overrides:
     def in_force(self) -> Sequence[Override]:
         """All that had not expired when the store was last looked at."""
         return self._in_force
+
+    def known(self) -> Sequence[Override] | None:
+        """Return the overrides in force, None if the store was not available yet."""
+        return self._in_force if self._is_known else None
 
     def when_changed(self, listener: Callable[[], None]) -> None:
         """Register a callback for changes of the active overrides."""
@@ -264,6 +269,7 @@ class Overrides:
         """Read the store now, after a change by the caller."""
         with self._guarded:
             self._read = tuple(await asyncio.wrap_future(self._worker.submit(lambda: self._store().list_overrides())))
+            self._is_known = True
         now, before = self._clock(), self._in_force
         self._in_force = tuple(each for each in self._read if each.holds(now))
         if self._in_force != before and self._listener is not None:

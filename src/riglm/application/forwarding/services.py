@@ -16,7 +16,7 @@ from riglm.application.tool_lists.selection import ListSelection
 from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.request_params import RequestParams
 from riglm.domain.session import Session
 from riglm.domain.tool import ToolCatalog
@@ -77,6 +77,12 @@ class RequestServices:
     def pins(self) -> PinnedTools:
         """What was approved of the servers' tools."""
         return self.known_catalogs.pins
+
+    def definition(self, name: str) -> Raw | None:
+        """Return the raw definition of a tool by the name that clients use; None if it is not known."""
+        server, own_name = self.owners.of(name)
+        tool = self.catalogs.of(server).by_name.get(name)
+        return tool.raw if tool else self.known_catalogs.definition(server, own_name)
 
     def misreading(self, message: Message) -> Message | None:
         """Return the error for a message that a server that ignores case could take for the call of a refused tool."""

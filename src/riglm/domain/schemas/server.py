@@ -7,9 +7,17 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from riglm.domain.schemas.base import SecretMap, SettingsModel, problem
+from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
-from riglm.domain.upstream import GrantType, IdentityProvider, OAuthClient, ProcessSharing, TransportKind, UpstreamSpec
+from riglm.domain.upstream import (
+    GatewayAccount,
+    GrantType,
+    IdentityProvider,
+    OAuthClient,
+    ProcessSharing,
+    TransportKind,
+    UpstreamSpec,
+)
 
 _ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
 _KINDS = {
@@ -150,6 +158,17 @@ class AuthSettings(SettingsModel):
         return tuple(secret for secret in (self.token, self.client_secret) if secret is not None)
 
 
+_METAMCP = re.compile(r"(?P<url>https?://[^?#]+)/metamcp/(?P<endpoint>[^/?#]+)/(?:mcp|sse)/?")
+
+
+class MetaMcpSettings(SettingsModel):
+    """The account with which riglm applies overrides to the MetaMCP namespace behind the URL."""
+
+    email: str = Field(min_length=1, description="The email address of the account.")
+    password: SecretStr = Field(description="Its password; best written as `${VARIABLE}`.")
+    interval: Seconds = Field(default=10, description="Seconds between two requests for the state of the namespace.")
+
+
 class ServerSettings(SettingsModel):
     """One upstream: a command to start, or a URL to reach."""
 
@@ -179,6 +198,9 @@ class ServerSettings(SettingsModel):
         "further clients share one more.",
     )
     on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
+    metamcp: MetaMcpSettings | None = Field(
+        default=None, description="Manage the MetaMCP namespace that the URL serves; by default riglm does not."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -255,7 +277,7 @@ class ServerSettings(SettingsModel):
             raise problem(
                 f"type {self.type} does not go with `{wrong}`", f"make it {right}, or leave it out", key="type"
             )
-        foreign = ("auth", "headers") if self.command else ("args", "env", "cwd")
+        foreign = ("auth", "headers", "metamcp") if self.command else ("args", "env", "cwd")
         for key in foreign:
             if getattr(self, key):
                 given = "command" if self.command else "url"
@@ -265,6 +287,13 @@ class ServerSettings(SettingsModel):
             raise problem(
                 "the authorisation is given twice", "keep one of `auth`, the header, and user:password in the URL"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _managed_namespace(self) -> Self:
+        if self.metamcp is not None and not _METAMCP.fullmatch(_without_user(self.url)[0]):
+            fix = "write http://HOST:12008/metamcp/ENDPOINT/mcp as `url`, or remove this key"
+            raise problem("the URL is not that of an endpoint of MetaMCP", fix, key="metamcp")
         return self
 
     @property
@@ -296,6 +325,22 @@ class ServerSettings(SettingsModel):
             sharing=self.sharing,
             max_processes=self.max_processes,
             on_change=self.on_change,
+            gateway=self._gateway(url),
+        )
+
+    def secrets(self) -> tuple[SecretStr, ...]:
+        """Return the secrets with which riglm authenticates."""
+        return (*(self.auth.secrets() if self.auth else ()), *((self.metamcp.password,) if self.metamcp else ()))
+
+    def _gateway(self, url: str) -> GatewayAccount | None:
+        place = _METAMCP.fullmatch(url)
+        if self.metamcp is None or place is None:
+            return None
+        return GatewayAccount(
+            **place.groupdict(),
+            email=self.metamcp.email,
+            password=self.metamcp.password.get_secret_value(),
+            interval_seconds=self.metamcp.interval,
         )
 
 

@@ -196,8 +196,7 @@ class Settings(SettingsModel):
         found: list[SecretStr] = []
         plain = [*self.own_secrets]
         for server in [*([self.upstream] if self.upstream else []), *self.mcp_servers.values()]:
-            found += [*server.env.values(), *server.headers.values()]
-            found += server.auth.secrets() if server.auth else []
+            found += [*server.env.values(), *server.headers.values(), *server.secrets()]
             plain += [*secrets_of_url(server.url), *secrets_of_command(server.command + server.args)]
         return (*(secret.get_secret_value() for secret in found), *plain, *self._from_variables)
 

@@ -14,7 +14,9 @@ from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
 from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
 from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
@@ -153,6 +155,10 @@ class PerCallerUpstream(UpstreamPort):
         found = [upstream.health() for upstream in list(self._upstreams.values())]
         return max(found, key=lambda each: each.since, default=UpstreamHealth(name=self.spec.name, state="idle"))
 
+    def announce_changed_tools(self) -> None:
+        for upstream in self._upstreams.values():
+            upstream.announce_changed_tools()
+
     async def close(self) -> None:
         await asyncio.gather(*(upstream.close() for upstream in self._upstreams.values()))
 
@@ -199,6 +205,10 @@ class HttpUpstream(UpstreamPort):
     def closed(self, link: HttpLink) -> None:
         """Forget a link."""
         self._links.discard(link)
+
+    def announce_changed_tools(self) -> None:
+        for link in list(self._links):
+            link.receive(jsonrpc.notification(TOOLS_CHANGED))
 
     async def close(self) -> None:
         links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]

@@ -24,7 +24,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import EventPosition, OutboundRequest, ResumedStreamHandler, ServerMessageHandler
+from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
 
 _UNAVAILABLE: Final = 503
 _CLOSE_SECONDS: Final = 2.0
@@ -95,7 +95,7 @@ class HandshakeHttpLink(HttpLink):
     def listen(self, *, listening: bool) -> None:
         if listening:
             if self._listening is None:
-                self._listening = GetStream(self._get, self.limit, self._heard)
+                self._listening = GetStream(self._get, self.limit, self.receive)
             if self._held is not None:
                 self._held.append(self._listening.start)
             else:
@@ -235,10 +235,6 @@ class HandshakeHttpLink(HttpLink):
         if last_event_id:
             block += b"last-event-id: %b\r\n" % last_event_id
         return self._send(b"GET", block, b"", sink)
-
-    def _heard(self, message: Message, event: EventPosition | None) -> None:
-        self.notified(message)
-        self._message_handler.unsolicited(self, message, event)
 
     def _release(self) -> None:
         held, self._held = self._held or [], None

@@ -22,7 +22,7 @@ from riglm.domain import protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
@@ -169,6 +169,11 @@ class HttpLink(UpstreamLink, PostOwner):
     def notified(self, message: Message) -> None:
         if message.method == protocol.TOOLS_CHANGED:
             self._tools_version += 1
+
+    def receive(self, message: Message, event: EventPosition | None = None) -> None:
+        """Deliver a message of the server that belongs to no request."""
+        self.notified(message)
+        self._message_handler.unsolicited(self, message, event)
 
     def refused(self, post: PostRequest, message: Message | None) -> bool:
         return False

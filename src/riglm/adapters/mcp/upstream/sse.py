@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 from urllib.parse import urljoin
+from weakref import WeakSet
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
@@ -13,6 +14,7 @@ from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
+from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.domain.session import ProtocolEra
 
 _HOLD_SECONDS: Final = 5.0
@@ -95,6 +97,11 @@ class SseChannel(MessageChannel, HttpResponseSink):
 
     def failed(self, failure: HttpClientError) -> None:
         self._end(f"lost its event stream: {failure}")
+
+    def announce_changed_tools(self) -> None:
+        """Deliver a `tools/list_changed`, unless the channel is closed."""
+        if not self._over:
+            self._receiver.received(jsonrpc.notification(TOOLS_CHANGED))
 
     def delivered(self, post: "_Post") -> None:
         """A POST was answered."""
@@ -211,10 +218,16 @@ class SseUpstream(ChannelUpstream):
         """An upstream at `place`."""
         super().__init__(place.spec, place.timeout_seconds)
         self._place = place
+        self._channels: WeakSet[SseChannel] = WeakSet()
+
+    def announce_changed_tools(self) -> None:
+        for channel in list(self._channels):
+            channel.announce_changed_tools()
 
     async def open(self, receiver: Receiver, principal: str = "") -> MessageChannel:
         channel = SseChannel(self._place, receiver)
         await channel.open()
+        self._channels.add(channel)
         return channel
 
     def supports(self, era: ProtocolEra) -> bool | None:

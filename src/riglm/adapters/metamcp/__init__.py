@@ -1,0 +1,1 @@
+"""MetaMCP as a gateway whose namespaces riglm changes."""

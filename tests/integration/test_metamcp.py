@@ -1,0 +1,289 @@
+"""riglm in front of MetaMCP and behind it, with overrides that reach its namespace and changes that come back."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.domain.policy import OverrideKind
+from tests.integration import metamcp
+from tests.records import an_override
+
+SECONDS = 60
+SERVERS = {name: [sys.executable, "-m", f"riglm.demo.{name.lower()}"] for name in ("Notes", "Units")}
+TOOLS = {
+    *(f"Notes__{name}" for name in ("write_note", "read_note", "find_notes")),
+    *(f"Units__{name}" for name in ("convert_length", "celsius_to_fahrenheit", "known_units")),
+}
+EXCLUDED = "Units__known_units"
+
+
+class Home:
+    """A directory with a configuration and a store, in which riglm runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "RIGLM_DATA_DIR": str(folder / "data"),
+            "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
+        }
+        (folder / "data").mkdir()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def configure(self, servers, **settings):
+        """`servers` are one server, or several by name."""
+        shape = {"upstream": servers} if "url" in servers or "command" in servers else {"mcpServers": servers}
+        text = json.dumps({**shape, "embedder": {"provider": "static"}, **settings})
+        (self.folder / "riglm.yaml").write_text(text)
+
+    def put(self, **override):
+        """Store an override, as the control API of another process does."""
+        made = an_override(**override)
+        with SqlAnalytics(f"sqlite:///{self.folder / 'data' / 'riglm.db'}") as store:
+            store.put_override(made)
+        return made
+
+    def delete(self, override):
+        with SqlAnalytics(f"sqlite:///{self.folder / 'data' / 'riglm.db'}") as store:
+            assert store.delete_override(override.id)
+
+    @contextlib.asynccontextmanager
+    async def client(self, mode="legacy"):
+        """A client of riglm over stdio, with an event that is set at each change of the list."""
+        changed = asyncio.Event()
+
+        async def notified(message):
+            if type(message).__name__ == "ToolListChangedNotification":
+                changed.set()
+
+        command = ["-m", "riglm", "run", "--config", "riglm.yaml"]
+        server = StdioServerParameters(command=sys.executable, args=command, env=self.environment, cwd=self.folder)
+        with (self.folder / "log").open("a") as log:
+            async with Client(
+                stdio_client(server, errlog=log), mode=mode, message_handler=notified, read_timeout_seconds=SECONDS
+            ) as client:
+                client.changed = changed
+                yield client
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def gateway(home):
+    with metamcp.running(SERVERS, home.environment) as found:
+        yield found
+
+
+def entry(gateway, transport="mcp", **managed):
+    """The entry of a server that is MetaMCP, whose namespace riglm manages."""
+    account = {"email": metamcp.EMAIL, "password": metamcp.PASSWORD, "interval": 0.3, **managed}
+    return {"url": gateway.url(transport), "auth": {"token": gateway.key}, "metamcp": account}
+
+
+async def listed(client):
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def eventually(check):
+    """Wait until a check of MetaMCP holds; it runs in a thread."""
+    async with asyncio.timeout(SECONDS):
+        while not await asyncio.to_thread(check):
+            await asyncio.sleep(0.1)
+
+
+async def next_list(client, expected, prefix=""):
+    """Follow the announced changes until these tools of MetaMCP are listed, and no others of it."""
+    wanted, servers = {f"{prefix}{name}" for name in expected}, (f"{prefix}Notes", f"{prefix}Units")
+    async with asyncio.timeout(SECONDS):
+        client.changed.clear()
+        while {name for name in await listed(client) if name.startswith(servers)} != wanted:
+            await client.changed.wait()
+            client.changed.clear()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("transport", ["mcp", "sse"])
+async def test_tools_of_a_namespace_work_through_riglm(home, gateway, transport, mode):
+    home.configure({"url": gateway.url(transport), "auth": {"token": gateway.key}})
+    async with home.client(mode) as client:
+        assert await listed(client) >= TOOLS
+        await client.call_tool("Notes__write_note", {"title": "a", "text": "b"})
+        assert (await client.call_tool("Notes__read_note", {"title": "a"})).content[0].text == "b"
+
+
+@pytest.mark.parametrize("is_one_of_several", [False, True])
+@pytest.mark.parametrize("transport", ["mcp", "sse"])
+async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transport, is_one_of_several):
+    meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
+    units = {"command": SERVERS["Units"]}
+    home.configure({"meta": meta, "own": units} if is_one_of_several else meta)
+    async with home.client() as client, home.client() as other:
+        await next_list(client, TOOLS, prefix)
+        await next_list(other, TOOLS, prefix)
+        exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=f"{prefix}{EXCLUDED}")
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        refusal = await client.call_tool(f"{prefix}{EXCLUDED}", {})
+        while not refusal.is_error:  # MetaMCP serves statuses from its cache for a second
+            refusal = await client.call_tool(f"{prefix}{EXCLUDED}", {})
+        assert "inactive" in refusal.content[0].text
+        home.delete(exclusion)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        await next_list(client, TOOLS, prefix)
+        await next_list(other, TOOLS, prefix)
+        assert not (await client.call_tool(f"{prefix}{EXCLUDED}", {})).is_error
+
+
+@pytest.mark.parametrize("is_one_of_several", [False, True])
+@pytest.mark.parametrize("transport", ["mcp", "sse"])
+async def test_a_change_in_metamcp_is_announced(home, gateway, transport, is_one_of_several):
+    meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
+    home.configure({"meta": meta, "own": {"command": SERVERS["Units"]}} if is_one_of_several else meta)
+    override = home.put(kind=OverrideKind.EXCLUDE, tool=f"{prefix}{EXCLUDED}")
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await next_list(client, TOOLS - {EXCLUDED}, prefix)
+        home.delete(override)
+        await next_list(client, TOOLS, prefix)
+        await asyncio.to_thread(gateway.set_status, EXCLUDED, "INACTIVE")
+        await next_list(client, TOOLS - {EXCLUDED}, prefix)
+        await asyncio.to_thread(gateway.set_status, EXCLUDED, "ACTIVE")
+        await next_list(client, TOOLS, prefix)
+
+
+async def test_what_is_changed_in_metamcp_stays_as_it_is(home, gateway):
+    home.configure(entry(gateway))
+    first = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await asyncio.to_thread(gateway.set_status, EXCLUDED, "ACTIVE")
+        await asyncio.sleep(1)
+        assert gateway.statuses() == {EXCLUDED: "ACTIVE"}
+        home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED, created_at=2000.0)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        home.put(kind=OverrideKind.INCLUDE, tool=EXCLUDED, created_at=3000.0)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        home.delete(first)
+
+
+async def test_an_override_that_ends_while_riglm_does_not_run_ends_in_metamcp_at_the_next_start(home, gateway):
+    home.configure(entry(gateway))
+    exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+    home.delete(exclusion)
+    assert gateway.statuses() == {EXCLUDED: "INACTIVE"}
+    async with home.client():
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+
+
+async def test_a_different_process_continues_when_the_first_one_ends(home, gateway):
+    home.configure(entry(gateway))
+    async with home.client() as second:
+        await listed(second)
+        async with home.client() as first:
+            await listed(first)
+        home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+
+
+@pytest.mark.parametrize("transport", ["mcp", "sse"])
+async def test_an_outage_of_metamcp_does_no_harm(home, gateway, transport):
+    home.configure({"meta": entry(gateway, transport), "own": {"command": SERVERS["Units"]}})
+    async with home.client() as client:
+        await next_list(client, TOOLS, "meta__")
+        await asyncio.to_thread(gateway.stop)
+        home.put(kind=OverrideKind.EXCLUDE, tool=f"meta__{EXCLUDED}")
+        for _ in range(20):
+            units = await client.call_tool("own__known_units", {})
+            assert not units.is_error
+        await asyncio.to_thread(gateway.start)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await next_list(client, TOOLS - {EXCLUDED}, "meta__")
+    assert "cannot be reached" in home.log
+
+
+async def test_an_outage_at_the_start_does_no_harm(home, gateway):
+    gateway.stop()
+    home.configure({"meta": entry(gateway), "own": {"command": SERVERS["Units"]}}, timeouts={"initialize": 2})
+    home.put(kind=OverrideKind.EXCLUDE, tool=f"meta__{EXCLUDED}")
+    async with home.client() as client:
+        assert "own__known_units" in await listed(client)
+        assert not (await client.call_tool("own__known_units", {})).is_error
+        await asyncio.to_thread(gateway.start)
+        await next_list(client, TOOLS - {EXCLUDED}, "meta__")
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+
+
+async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
+    home.configure(entry(gateway, password="wrong-password-canary"))
+    async with home.client() as client:
+        assert await listed(client) >= TOOLS
+        await eventually(lambda: "check `metamcp.email` and `metamcp.password`" in home.log)
+        assert not (await client.call_tool(EXCLUDED, {})).is_error
+    shown = subprocess.run(
+        [sys.executable, "-m", "riglm", "config", "show", "--config", "riglm.yaml"],
+        cwd=home.folder,
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert metamcp.EMAIL in shown
+    assert "canary" not in shown + home.log
+
+
+async def test_a_failing_interface_does_no_harm(home, gateway):
+    home.configure(entry(gateway))
+    gateway.is_refusing = True
+    home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        assert await listed(client) >= TOOLS - {EXCLUDED}
+        await eventually(lambda: "MetaMCP refused endpoints.list: HTTP 500" in home.log)
+        gateway.is_refusing = False
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        assert gateway.sign_ins < 100
+
+
+@pytest.mark.parametrize("tools", [3, 60])
+async def test_tools_work_when_riglm_is_behind_metamcp(home, tools):
+    """With many tools riglm lists some of them, and MetaMCP reaches the others by the tool that calls them."""
+    listing = [sys.executable, "-m", "tests.integration.listing_server", str(home.folder / "tools.json")]
+    words = "Do the work that the name says, with all that this takes. " * 5
+    names = [f"tool{number:02}" for number in range(tools)]
+    definitions = [{"name": name, "description": words, "inputSchema": {"type": "object"}} for name in names]
+    (home.folder / "tools.json").write_text(json.dumps(definitions))
+    home.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    home.configure({"command": listing})
+    riglm = [sys.executable, "-m", "riglm", "run", "--config", str(home.folder / "riglm.yaml")]
+    with metamcp.running({"riglm": riglm}, home.environment) as gateway:
+        http = httpx2.AsyncClient(headers={"X-API-Key": gateway.key})
+        async with Client(streamable_http_client(gateway.url("mcp"), http_client=http), mode="legacy") as client:
+            found = await listed(client)
+            last = names[-1]
+            if f"riglm__{last}" in found:
+                answer = await client.call_tool(f"riglm__{last}", {})
+            else:
+                search = await client.call_tool("riglm__search_available_tools", {"query": last})
+                assert last in str(search.content)
+                answer = await client.call_tool("riglm__call_tool", {"name": last, "arguments": {}})
+            assert answer.content[0].text == last
