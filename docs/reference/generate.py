@@ -54,9 +54,8 @@ def _markdown(schema: dict[str, Any]) -> str:
             parts += _section_parts(definitions, section, (name,))
     server = definitions["ServerSettings"]
     parts += [_heading("`upstream` and each entry of `mcpServers`", server["description"]), SERVER_NOTE]
-    parts += [_keys(server, "upstream"), _heading("`auth`", definitions["AuthSettings"]["description"])]
-    parts.append(_keys(definitions["AuthSettings"], "upstream__auth"))
-    return "\n".join(parts)
+    parts.append(_keys(server, "upstream"))
+    return "\n".join(parts + _inner_sections(definitions, server, ("upstream",)))
 
 
 def _section_parts(definitions: dict[str, Any], section: str, path: tuple[str, ...]) -> list[str]:
@@ -64,6 +63,11 @@ def _section_parts(definitions: dict[str, Any], section: str, path: tuple[str, .
     definition = definitions[section]
     title = f"`{'.'.join(path)}`"
     parts = [_heading(title, definition["description"]), _keys(definition, "__".join(path))]
+    return parts + _inner_sections(definitions, definition, path)
+
+
+def _inner_sections(definitions: dict[str, Any], definition: dict[str, Any], path: tuple[str, ...]) -> list[str]:
+    parts = []
     for name, field in definition["properties"].items():
         inner = _section(field)
         if inner is not None:

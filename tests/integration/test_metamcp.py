@@ -276,8 +276,10 @@ async def test_tools_work_when_riglm_is_behind_metamcp(home, tools):
     home.configure({"command": listing})
     riglm = [sys.executable, "-m", "riglm", "run", "--config", str(home.folder / "riglm.yaml")]
     with metamcp.running({"riglm": riglm}, home.environment) as gateway:
-        http = httpx2.AsyncClient(headers={"X-API-Key": gateway.key})
-        async with Client(streamable_http_client(gateway.url("mcp"), http_client=http), mode="legacy") as client:
+        async with (
+            httpx2.AsyncClient(headers={"X-API-Key": gateway.key}) as http,
+            Client(streamable_http_client(gateway.url("mcp"), http_client=http), mode="legacy") as client,
+        ):
             found = await listed(client)
             last = names[-1]
             if f"riglm__{last}" in found:

@@ -29,7 +29,9 @@ async def gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> A
         for upstream, account in managed:
             namespace = MetaMcpNamespace(account, data_directory(os.environ), _hold)
             stack.callback(namespace.close)
-            worker = stack.enter_context(Worker(f"riglm-gateway-{upstream.spec.name}"))
+            worker = Worker(f"riglm-gateway-{upstream.spec.name}")
+            worker.start()
+            stack.callback(worker.stop)
             overrides, seconds = container.overrides.known, account.interval_seconds
             gateway = GatewayOverrides(namespace, upstream, container.services, overrides, worker, seconds)
             updating.append(gateway.follow())

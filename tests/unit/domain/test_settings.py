@@ -5,6 +5,7 @@ from riglm.domain.schemas.downstream import is_loopback
 from riglm.domain.schemas.settings import RESERVED_NAMES, Settings, json_schema
 from riglm.domain.upstream import UpstreamSpec
 
+ACCOUNT = {"email": "me@example.org", "password": "secret-of-metamcp"}
 MACHINE = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b", "issuer": "https://i"}
 
 
@@ -80,6 +81,9 @@ def test_authorisation_is_resolved_into_the_header() -> None:
         ({"url": "http://h", "type": "stdio"}, "type stdio does not go with `url`"),
         ({"command": "a", "headers": {"A": "b"}}, "`headers` does not go with `command`"),
         ({"command": "a", "auth": {"token": "b"}}, "`auth` does not go with `command`"),
+        ({"command": "a", "metamcp": ACCOUNT}, "`metamcp` does not go with `command`"),
+        ({"url": "http://h/mcp", "metamcp": ACCOUNT}, "not that of an endpoint of MetaMCP"),
+        ({"url": "http://h/metamcp/a/api", "metamcp": ACCOUNT}, "write http://HOST:12008/metamcp/ENDPOINT/mcp"),
         ({"url": "http://h", "args": ["a"]}, "`args` does not go with `url`"),
         ({"url": "http://h", "cwd": "a"}, "`cwd` does not go with `url`"),
         ({"url": "ftp://h"}, "not a URL that riglm can reach"),
@@ -243,6 +247,19 @@ def test_a_url_alone_chooses_postgresql_and_its_password_is_a_secret(url: str) -
     assert "s3cret" not in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("url", "gateway", "endpoint"),
+    [
+        ("http://h:12008/metamcp/a/mcp", "http://h:12008", "a"),
+        ("https://me:pass@h/under/metamcp/b/sse", "https://h/under", "b"),
+    ],
+)
+def test_the_url_of_an_endpoint_names_metamcp_and_the_endpoint(url: str, gateway: str, endpoint: str) -> None:
+    account = spec(url=url, metamcp=ACCOUNT).gateway
+    assert account is not None
+    assert (account.url, account.endpoint) == (gateway, endpoint)
+
+
 def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
     found = settings(
         downstream={"token": "secret-downstream", "tokens": {"ann": "secret-of-a-caller"}},
@@ -250,9 +267,10 @@ def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
             "a": {"command": "x", "args": ["--token", "secret-arg"], "env": {"K": "secret-env"}},
             "b": {"url": "http://h/?k=secret-query", "headers": {"X": "secret-header"}},
             "c": {"url": "http://h", "auth": {"token": "secret-auth"}},
+            "d": {"url": "http://h/metamcp/a/mcp", "metamcp": ACCOUNT},
         },
     )
-    kinds = ("downstream", "of-a-caller", "env", "arg", "header", "query", "auth")
+    kinds = ("downstream", "of-a-caller", "env", "arg", "header", "query", "auth", "of-metamcp")
     assert set(found.secrets()) == {f"secret-{kind}" for kind in kinds}
     one = settings(upstream={"url": "http://h", "auth": {"token": "secret-one"}})
     assert one.secrets() == ("secret-one",)

@@ -88,11 +88,10 @@ class MetaMcpNamespace(GatewayPort):
         Raises:
             RiglmError: MetaMCP cannot be reached or refuses, or has no such endpoint.
         """
-        if not self._namespace:
-            endpoints = {each["name"]: each["namespace_uuid"] for each in self._api.query("endpoints.list")}
-            if self._account.endpoint not in endpoints:
-                raise RiglmError(f"MetaMCP shows no endpoint {self._account.endpoint!r} to {self._account.email}")
-            self._namespace = endpoints[self._account.endpoint]
+        endpoints = {each["name"]: each["namespace_uuid"] for each in self._api.query("endpoints.list")}
+        if self._account.endpoint not in endpoints:
+            raise RiglmError(f"MetaMCP shows no endpoint {self._account.endpoint!r} to {self._account.email}")
+        self._namespace = endpoints[self._account.endpoint]
         self._servers = self._api.query("namespaces.get", {"uuid": self._namespace})["servers"]
         rows = self._api.query("namespaces.getTools", {"namespaceUuid": self._namespace})
         self._tools = {
