@@ -1,5 +1,6 @@
 """The tRPC interface of MetaMCP, as its web pages use it. All functions block; run them in a thread."""
 
+import asyncio
 import json
 from typing import Any, Final
 
@@ -9,6 +10,8 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import GatewayAccount
 
 _TIMEOUT_SECONDS: Final = 10.0
+_MAX_RESPONSE_BYTES: Final = 32 * 2**20
+_MAX_REASON: Final = 200
 _UNAUTHORIZED: Final = 401
 
 
@@ -40,35 +43,48 @@ class MetaMcpApi:
         path, had_session = f"/trpc/frontend.{procedure}", bool(self._cookie)
         if not had_session:
             self._sign_in()
-        response = self._send(method, path, **content)
-        if response.status_code == _UNAUTHORIZED and had_session:
+        status, body, _ = self._send(method, path, **content)
+        if status == _UNAUTHORIZED and had_session:
             self._sign_in()
-            response = self._send(method, path, **content)
+            status, body, _ = self._send(method, path, **content)
         try:
-            result = response.json()["result"]["data"]
+            result = json.loads(body)["result"]["data"]
             if result["success"]:
                 return dict(result)
-            reason = result.get("message", "")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            reason = f"HTTP {response.status_code}"
+            reason = str(result.get("message", ""))[:_MAX_REASON]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            reason = f"HTTP {status}"
         raise RiglmError(f"MetaMCP refused {procedure}: {reason}")
 
     def _sign_in(self) -> None:
         account, self._cookie = self._account, ""
         credentials = {"email": account.email, "password": account.password}
-        response = self._send("POST", "/api/auth/sign-in/email", json=credentials)
+        status, _, cookies = self._send("POST", "/api/auth/sign-in/email", json=credentials)
         # MetaMCP sets the cookies for the host in its APP_URL, which need not be the one that riglm uses.
-        self._cookie = "; ".join(each.partition(";")[0] for each in response.headers.get_list("set-cookie"))
-        if response.status_code != 200 or not self._cookie:
-            is_refused = response.status_code in {400, 401, 403}
+        self._cookie = "; ".join(each.partition(";")[0] for each in cookies)
+        if status != 200 or not self._cookie:
+            is_refused = status in {400, 401, 403}
             hint = " — fix: check `metamcp.email` and `metamcp.password`" if is_refused else ""
-            raise RiglmError(f"MetaMCP refused the sign-in with HTTP {response.status_code}{hint}")
+            raise RiglmError(f"MetaMCP refused the sign-in with HTTP {status}{hint}")
 
-    def _send(self, method: str, path: str, **content: Any) -> httpx2.Response:
-        headers = {"Cookie": self._cookie} if self._cookie else {}
+    def _send(self, method: str, path: str, **content: Any) -> tuple[int, bytes, list[str]]:
+        """Return the status, the body and the cookies of the response. Redirects are not followed."""
+        headers = {"Accept-Encoding": "identity"} | ({"Cookie": self._cookie} if self._cookie else {})
+
+        async def respond() -> tuple[int, bytes, list[str]]:
+            body = b""
+            async with (
+                asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
+                httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as http,
+                http.stream(method, self._account.url + path, headers=headers, **content) as response,
+            ):
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > _MAX_RESPONSE_BYTES:
+                        raise RiglmError(f"MetaMCP sent a response of more than {_MAX_RESPONSE_BYTES} bytes")
+            return response.status_code, body, response.headers.get_list("set-cookie")
+
         try:
-            return httpx2.request(
-                method, self._account.url + path, headers=headers, timeout=_TIMEOUT_SECONDS, trust_env=False, **content
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return asyncio.run(respond())
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise RiglmError(f"MetaMCP cannot be reached: {type(error).__name__}") from None
