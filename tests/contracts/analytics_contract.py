@@ -17,6 +17,7 @@ from riglm.ports.dashboard import SessionSummary
 from tests.contracts.maintenance_contract import MaintenanceContract
 from tests.contracts.overview_contract import OverviewContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract
+from tests.contracts.session_history_contract import SessionHistoryContract
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 __all__ = ["AnalyticsContract", "a_session", "an_exposure", "an_invocation"]
@@ -33,7 +34,7 @@ def values(session: Session) -> dict[str, object]:
     return {field.name: getattr(session, field.name) for field in fields(session)}
 
 
-class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreContract):
+class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreContract, SessionHistoryContract):
     """Override the fixture `analytics` with a store that is open and empty."""
 
     @pytest.fixture
@@ -239,32 +240,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert [call.tool for call in analytics.list_invocations(session.id)] == names
         assert analytics.refresh_cooccurrences(1.0) == 1
         assert [pair.count for pair in analytics.get_cooccurrences(names)] == [1]
-
-    def test_exposures_come_back_in_the_order_of_their_time(self, analytics: AnalyticsPort) -> None:
-        """What was shown keeps its order, what was hidden is sorted."""
-        session = a_session()
-        late = an_exposure(session, "b", "a", timestamp=20.0, hidden=("z", "c"), predictor="hybrid", reason="learned")
-        early = an_exposure(session, timestamp=10.0)
-        analytics.record_many([late, early])
-        [first, second] = analytics.list_exposures(session.id)
-        assert first == early
-        assert (second.shown, second.hidden) == (("b", "a"), ("c", "z"))
-        assert (second.id, second.timestamp, second.predictor, second.reason) == (late.id, 20.0, "hybrid", "learned")
-
-    def test_an_exposure_keeps_what_it_cost_and_how_it_was_made(self, analytics: AnalyticsPort) -> None:
-        """Estimates of tokens, mode and surface."""
-        exposure = an_exposure(
-            a_session(),
-            "a",
-            hidden=("b",),
-            mode="shadow",
-            surface="dynamic",
-            tokens_shown=300,
-            tokens_hidden=7000,
-            tokens_own=120,
-        )
-        analytics.record_many([exposure])
-        assert list(analytics.list_exposures(exposure.session_id)) == [exposure]
 
     def test_a_list_that_differs_from_the_one_before_is_a_change(self, analytics: AnalyticsPort) -> None:
         """In its order as well; answers are no lists, and the first list of a session changes nothing."""

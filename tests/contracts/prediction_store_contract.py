@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
+from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
-from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingCall, TrainingSession
+from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 from tests.records import a_learned_pair, a_session, a_tool_catalog, a_tool_pin, a_warm_set, an_invocation, an_override
 
@@ -125,36 +125,6 @@ class PredictionStoreContract:
         [stored] = analytics.list_learned_pairs("minilm")
         assert stored.vector.tolist() == [1, 0]
 
-    def test_recent_sessions_come_oldest_first_with_their_calls_in_order(self, analytics: AnalyticsPort) -> None:
-        """All that prediction learns from."""
-        late = a_session(started_at=20.0)
-        early = a_session(
-            started_at=10.0,
-            client=ClientInfo(name="cursor", version="1"),
-            client_id="c" * 32,
-            principal="p" * 32,
-            metadata={"profile": "work"},
-            tools_available=("read", "write"),
-        )
-        first = an_invocation(early, "read", found=DiscoveryMethod.LISTED, timestamp=11.0)
-        second = an_invocation(early, "write", upstream="files", success=False, timestamp=10.5)
-        analytics.record_many([late, early, an_invocation(late, "read"), second, first])
-        [earlier, later] = analytics.recent_calls()
-        assert earlier == TrainingSession(
-            id=early.id,
-            started_at=10.0,
-            client="cursor",
-            client_id="c" * 32,
-            principal="p" * 32,
-            profile="work",
-            tools_available=("read", "write"),
-            calls=(
-                TrainingCall("read", "github", DiscoveryMethod.LISTED, True, 11.0),
-                TrainingCall("write", "files", DiscoveryMethod.NAMED, False, 10.5),
-            ),
-        )
-        assert (later.id, later.profile, len(later.calls)) == (late.id, "default", 1)
-
     def test_a_failed_call_is_told_and_trains_nothing(self, analytics: AnalyticsPort) -> None:
         """A session of failed calls alone takes no place, and failed calls count neither as use nor together."""
         session, failed = a_session(started_at=1.0), a_session(started_at=2.0)
@@ -172,43 +142,6 @@ class PredictionStoreContract:
         assert [call.tool for call in recent.successes] == ["read", "list"]
         assert [(each.tools, each.calls) for each in analytics.list_session_uses()] == [(("read", "list"), 2)]
         assert analytics.refresh_cooccurrences(1000.0) == 1
-
-    def test_calls_in_which_no_tool_surely_ran_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
-        """And a session of nothing else takes no place."""
-        session, vain = a_session(started_at=1.0), a_session(started_at=2.0)
-        analytics.record_many([session, vain, an_invocation(session, "read")])
-        for each in (session, vain):
-            analytics.record_many([an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL)])
-        [recent] = analytics.recent_calls(1)
-        assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
-
-    def test_calls_of_riglm_s_own_tools_are_not_learned_from_again(self, analytics: AnalyticsPort) -> None:
-        """Nor does a session of nothing else take a place; a server's tool of such a name does."""
-        session, own = a_session(started_at=1.0), a_session(started_at=2.0)
-        for each in (session, own):
-            analytics.record_many([each, an_invocation(each, "call_tool", upstream=OWN_UPSTREAM)])
-        analytics.record_many([an_invocation(session, "call_tool"), an_invocation(session, "read")])
-        [recent] = analytics.recent_calls(1)
-        assert (recent.id, [call.upstream for call in recent.calls]) == (session.id, ["github", "github"])
-
-    def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: AnalyticsPort) -> None:
-        """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""
-        sessions = [a_session(started_at=float(start)) for start in range(5)]
-        analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions[:4])])
-        assert [each.started_at for each in analytics.recent_calls(2)] == [2.0, 3.0]
-        assert [each.started_at for each in analytics.recent_calls(since=1.0)] == [1.0, 2.0, 3.0]
-        assert list(analytics.recent_calls(0)) == []
-
-    def test_recent_sessions_are_told_of_a_principal_or_of_all(self, analytics: AnalyticsPort) -> None:
-        """The limit counts those of the principal alone, and nobody has a name as well."""
-        mine, theirs = "m" * 32, ""
-        sessions = [a_session(started_at=float(at), principal=who) for at, who in enumerate([mine, theirs] * 2)]
-        analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
-        assert [each.started_at for each in analytics.recent_calls(principal=mine)] == [0.0, 2.0]
-        assert [each.started_at for each in analytics.recent_calls(1, principal=mine)] == [2.0]
-        assert [each.started_at for each in analytics.recent_calls(principal=theirs)] == [1.0, 3.0]
-        assert [each.started_at for each in analytics.recent_calls(since=2.0, principal=theirs)] == [3.0]
-        assert list(analytics.recent_calls(principal="nobody")) == []
 
     def test_an_override_comes_back_as_it_was_stored_until_it_is_deleted(self, choices: Choices) -> None:
         """In the order in which they were made."""
@@ -355,12 +288,9 @@ class PredictionStoreContract:
         metadata = [{PROFILE: name}, {PROFILE: name, "why": "x"}, *others * 3]
         sessions = [a_session(started_at=float(at), metadata=each) for at, each in enumerate(metadata)]
         analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
-        expected = [13.0, 9.0] if name == "default" else [1.0, 0.0]
         uses = choices.list_session_uses(limit=2, profile=name)
-        calls = analytics.recent_calls(2, profile=name)
-        assert [each.started_at for each in uses] == expected
-        assert [each.started_at for each in calls] == expected[::-1]
-        assert {each.profile for each in (*uses, *calls)} == {name}
+        assert [each.started_at for each in uses] == ([13.0, 9.0] if name == "default" else [1.0, 0.0])
+        assert {each.profile for each in uses} == {name}
 
     def test_the_latest_sessions_of_a_principal_or_of_all_are_listed(
         self, analytics: AnalyticsPort, choices: Choices

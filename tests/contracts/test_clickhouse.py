@@ -14,6 +14,7 @@ from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import ClientInfo
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.overview_contract import OverviewContract
+from tests.contracts.session_history_contract import SessionHistoryContract
 from tests.records import a_session, an_exposure, an_invocation
 from tests.stores.clickhouse import ClickHouseStandIn
 
@@ -34,7 +35,7 @@ def store(server: ClickHouseStandIn) -> Iterator[ClickHouse]:
         yield store
 
 
-class TestClickHouse(OverviewContract):
+class TestClickHouse(OverviewContract, SessionHistoryContract):
     @pytest.fixture
     def analytics(self, store: ClickHouse) -> ClickHouse:
         return store
@@ -58,6 +59,13 @@ def test_what_is_sent_again_is_stored_once(store: ClickHouse):
     summary = store.session_of(session.id)
     assert summary is not None
     assert (summary.session.ended_at, summary.invocations, summary.exposures) == (2000.0, 50, 3)
+
+
+def test_the_latest_state_of_a_session_is_the_one_given(store: ClickHouse):
+    sessions = [a_session(started_at=float(number)) for number in range(20)]
+    for tools in ((), ("read",), ("read", "write")):
+        store.record_many([dataclasses.replace(each, tools_available=tools) for each in sessions])
+    assert {each.session.tools_available for each in store.list_sessions()} == {("read", "write")}
 
 
 def test_text_that_no_encoding_holds_is_stored(store: ClickHouse):

@@ -1,6 +1,7 @@
 """A real riglm that sends to a stand-in for ClickHouse, and asks it about times before the retention."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -22,11 +23,25 @@ def calls(riglm: Controlled, since: float) -> int:
     return sum(bucket["calls"] for bucket in answer.json["buckets"])
 
 
+def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """A command of riglm that succeeded."""
+    command = [sys.executable, "-m", "riglm", *words]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+
+
+def reported_calls(report: str) -> int:
+    """How many calls a report walked again."""
+    return json.loads(report)["strategies"][0]["calls"]
+
+
 async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
     now = time.time()
     with ClickHouseStandIn(tmp_path / "clickhouse") as server:
         archive = ClickHouse(server.url, days=0, timeout_seconds=30.0)
         settings = {"CLICKHOUSE__URL": server.url, "CLICKHOUSE__DAYS": "0"}
+        environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
+        environment |= {f"RIGLM_{name}": value for name, value in settings.items()}
+        report = ("report", "--predictor", "frequency", "--json")
         with controlled(tmp_path, settings=settings) as riglm:
             async with riglm.client() as client, asyncio.timeout(60):
                 for tool in TOOLS:
@@ -38,13 +53,15 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
             year_ago, day_ago = now - 365 * DAY_SECONDS, now - DAY_SECONDS
             assert calls(riglm, year_ago) == len(TOOLS) + 24
             assert calls(riglm, day_ago) == len(TOOLS)
+            assert reported_calls(run(environment, *report, "--days", "365").stdout) == len(TOOLS) + 24
+            assert reported_calls(run(environment, *report, "--days", "1").stdout) == len(TOOLS)
             server.stop()
+            of_store = run(environment, *report, "--days", "365")
+            assert reported_calls(of_store.stdout) == len(TOOLS)
+            assert "ClickHouse is unavailable" in of_store.stderr
             assert calls(riglm, year_ago + 1) == len(TOOLS)
             server.start()
-        environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
-        environment |= {f"RIGLM_{name}": value for name, value in settings.items()}
-        command = [sys.executable, "-m", "riglm", "db", "forget", "--principal", "", "--yes"]
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+        run(environment, "db", "forget", "--principal", "", "--yes")
         with archive as store:
             assert [each.invocations for each in store.tools_known()] == []
             assert list(store.list_sessions()) == []

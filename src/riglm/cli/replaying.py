@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riglm.application.evaluation.history import ReplayedCall
     from riglm.application.evaluation.record import Observations
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, TrainingSession
+    from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort, TrainingSession
     from riglm.ports.predictor import PredictorPort
 
 BASELINE: Final = "blend"
@@ -103,7 +103,7 @@ def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Seq
 
 
 def recorded_lists(
-    store: "AnalyticsPort", sessions: "Sequence[TrainingSession]", settings: "Settings"
+    store: "SessionHistoryPort", sessions: "Sequence[TrainingSession]", settings: "Settings"
 ) -> "Observations":
     """Return what was recorded of the lists and the price of sessions, of an open store."""
     from riglm.application.evaluation.record import read_record

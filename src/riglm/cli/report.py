@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -24,13 +24,17 @@ from riglm.cli.replaying import (
     strategies,
 )
 from riglm.domain.duration import to_utc_datetime
-from riglm.domain.errors import UnusableInputError
+from riglm.domain.errors import AnalyticsUnavailableError, UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
+    from riglm.application.evaluation.record import Observations
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, TrainingSession
+    from riglm.ports.analytics import SessionHistoryPort, TrainingSession
+
+_Answer = TypeVar("_Answer")
 
 
 def report(
@@ -76,15 +80,13 @@ def _report(
     from riglm.application.evaluation.record import Observations
     from riglm.application.reporting.report import ReportInput, build_report
 
+    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, list[str]]":
+        history = store.recent_calls(limit, profile=profile)
+        record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
+        return history, record, _unused(store, since) if profile is None else _unused_in(history)
+
     until = time.time()
-    history: Sequence[TrainingSession] = ()
-    record, unused = Observations(), list[str]()
-    store = store_of(settings, db)
-    if store is not None:
-        with store:
-            history = store.recent_calls(limit, profile=profile)
-            record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
-            unused = _unused(store, since) if profile is None else _unused_in(history)
+    history, record, unused = _ask(read, settings, db, since) or ((), Observations(), [])
     findings = ReportInput(
         settings=settings,
         sessions=len(history),
@@ -98,7 +100,30 @@ def _report(
     return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
 
 
-def _unused(store: "AnalyticsPort", since: float) -> list[str]:
+def _ask(
+    question: "Callable[[SessionHistoryPort], _Answer]", settings: "Settings", db: Path | None, since: float
+) -> "_Answer | None":
+    """Ask ClickHouse if the store may lack some of what happened since a time, or else the store.
+
+    While ClickHouse is unavailable the store answers. None if nothing was ever recorded.
+    """
+    days = settings.retention.usage_days
+    if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
+        from riglm.composition.container import Container
+
+        try:
+            with Container(settings).create_clickhouse() as archive:
+                return question(archive)
+        except AnalyticsUnavailableError as error:
+            typer.echo(f"note: {error}; this report is of the store alone", err=True)
+    store = store_of(settings, db)
+    if store is None:
+        return None
+    with store:
+        return question(store)
+
+
+def _unused(store: "SessionHistoryPort", since: float) -> list[str]:
     """Return the tools that were in lists and were never used."""
     known = [tool for tool in store.tools_known(since) if tool.upstream != OWN_UPSTREAM]
     used = {tool.tool for tool in known if tool.uses}

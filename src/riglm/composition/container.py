@@ -499,12 +499,11 @@ class Container:
             configuration=self.live,
             upstreams=lambda: [upstream.health() for upstream in upstreams],
         )
-        retention = self.settings.retention
         return build_control(
             proxy,
             identity,
             self.create_store,
             self.audit,
             open_archive=None if self.settings.clickhouse.url is None else self.create_clickhouse,
-            retention_days=min(filter(None, (retention.invocation_days, retention.exposure_days)), default=0),
+            retention_days=self.settings.retention.usage_days,
         )

@@ -117,7 +117,26 @@ class RecordStorePort(Protocol):
         """
 
 
-class ArchivePort(RecordStorePort, DashboardQueriesPort, Protocol):
+class SessionHistoryPort(DashboardQueriesPort, Protocol):
+    """Gives recorded sessions as wholes, for reports and for prediction to learn from again."""
+
+    @abstractmethod
+    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
+        """Return the exposures of sessions, each session's in the order of their time."""
+
+    @abstractmethod
+    def recent_calls(
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
+    ) -> Sequence[TrainingSession]:
+        """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
+
+        Of one principal, which may be the empty one, or with None of all; and so for the profile. Uses that failed are
+        among the calls. A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist.
+        Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
+        """
+
+
+class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
     """Stores sessions, calls and lists a second time, for longer, and answers questions about them."""
 
     @abstractmethod
@@ -131,7 +150,7 @@ class ArchivePort(RecordStorePort, DashboardQueriesPort, Protocol):
 class AnalyticsPort(
     RecordStorePort,
     OverridesPort,
-    DashboardQueriesPort,
+    SessionHistoryPort,
     WarmSetsPort,
     ToolCatalogsPort,
     ToolPinsPort,
@@ -184,10 +203,6 @@ class AnalyticsPort(
         """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
 
     @abstractmethod
-    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
-        """Return the exposures of sessions, each session's in the order of their time."""
-
-    @abstractmethod
     def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros.
 
@@ -197,17 +212,6 @@ class AnalyticsPort(
     @abstractmethod
     def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
         """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
-
-    @abstractmethod
-    def recent_calls(
-        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
-    ) -> Sequence[TrainingSession]:
-        """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
-
-        Of one principal, which may be the empty one, or with None of all; and so for the profile. Uses that failed are
-        among the calls. A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist.
-        Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
-        """
 
     @abstractmethod
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

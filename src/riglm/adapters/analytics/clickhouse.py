@@ -21,10 +21,10 @@ from riglm.adapters.analytics.clickhouse_schema import table_definitions
 from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, ToolInvocation
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
 from riglm.domain.retention import ErasureRequest, ErasureScope
-from riglm.domain.session import Session
-from riglm.ports.analytics import ArchivePort, Record, SessionClosed
+from riglm.domain.session import DEFAULT_PROFILE, PROFILE, Session
+from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
 
 if TYPE_CHECKING:
@@ -36,23 +36,12 @@ Row = dict[str, Any]
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RAN: Final = "(error_kind IS NULL OR error_kind = 'tool')"
+_OF_SERVERS: Final = f"upstream != '{OWN_UPSTREAM}'"
 _IS_LIST: Final = f"surface NOT IN ({', '.join(repr(each) for each in sorted(ANSWER_SURFACES))})"
+_SESSIONS_WITH_SUCCESS: Final = f"SELECT session_id FROM invocation WHERE success AND {_OF_SERVERS}"
+_PROFILE: Final = f"if(JSONHas(metadata, '{PROFILE}'), JSONExtractString(metadata, '{PROFILE}'), '{DEFAULT_PROFILE}')"
 _COOCCURRENCE_SESSIONS: Final = 5_000
 _ERASED_AT_ONCE: Final = 500
-_SESSION_COLUMNS: Final = (
-    "era",
-    "transport",
-    "method",
-    "confidence",
-    "client_name",
-    "client_version",
-    "client_id",
-    "principal",
-    "protocol_version",
-    "keys",
-    "metadata",
-    "tools_available",
-)
 _STATISTICS: Final = f"""
     count() AS invocations, countIf(NOT success) AS failures, uniqExact(session_id) AS sessions,
     max(timestamp) AS last_used, countIf({_RAN}) AS uses, countIf(found = 'listed') AS listed,
@@ -122,13 +111,12 @@ class ClickHouse(ArchivePort):
 
     def session_of(self, session_id: UUID) -> SessionSummary | None:
         conditions = ["started_at IS NOT NULL", "id = {session:UUID}"]
-        return next(iter(self._summaries(conditions, {"limit": 1, "session": session_id}, "id = {session:UUID}")), None)
+        return next(iter(self._summaries(conditions, {"limit": 1, "session": session_id})), None)
 
     def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
         query = (
-            "SELECT countIf(ended_at IS NULL) AS active, countIf(started_at >= {since:Float64}) AS started FROM ("
-            "SELECT min(started_at) AS started_at, max(ended_at) AS ended_at FROM session GROUP BY id)"
-            " WHERE started_at IS NOT NULL"
+            "SELECT countIf(ended_at IS NULL) AS active, countIf(started_at >= {since:Float64}) AS started"
+            " FROM session FINAL WHERE started_at IS NOT NULL"
         )
         (found,) = self._query(query, since=since)
         return found["active"], found["started"]
@@ -140,11 +128,41 @@ class ClickHouse(ArchivePort):
         return [rows.invocation_from(row) for row in reversed(found)]
 
     def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
-        query = "SELECT * EXCEPT (shown_count, available_count) FROM exposure WHERE session_id = {session:UUID}"
-        latest = f"{query} ORDER BY timestamp DESC, toString(id) DESC LIMIT {{most:UInt64}}"
-        found = self._query(latest, session=session_id, most=most)
-        names = self._toolsets(row[column] for row in found for column in ("shown", "available"))
-        return [rows.exposure_from(row, names) for row in reversed(found)]
+        order = "ORDER BY timestamp DESC, toString(id) DESC LIMIT {most:UInt64}"
+        return self._exposures([session_id], order, most=most)[::-1]
+
+    def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
+        order = "ORDER BY timestamp, toString(id)"
+        return [each for some in rows.slices(list(session_ids)) for each in self._exposures(some, order)]
+
+    def recent_calls(
+        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
+    ) -> Sequence[TrainingSession]:
+        conditions = ["started_at >= {since:Float64}", f"id IN ({_SESSIONS_WITH_SUCCESS})"]
+        if principal is not None:
+            conditions.append("principal = {principal:String}")
+        if profile is not None:
+            conditions.append(f"{_PROFILE} = {{profile:String}}")
+        values = {"limit": limit_sessions, "since": since, "principal": principal, "profile": profile}
+        found = self._sessions(conditions, values)[::-1]
+        calls: dict[UUID, list[TrainingCall]] = {each.id: [] for each in found}
+        for some in rows.slices(list(calls)):
+            for row in self._query(_USES_OF_SESSIONS, ids=some):
+                row["found"] = DiscoveryMethod(row["found"])
+                calls[row.pop("session_id")].append(TrainingCall(**row))
+        return [
+            TrainingSession(
+                id=each.id,
+                started_at=each.started_at,
+                client=each.client.name,
+                client_id=each.client_id,
+                principal=each.principal,
+                profile=each.profile,
+                tools_available=each.tools_available,
+                calls=tuple(calls[each.id]),
+            )
+            for each in found
+        ]
 
     def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
         used = f"SELECT tool, upstream, {_STATISTICS} FROM invocation WHERE timestamp >= {{since:Float64}}"
@@ -181,7 +199,7 @@ class ClickHouse(ArchivePort):
             f"SELECT {span} AS span, count() AS calls, countIf(NOT success) AS failures,"
             f" countIf({_RAN} AND found = 'listed') AS listed, countIf({_RAN} AND found = 'searched') AS searched,"
             f" countIf({_RAN} AND found = 'named') AS named FROM invocation"
-            f" WHERE {conditions} AND upstream != '{OWN_UPSTREAM}'{of_tool} GROUP BY span"
+            f" WHERE {conditions} AND {_OF_SERVERS}{of_tool} GROUP BY span"
         )
         lists = (
             f"SELECT {span} AS span, count() AS lists, sum(available_count) AS tools_available,"
@@ -197,11 +215,11 @@ class ClickHouse(ArchivePort):
         """Return the pairs of the latest 5,000 sessions as they are now."""
         query = f"""
             WITH latest AS (
-                SELECT session_id FROM invocation WHERE success AND upstream != '{OWN_UPSTREAM}'
+                {_SESSIONS_WITH_SUCCESS}
                 GROUP BY session_id ORDER BY max(timestamp) DESC LIMIT {_COOCCURRENCE_SESSIONS}
             ), used AS (
                 SELECT session_id, tool, groupArray(sequence_number) AS numbers FROM invocation
-                WHERE success AND upstream != '{OWN_UPSTREAM}' AND session_id IN latest
+                WHERE success AND {_OF_SERVERS} AND session_id IN latest
                 GROUP BY session_id, tool ORDER BY min(sequence_number) LIMIT {MAX_TOOLS_PER_SESSION} BY session_id
             )
             SELECT a.tool AS tool_a, b.tool AS tool_b, count() AS count,
@@ -275,35 +293,55 @@ class ClickHouse(ArchivePort):
             settings = {"insert_deduplication_token": token}
             self._opened.insert(table, data, column_names=list(new[0]), settings=settings)
 
+    def _exposures(self, session_ids: Sequence[UUID], order: str, **values: Any) -> list[Exposure]:
+        query = "SELECT * EXCEPT (shown_count, available_count) FROM exposure WHERE session_id IN {ids:Array(UUID)}"
+        found = self._query(f"{query} {order}", ids=session_ids, **values)
+        names = self._toolsets(row[column] for row in found for column in ("shown", "available"))
+        return [rows.exposure_from(row, names) for row in found]
+
     def _toolsets(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, ...]]:
         wanted = list(set(ids))
         found = self._query("SELECT DISTINCT id, names FROM toolset WHERE id IN {ids:Array(UUID)}", ids=wanted)
         return dict.fromkeys(wanted, ()) | {row["id"]: tuple(row["names"]) for row in found}
 
-    def _summaries(self, conditions: Sequence[str], values: Row, chosen: str = "1") -> Sequence[SessionSummary]:
-        merged = ", ".join(f"anyLast({name}) AS {name}" for name in _SESSION_COLUMNS)
-        query = (
-            f"SELECT * FROM (SELECT id, min(started_at) AS started_at, max(ended_at) AS ended_at, {merged} FROM session"
-            f" WHERE {chosen} GROUP BY id) WHERE {' AND '.join(conditions)}"
-            " ORDER BY started_at DESC, toString(id) DESC LIMIT {limit:UInt64}"
-        )
-        found = self._query(query, **values)
-        ids = [row["id"] for row in found]
-        names = self._toolsets(row["tools_available"] for row in found)
+    def _summaries(self, conditions: Sequence[str], values: Row) -> Sequence[SessionSummary]:
+        found = self._sessions(conditions, values)
+        ids = [each.id for each in found]
         calls = {row.pop("session_id"): row for row in self._query(_CALLS_OF_SESSIONS, ids=ids)}
         lists = {row.pop("session_id"): row for row in self._query(_LISTS_OF_SESSIONS, ids=ids)}
         summaries = []
-        for row in found:
-            made = calls.get(row["id"], {"invocations": 0, "failures": 0, "highest": 0})
-            texts = {"keys": json.loads(row["keys"]), "metadata": json.loads(row["metadata"])}
-            session = rows.session_from({**row, **texts}, names[row["tools_available"]], made.pop("highest"))
-            summaries.append(SessionSummary(session=session, **made, **lists.get(row["id"], {"exposures": 0})))
+        for session in found:
+            made = calls.get(session.id, {"invocations": 0, "failures": 0, "sequence": 0})
+            session.sequence = made.pop("sequence")
+            summaries.append(SessionSummary(session=session, **made, **lists.get(session.id, {"exposures": 0})))
         return summaries
+
+    def _sessions(self, conditions: Sequence[str], values: Row) -> list[Session]:
+        """Return sessions, newest first, with 0 as their number of invocations.
+
+        `FINAL` merges the rows of a session in the order in which they were inserted, `GROUP BY` in any order.
+        """
+        query = (
+            f"SELECT * EXCEPT written_at FROM session FINAL WHERE {' AND '.join(conditions)}"
+            " ORDER BY started_at DESC, toString(id) DESC LIMIT {limit:UInt64}"
+        )
+        found = self._query(query, **values)
+        names = self._toolsets(row["tools_available"] for row in found)
+        sessions = []
+        for row in found:
+            texts = {"keys": json.loads(row["keys"]), "metadata": json.loads(row["metadata"])}
+            sessions.append(rows.session_from({**row, **texts}, names[row["tools_available"]], 0))
+        return sessions
 
 
 _CALLS_OF_SESSIONS: Final = """
-    SELECT session_id, count() AS invocations, countIf(NOT success) AS failures, max(sequence_number) AS highest
+    SELECT session_id, count() AS invocations, countIf(NOT success) AS failures, max(sequence_number) AS sequence
     FROM invocation WHERE session_id IN {ids:Array(UUID)} GROUP BY session_id"""
+
+_USES_OF_SESSIONS: Final = f"""
+    SELECT session_id, tool, upstream, found, success, timestamp FROM invocation
+    WHERE session_id IN {{ids:Array(UUID)}} AND {_RAN} AND {_OF_SERVERS}
+    ORDER BY session_id, sequence_number, toString(id)"""
 
 _LISTS_OF_SESSIONS: Final = f"""
     SELECT session_id, count() AS exposures, countIf(listed) AS lists,

@@ -179,6 +179,11 @@ class RetentionSettings(SettingsModel):
     exposure_days: Days = Field(default=90, description="After a list of tools was shown.")
     learned_pair_days: Days = Field(default=365, description="After the last use that taught it.")
 
+    @property
+    def usage_days(self) -> float:
+        """The number of days that both calls and lists are kept; 0 if permanently."""
+        return min(filter(None, (self.invocation_days, self.exposure_days)), default=0)
+
     def expiry(self, now: float) -> Expiry:
         """What is too old at a time in seconds since the epoch."""
 
