@@ -222,6 +222,37 @@ async def test_an_outage_of_metamcp_does_no_harm(home, gateway, transport):
     assert "cannot be reached" in home.log
 
 
+async def test_a_tool_that_metamcp_does_not_map_is_reported_once(home):
+    definitions = home.folder / "tools.json"
+    definitions.write_text(json.dumps([{"name": "odd__tool", "inputSchema": {"type": "object"}}]))
+    home.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    odd = {"Odd": [sys.executable, "-m", "tests.integration.listing_server", str(definitions)]}
+    with metamcp.running(SERVERS | odd, home.environment) as gateway:
+        home.configure(entry(gateway))
+        home.put(kind=OverrideKind.EXCLUDE, tool="Odd__odd__tool")
+        home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+        async with home.client() as client:
+            await listed(client)
+            await eventually(lambda: "MetaMCP does not map this tool" in home.log)
+            await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+            await asyncio.sleep(1)
+    assert home.log.count("MetaMCP does not map this tool") == 1
+
+
+async def test_a_damaged_record_is_reported(home, gateway):
+    home.configure(entry(gateway))
+    home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+    [record] = (home.folder / "data").glob("metamcp-*.json")
+    record.write_text("{")
+    async with home.client():
+        await eventually(lambda: "is damaged" in home.log)
+        record.unlink()
+        await eventually(record.exists)
+
+
 async def test_an_outage_at_the_start_does_no_harm(home, gateway):
     gateway.stop()
     home.configure({"meta": entry(gateway), "own": {"command": SERVERS["Units"]}}, timeouts={"initialize": 2})

@@ -1,5 +1,6 @@
 """The tools of one namespace of MetaMCP, with a record of what riglm changed there."""
 
+import logging
 import os
 import re
 import tempfile
@@ -22,6 +23,7 @@ from riglm.ports.gateway import GatewayPort, ToolSwitch
 
 _ACTIVE: Final = "ACTIVE"
 _INACTIVE: Final = "INACTIVE"
+_log: Final = logging.getLogger("riglm.gateway")
 _UNLISTED: Final = re.compile(r"[^A-Za-z0-9_-]")
 """Characters of a server's name that MetaMCP leaves out of the names of its tools."""
 
@@ -55,6 +57,7 @@ class MetaMcpNamespace(GatewayPort):
         self._namespace = ""
         self._servers: list[dict[str, Any]] = []
         self._tools: dict[str, dict[str, Any]] = {}
+        self._refused: set[str] = set()
 
     def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> str:
         try:
@@ -63,10 +66,9 @@ class MetaMcpNamespace(GatewayPort):
                 self._apply({each.tool: each for each in switches}, in_force)
         except (KeyError, TypeError, AttributeError) as error:
             raise RiglmError(f"MetaMCP sent an unknown answer: {type(error).__name__} {error}") from error
-        except (OSError, msgspec.MsgspecError) as error:
-            raise RiglmError(
-                f"{self._record} cannot be read or written ({error}) — fix: make its directory writable for you"
-            ) from error
+        except OSError as error:
+            fix = "make its directory writable for you"
+            raise RiglmError(f"{self._record} cannot be read or written: {error} — fix: {fix}") from error
         listed = [(each["name"], each["status"]) for each in self._servers]
         shown = [{key: each.get(key) for key in sorted(each) if key in _LISTED} for each in self._tools.values()]
         return sha256(jsonrpc.encode([sorted(listed), sorted(map(str, shown))])).hexdigest()
@@ -134,11 +136,12 @@ class MetaMcpNamespace(GatewayPort):
     def _register(self, switch: ToolSwitch) -> bool:
         """Return True if the namespace knows the tool, after mapping it if that is possible.
 
-        Mapping a tool activates it, so that one that is known is not mapped again.
+        Mapping a tool activates it, so that one that is known is not mapped again. MetaMCP maps no tools with the
+        separator in their names.
         """
         if switch.tool in self._tools:
             return True
-        if switch.definition is None:
+        if switch.definition is None or switch.tool in self._refused:
             return False
         members = jsonrpc.members(switch.definition)
         tool = {
@@ -148,6 +151,9 @@ class MetaMcpNamespace(GatewayPort):
         }
         self._api.mutate("namespaces.refreshTools", {"namespaceUuid": self._namespace, "tools": [tool]})
         self._read()
+        if switch.tool not in self._tools:
+            self._refused.add(switch.tool)
+            _log.warning("MetaMCP does not map this tool; its override is not applied", extra={"tool": switch.tool})
         return switch.tool in self._tools
 
     def _load(self) -> dict[str, _Change]:
@@ -155,6 +161,8 @@ class MetaMcpNamespace(GatewayPort):
             return msgspec.json.decode(self._record.read_bytes(), type=dict[str, _Change])
         except FileNotFoundError:
             return {}
+        except msgspec.MsgspecError as error:
+            raise RiglmError(f"{self._record} is damaged: {error} — fix: delete it") from error
 
     def _save(self, changes: dict[str, _Change]) -> None:
         """Write to a temporary file, then rename it, so that a crash leaves the old record or the new one."""
