@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -19,9 +20,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc.jwk import ECKey, RSAKey
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client.auth import OAuthFlowError
 from starlette.responses import Response
 
+from riglm.adapters.mcp.oauth.ping import require_safe
 from riglm.composition.accounts import account_file
+from riglm.domain.upstream import OAuthClient as OAuthClientSpec
+from riglm.domain.upstream import UpstreamSpec
 from tests.integration.oauth import PATHS, sites
 from tests.integration.oauth import Client as OAuthClient
 
@@ -313,6 +318,55 @@ def test_a_failed_sign_in_shows_the_error_of_the_server_but_no_token(home, issue
     assert code == 1
     assert "answered HTTP 206: ?[2Jinvalid: no such code" in err
     assert "canary" not in err
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "problem"),
+    [(gzip.compress(bytes(64 << 20)), "gzip", "compressed"), (bytes(2 << 20), "identity", "more than 1048576 bytes")],
+)
+def test_a_sign_in_reads_no_response_of_any_size(home, issuer, monkeypatch, body, encoding, problem):
+    monkeypatch.setattr(issuer, "handle_response", lambda *_: Response(body, 200, {"content-encoding": encoding}))
+    code, _, err = home.run("login", "notes", "--no-browser")
+    assert code == 1
+    assert problem in err
+
+
+async def test_unusual_members_of_a_response_lose_no_token(home, issuer, monkeypatch):
+    home.log_in()
+    unusual = {"expires_in": "soon", "scope": ["notes"], "error": None}
+    respond = issuer.handle_response
+    monkeypatch.setattr(issuer, "handle_response", lambda status, body, head: respond(status, body | unusual, head))
+    async with home.client() as client:
+        for refreshes in (1, 2):
+            issuer.expire()
+            assert await add(client) == "2"
+            assert issuer.refreshes == refreshes
+
+
+@pytest.mark.parametrize(
+    ("server", "issuer_url", "url", "is_safe"),
+    [
+        ("https://mcp.example.org/mcp", "", "https://login.example.org/token", True),
+        ("https://mcp.example.org/mcp", "", "http://login.example.org/token", False),
+        ("https://mcp.example.org/mcp", "", "http://127.0.0.1:8080/token", False),
+        ("https://mcp.example.org/mcp", "", "https://[::1]/token", False),
+        ("https://mcp.example.org/mcp", "", "https://LOCALHOST/token", False),
+        ("https://mcp.example.org/mcp", "http://localhost:8080", "http://localhost:8080/token", True),
+        ("http://127.0.0.1:8000/mcp", "", "http://localhost:8080/token", True),
+    ],
+)
+def test_a_server_elsewhere_cannot_send_a_sign_in_to_this_machine(server, issuer_url, url, is_safe):
+    spec = UpstreamSpec(name="notes", kind="http", url=server, oauth=OAuthClientSpec(issuer=issuer_url))
+    with contextlib.nullcontext() if is_safe else pytest.raises(OAuthFlowError):
+        require_safe(url, spec)
+
+
+@pytest.mark.parametrize("issuer_url", ["https://ada:s3cret@login.example.org", "login.example.org", "https://"])
+def test_an_issuer_is_a_url_without_a_password(places, tmp_path, issuer_url):
+    code, out, err = Home(tmp_path, *places[1:], {**TEAM, "issuer": issuer_url}).run("config", "show")
+    assert code == 2
+    assert "auth.issuer" in err
+    assert "s3cret" not in out + err
 
 
 def test_login_finds_out_before_the_sign_in_that_tokens_cannot_be_stored(home, issuer):

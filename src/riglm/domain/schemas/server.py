@@ -5,7 +5,7 @@ from base64 import b64encode
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
@@ -38,10 +38,20 @@ def _as_words(value: object) -> object:
     return value
 
 
+def _authorization_server(url: str) -> str:
+    if url and not re.fullmatch(r"https?://[^@\s/?#]+(/[!-~]*)?", url):
+        raise problem("this is not the URL of an authorization server", "write https://HOST/PATH, without a user name")
+    return url
+
+
+IssuerUrl = Annotated[str, AfterValidator(_authorization_server)]
+"""A URL of an authorization server, which has no password in it."""
+
+
 class IdentityProviderSettings(SettingsModel):
     """The identity provider of a company, for the grant `identity_assertion`."""
 
-    token_endpoint: str = Field(description="Where the ID token is exchanged (RFC 8693).")
+    token_endpoint: IssuerUrl = Field(description="Where the ID token is exchanged (RFC 8693).")
     client_id: str = Field(description="riglm's client there.")
     id_token_file: str = Field(description="The file with the user's ID token, which is read for each exchange.")
 
@@ -70,7 +80,7 @@ class AuthSettings(SettingsModel):
     private_key_file: str = Field(
         default="", description="A PEM file, in place of `client_secret` (`private_key_jwt`, for `client_credentials`)."
     )
-    issuer: str = Field(
+    issuer: IssuerUrl = Field(
         default="",
         description="The only authorization server that this client is used at; by default the one that the server"
         " names, if it has its endpoints on one host.",

@@ -5,13 +5,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from pydantic import ValidationError
 
+from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response
 from riglm.domain import protocol
-from riglm.domain.access import is_protected
+from riglm.domain.access import is_loopback, is_protected
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
@@ -37,7 +39,7 @@ async def require_tokens(specs: Iterable[UpstreamSpec]) -> list[bool | None]:
 async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[str], timeout_seconds: float) -> int:
     """Have `provider` obtain a token that the server accepts; return the last status of the server.
 
-    `scopes` replace those that the server asks for. Requests to other hosts than loopback use https.
+    `scopes` replace those that the server asks for. Requests are sent only to URLs that `require_safe` accepts.
 
     Raises:
         RiglmError: no token was obtained. The message has no body of a response, which may contain tokens.
@@ -46,7 +48,8 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
     last: httpx2.Response | None = None
 
     async def check(request: httpx2.Request) -> None:
-        require_https(str(request.url))
+        require_safe(str(request.url), spec)
+        request.headers.update(UNCOMPRESSED)
 
     async def replace_scopes(response: httpx2.Response) -> None:
         nonlocal last
@@ -55,7 +58,10 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
             rest = response.headers.get("www-authenticate", "Bearer").partition(" ")[2]
             response.headers["www-authenticate"] = f'Bearer scope="{" ".join(scopes)}"' + (rest and f", {rest}")
 
-    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {"request": [check], "response": [replace_scopes]}
+    hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {
+        "request": [check],
+        "response": [limit_response, replace_scopes],
+    }
     try:
         async with (
             asyncio.timeout(timeout_seconds),
@@ -73,6 +79,15 @@ def require_https(url: str) -> None:
     """Raise OAuthFlowError for a URL that would show secrets to the network."""
     if not is_protected(url):
         raise OAuthFlowError(f"{httpx2.URL(url).host} does not use https, so that no secrets can be sent to it")
+
+
+def require_safe(url: str, spec: UpstreamSpec) -> None:
+    """Raise OAuthFlowError for a URL without https, and for one of this machine that a server elsewhere gave."""
+    require_https(url)
+    host, configured = httpx2.URL(url).host, (spec.url, spec.oauth.issuer)
+    if is_loopback(host) and not any(is_loopback(urlsplit(each).hostname or "") for each in configured):
+        words = f"the server is elsewhere and refers to {host}, to which riglm sends nothing"
+        raise OAuthFlowError(f"{words} — fix: set `auth.issuer` if this is right")
 
 
 def _ping(http: httpx2.AsyncClient, spec: UpstreamSpec) -> AbstractAsyncContextManager[httpx2.Response]:

@@ -11,7 +11,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from riglm.adapters.mcp.oauth.accounts import Account
-from riglm.adapters.mcp.oauth.ping import authorize, require_https
+from riglm.adapters.mcp.oauth.ping import authorize, require_safe
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
@@ -125,7 +125,7 @@ async def sign_in(
         client = OAuthClientInformationFull(client_id=configured.id, client_secret=configured.secret or None)
 
     async def open_page(authorization_url: str) -> None:
-        require_https(authorization_url)
+        require_safe(authorization_url, spec)
         if client is not None:
             _prepare(client, provider.context, configured.issuer)
         redirect.expect(authorization_url)

@@ -2,13 +2,13 @@
 
 import asyncio
 import base64
+import json
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, urlsplit
-
-import msgspec
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.domain.access import is_protected
@@ -16,7 +16,6 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 
 _TIMEOUT_SECONDS: Final = 20.0
-_MAX_RESPONSE_BYTES: Final = 1 << 20
 _MAX_SCOPE_LENGTH: Final = 4096
 _REJECTED: Final = frozenset({"invalid_grant", "bad_refresh_token"})
 """Errors after which only a new sign-in helps."""
@@ -26,14 +25,32 @@ _CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 _log: Final = logging.getLogger("riglm.upstream")
 
 
-class _TokenResponse(msgspec.Struct):
-    """A response of a token endpoint, RFC 6749; some servers send errors with status 200."""
+class _TokenResponse:
+    """A response of a token endpoint, RFC 6749; some servers send errors with status 200.
 
-    access_token: str = ""
-    refresh_token: str | None = None
-    scope: str | None = None
-    expires_in: float | None = None
-    error: str = ""
+    Members of an unknown form are ignored: the server may accept the previous tokens no more.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            members = json.loads(body)
+        except (ValueError, RecursionError):
+            members = None
+        self._members = members if isinstance(members, dict) else {}
+
+    def text(self, member: str) -> str:
+        """Return a member, empty if it is absent."""
+        value = self._members.get(member)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds; None if the server did not report an expiry. Some servers report 0 for tokens that do not expire."""
+        try:
+            seconds = float(self._members["expires_in"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+        return seconds if 0 < seconds < math.inf else None
 
 
 def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Account | None:
@@ -119,19 +136,17 @@ def _refresh(account: Account) -> Account:
     if account.resource:
         form["resource"] = account.resource
     status, body = _post(account, account.token_endpoint, form)
-    try:
-        granted = msgspec.json.decode(body, type=_TokenResponse, strict=False)
-    except msgspec.MsgspecError:
-        granted = _TokenResponse()
-    if status < 300 and granted.access_token:
+    granted = _TokenResponse(body)
+    if status < 300 and (access_token := granted.text("access_token")):
         return account.with_tokens(
-            granted.access_token,
-            refresh_token=granted.refresh_token,
-            scope=granted.scope,
+            access_token,
+            refresh_token=granted.text("refresh_token"),
+            scope=granted.text("scope"),
             expires_in=granted.expires_in,
         )
-    if granted.error not in _REJECTED:
-        hint = " — fix: check `auth.client_secret`, or sign in again" if granted.error in _CLIENT_REFUSED else ""
+    error = granted.text("error")
+    if error not in _REJECTED:
+        hint = " — fix: check `auth.client_secret`, or sign in again" if error in _CLIENT_REFUSED else ""
         raise RiglmError(f"{account.issuer} answered HTTP {status} without a token{hint}")
     _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
     return replace(account, refresh_token="")
@@ -147,28 +162,26 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> tuple[int
         raise RiglmError(f"{account.issuer} has an endpoint without https, to which no secrets can be sent")
     import httpx2  # noqa: PLC0415  # only signed-in servers need it
 
+    from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response  # noqa: PLC0415
+
     form = {**form, "client_id": account.client_id}
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    headers = {"Accept": "application/json", **UNCOMPRESSED}
     if account.client_secret and account.auth_method == "client_secret_basic":
         credentials = f"{quote(account.client_id, safe='')}:{quote(account.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
     elif account.client_secret and account.auth_method == "client_secret_post":
         form["client_secret"] = account.client_secret
+    hooks = {"response": [limit_response]}
 
-    async def respond() -> tuple[int, bytes]:
-        body = b""
+    async def respond() -> httpx2.Response:
         async with (
             asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
-            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS) as http,
-            http.stream("POST", endpoint, data=form, headers=headers) as response,
+            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks) as http,
         ):
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > _MAX_RESPONSE_BYTES:
-                    raise RiglmError(f"{account.issuer} sent a response of more than {_MAX_RESPONSE_BYTES} bytes")
-        return response.status_code, body
+            return await http.post(endpoint, data=form, headers=headers)
 
     try:
-        return asyncio.run(respond())
+        response = asyncio.run(respond())
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
+    return response.status_code, response.content

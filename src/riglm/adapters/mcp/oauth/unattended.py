@@ -17,6 +17,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from riglm.adapters.mcp.oauth.accounts import Account
 from riglm.adapters.mcp.oauth.ping import authorize, require_https
+from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
 
@@ -117,8 +118,9 @@ async def _exchange(provider: IdentityProvider, audience: str, resource: str) ->
         "resource": resource,
         "client_id": provider.client_id,
     }
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS) as http:
-        response = await http.post(provider.token_endpoint, data=form)
+    hooks = {"response": [limit_response]}
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks) as http:
+        response = await http.post(provider.token_endpoint, data=form, headers=UNCOMPRESSED)
     try:
         return str(response.json()["access_token"])
     except (ValueError, KeyError, TypeError):

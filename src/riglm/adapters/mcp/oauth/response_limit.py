@@ -1,0 +1,42 @@
+"""Limits the size of the responses that httpx2 reads."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpx2
+
+from riglm.domain.errors import RiglmError
+
+UNCOMPRESSED: Final = {"Accept-Encoding": "identity"}
+"""The header of requests whose responses are limited."""
+
+_MAX_BYTES: Final = 1 << 20
+
+
+class _LimitedStream(httpx2.AsyncByteStream):
+    def __init__(self, response: httpx2.Response, stream: httpx2.AsyncByteStream) -> None:
+        self._host = response.request.url.host
+        self._encoding = response.headers.get("content-encoding", "identity")
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding != "identity":
+            raise RiglmError(f"{self._host} sent a compressed response ({self._encoding[:20]}), which riglm refused")
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > _MAX_BYTES:
+                raise RiglmError(f"{self._host} sent a response of more than {_MAX_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def limit_response(response: httpx2.Response) -> None:
+    """Response hook with which reading a body of over a MiB, or a compressed one, raises RiglmError.
+
+    A few compressed bytes can become gigabytes.
+    """
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _LimitedStream(response, response.stream)
