@@ -27,6 +27,7 @@ class OverviewContract:
         assert list(analytics.list_sessions(10)) == []
         assert analytics.session_of(uuid7()) is None
         assert analytics.count_sessions() == (0, 0)
+        assert analytics.earliest_call() == math.inf
         assert list(analytics.list_invocations(uuid7(), 10)) == []
         assert list(analytics.latest_exposures(uuid7(), 10)) == []
         assert list(analytics.tools_known()) == []
@@ -51,10 +52,11 @@ class OverviewContract:
         """And they are counted; of all those count that started since a time."""
         ended, old, young = (a_session(started_at=at) for at in (1000.0, 1001.0, 1002.0))
         ended.ended_at = 1010.0
-        analytics.record_many([ended, old, young])
+        analytics.record_many([ended, old, young, an_invocation(young, "read"), an_invocation(old, "read")])
         assert [each.session.id for each in analytics.list_sessions(10, active_only=True)] == [young.id, old.id]
         assert analytics.count_sessions() == (2, 3)
         assert analytics.count_sessions(1001.0) == (2, 2)
+        assert analytics.earliest_call() == 1002.0
 
     def test_one_session_is_found_by_its_id_with_what_happened_in_it(self, analytics: AnalyticsPort) -> None:
         """Lists are counted apart from answers."""

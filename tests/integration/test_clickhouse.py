@@ -42,24 +42,27 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
         environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
         environment |= {f"RIGLM_{name}": value for name, value in settings.items()}
         report = ("report", "--predictor", "frequency", "--json")
-        with controlled(tmp_path, settings=settings) as riglm:
+        in_store, year_ago, day_ago = len(TOOLS) + 24, now - 365 * DAY_SECONDS, now - DAY_SECONDS
+        with controlled(tmp_path, past=a_past(now - 30 * DAY_SECONDS), settings=settings) as riglm:
             async with riglm.client() as client, asyncio.timeout(60):
                 for tool in TOOLS:
                     await client.call_tool(tool, {})
                 with archive as store:
                     while len(store.tools_known()) < len(TOOLS):
                         await asyncio.sleep(0.1)
-                    store.record_many(a_past(now - 300 * DAY_SECONDS))
-            year_ago, day_ago = now - 365 * DAY_SECONDS, now - DAY_SECONDS
-            assert calls(riglm, year_ago) == len(TOOLS) + 24
+                    assert calls(riglm, year_ago) == in_store
+                    assert reported_calls(run(environment, *report).stdout) == in_store
+                    store.record_many(a_past(now - 300 * DAY_SECONDS, sessions=10))
+                while calls(riglm, year_ago) != len(TOOLS) + 40:
+                    await asyncio.sleep(0.1)
             assert calls(riglm, day_ago) == len(TOOLS)
-            assert reported_calls(run(environment, *report, "--days", "365").stdout) == len(TOOLS) + 24
+            assert reported_calls(run(environment, *report, "--days", "365").stdout) == len(TOOLS) + 40
             assert reported_calls(run(environment, *report, "--days", "1").stdout) == len(TOOLS)
             server.stop()
             of_store = run(environment, *report, "--days", "365")
-            assert reported_calls(of_store.stdout) == len(TOOLS)
+            assert reported_calls(of_store.stdout) == in_store
             assert "ClickHouse is unavailable" in of_store.stderr
-            assert calls(riglm, year_ago + 1) == len(TOOLS)
+            assert calls(riglm, year_ago + 1) == in_store
             server.start()
         run(environment, "db", "forget", "--principal", "", "--yes")
         with archive as store:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -103,24 +104,22 @@ def _report(
 def _ask(
     question: "Callable[[SessionHistoryPort], _Answer]", settings: "Settings", db: Path | None, since: float
 ) -> "_Answer | None":
-    """Ask ClickHouse if the store may lack some of what happened since a time, or else the store.
+    """Ask the store, or ClickHouse if the store may lack some of what happened since a time and ClickHouse has it.
 
     While ClickHouse is unavailable the store answers. None if nothing was ever recorded.
     """
     days = settings.retention.usage_days
-    if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
-        from riglm.composition.container import Container
+    with store_of(settings, db) or nullcontext() as store:
+        if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
+            from riglm.composition.container import Container
 
-        try:
-            with Container(settings).create_clickhouse() as archive:
-                return question(archive)
-        except AnalyticsUnavailableError as error:
-            typer.echo(f"note: {error}; this report is of the store alone", err=True)
-    store = store_of(settings, db)
-    if store is None:
-        return None
-    with store:
-        return question(store)
+            try:
+                with Container(settings).create_clickhouse() as archive:
+                    if store is None or archive.earliest_call() < store.earliest_call():
+                        return question(archive)
+            except AnalyticsUnavailableError as error:
+                typer.echo(f"note: {error}; this report is of the store alone", err=True)
+        return None if store is None else question(store)
 
 
 def _unused(store: "SessionHistoryPort", since: float) -> list[str]:

@@ -121,6 +121,10 @@ class ClickHouse(ArchivePort):
         (found,) = self._query(query, since=since)
         return found["active"], found["started"]
 
+    def earliest_call(self) -> float:
+        (found,) = self._query("SELECT minOrNull(timestamp) AS earliest FROM invocation")
+        return math.inf if found["earliest"] is None else found["earliest"]
+
     def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
         query = "SELECT * FROM invocation WHERE session_id = {session:UUID}"
         order = " ORDER BY sequence_number DESC, toString(id) DESC" + ("" if limit is None else " LIMIT {limit:UInt64}")

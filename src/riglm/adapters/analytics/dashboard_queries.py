@@ -82,6 +82,11 @@ class SqlDashboardQueries(SqlStore):
         return open_, connection.execute(count.where(*_since(session.c.started_at, since))).scalar_one()
 
     @reads_quickly
+    def earliest_call(self, connection: Connection) -> float:
+        earliest = connection.execute(select(func.min(invocation.c.timestamp))).scalar_one()
+        return math.inf if earliest is None else earliest
+
+    @reads_quickly
     def list_invocations(
         self, connection: Connection, session_id: UUID, limit: int | None = None
     ) -> Sequence[ToolInvocation]:

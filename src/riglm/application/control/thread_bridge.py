@@ -314,9 +314,10 @@ class CachedQueries:
     async def counted_since(
         self, since: float, key: Hashable, question: Callable[[DashboardQueriesPort], _Answer]
     ) -> _Answer:
-        """Return the answer for all that happened since a time, from the archive if the store may not have it all.
+        """Return the answer for all that happened since a time.
 
-        While the archive is unavailable the store answers.
+        The archive answers if the store may not have it all, and the archive has earlier calls than the store. While
+        the archive is unavailable the store answers.
 
         Raises:
             ControlUnavailableError: the store is unavailable, or takes too long.
@@ -324,8 +325,19 @@ class CachedQueries:
         archive = self._archive
         if archive is not None and self._retention_seconds and since < self._clock() - self._retention_seconds:
             with contextlib.suppress(ControlUnavailableError):
-                return await self._remembering.ask(("archive", key), lambda: archive.ask(_timed(question)))
+                earliest = await self.counted("earliest call", _earliest_call)
+                if await self._archived(archive, "earliest call", _earliest_call) < earliest:
+                    return await self._archived(archive, key, question)
         return await self.counted(key, question)
+
+    async def _archived(
+        self, archive: StoreThread[ArchivePort], key: Hashable, question: Callable[[DashboardQueriesPort], _Answer]
+    ) -> _Answer:
+        return await self._remembering.ask(("archive", key), lambda: archive.ask(_timed(question)))
+
+
+def _earliest_call(store: DashboardQueriesPort) -> float:
+    return store.earliest_call()
 
 
 _AskedT = TypeVar("_AskedT", bound=DashboardQueriesPort)
