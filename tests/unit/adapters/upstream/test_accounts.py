@@ -14,12 +14,13 @@ from riglm.adapters.mcp.wire.http_client import HttpHeaders, Target
 from riglm.composition.accounts import account_file
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.wire.peers import Answer
+from tests.unit.adapters.wire.peers import Answer, answering, serving
 
 URL = "http://127.0.0.1:9/mcp"
 PLAIN = Account(
     server="notes", url=URL, issuer="http://issuer", token_endpoint="http://127.0.0.1:9", client_id="c", access_token=""
 )
+GRANTED = b'HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{"access_token":"newer"}'
 
 
 def account(token="access-canary", server="notes", expires_in=3600):
@@ -167,3 +168,20 @@ async def test_a_second_refusal_is_passed_on(accounts):
     network.sent[1][2].end()
     assert sink.status == 401
     assert sink.over.is_set()
+
+
+async def test_a_token_that_is_refused_while_the_account_is_read_again_is_renewed(accounts, monkeypatch):
+    monkeypatch.setattr("riglm.adapters.mcp.oauth.signed_in_client._LOOK_SECONDS", 0)
+    async with serving(answering(GRANTED)) as issuer:
+        accounts.save(replace(account(), token_endpoint=f"http://127.0.0.1:{issuer.port}/token"))
+        network, send = sending(accounts)
+        send(b"one")
+        await settled(1, network)
+        accounts.save(account(server="other"))
+        send(b"two")
+        await asyncio.sleep(0)  # the reading has begun
+        network.sent[0][2].sink.head(401, HttpHeaders())
+        network.sent[0][2].end()
+        await settled(3, network)
+    assert [body for _, body, _ in network.sent] == [b"one", b"two", b"one"]
+    assert all(block.endswith(b"Bearer newer\r\n") for block, *_ in network.sent[1:])

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
@@ -48,6 +49,8 @@ class SignedInClient:
         self._accounts = accounts
         self._spec = spec
         self._token = ""
+        self._refused = ""
+        """The access token to replace because the server refused it."""
         self._file_version = self._find_file_version()
         self._next_look = 0.0
         must_read = spec.is_unattended or self._file_version is not None
@@ -72,15 +75,12 @@ class SignedInClient:
         return request.exchange
 
     def _is_file_changed(self, now: float) -> bool:
-        """True if a sign-in or a sign-out changed the file; looks once a second. The token is then read again."""
+        """True if a sign-in, a sign-out or another process changed the file; looks once a second."""
         if now < self._next_look:
             return False
         self._next_look = now + _LOOK_SECONDS
         before, self._file_version = self._file_version, self._find_file_version()
-        if before == self._file_version:
-            return False
-        self._token = ""
-        return True
+        return before != self._file_version
 
     def _find_file_version(self) -> tuple[int, int] | None:
         try:
@@ -96,6 +96,11 @@ class SignedInClient:
         if self._renewal is None:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
 
+    def replace_refused(self, request: "_SignedRequest") -> None:
+        """Renew the token because the server refused it, and let the request wait for that."""
+        self._refused = self._token
+        self.renew(request)
+
     def step_up(self, request: "_SignedRequest", scope: str) -> None:
         """Store a scope that the token lacks; the request goes on with the token of a later sign-in, if any."""
         task = asyncio.get_running_loop().create_task(self._step_up(request, scope))
@@ -109,9 +114,9 @@ class SignedInClient:
                 task.cancel()
 
     async def _step_up(self, request: "_SignedRequest", scope: str) -> None:
-        arguments = self._accounts, self._spec, self._token, scope
+        add_scope = partial(add_wanted_scope, self._accounts, self._spec, self._token, scope)
         try:
-            account = await _in_thread(lambda: add_wanted_scope(*arguments))
+            account = await _in_thread(add_scope)
             if account is not None and account.access_token != self._token:
                 self._take(account)
         except Exception:  # noqa: BLE001  # the request must end, regardless of the reason
@@ -119,10 +124,11 @@ class SignedInClient:
         request.renewed("")
 
     async def _renew(self) -> None:
-        problem = ""
-        arguments = self._accounts, self._spec, self._token
+        problem, refused = "", None
         try:
-            self._take(await _in_thread(lambda: current_account(*arguments)))
+            while refused != self._refused:  # again if the token was refused while the account was read
+                refused = self._refused
+                self._take(await _in_thread(partial(current_account, self._accounts, self._spec, refused)))
         except RiglmError as error:
             problem = str(error)
         except Exception:  # noqa: BLE001  # requests that wait must fail, regardless of the reason
@@ -132,7 +138,7 @@ class SignedInClient:
             self._refresh_at = time.time() + _RETRY_SECONDS
             self._expires_at = self._expires_at or math.inf  # no account was read: the server may be public
             _log.warning("access token not refreshed", extra={"upstream": self._spec.name, "reason": problem})
-        self._renewal = None
+        self._renewal, self._refused = None, ""
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             request.renewed(problem)
@@ -234,7 +240,7 @@ class _SignedRequest(HttpResponseSink):
             if self._lacking:
                 self._client.step_up(self, self._lacking)
             else:
-                self._client.renew(self)
+                self._client.replace_refused(self)
         else:
             self.renewed("")  # renewed while the refusal was on its way
 

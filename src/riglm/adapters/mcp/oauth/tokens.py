@@ -53,8 +53,8 @@ class _TokenResponse:
         return seconds if 0 < seconds < math.inf else None
 
 
-def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Account | None:
-    """Return the account of a server with a token other than `used`, renewed if necessary.
+def current_account(accounts: AccountFile, spec: UpstreamSpec, refused: str) -> Account | None:
+    """Return the account of a server with a token other than `refused`, renewed if that or its expiry requires it.
 
     If there is no such token, the account is returned as it is stored; None if there is none. Only one thread of all
     processes renews the tokens of a server at a time; the others then read what it stored.
@@ -65,11 +65,11 @@ def current_account(accounts: AccountFile, spec: UpstreamSpec, used: str) -> Acc
         RiglmError: the authorization server cannot be reached or refuses the client, or the accounts cannot be read.
     """
     account = accounts.find(spec.account_key)
-    if not _needs_renewal(account, spec, used):
+    if not _needs_renewal(account, spec, refused):
         return account
     with accounts.locked(spec.account_key):
         account = accounts.find(spec.account_key)
-        if not _needs_renewal(account, spec, used):
+        if not _needs_renewal(account, spec, refused):
             return account
         renewed = _refresh(_configured(account, spec)) if account and not spec.is_unattended else _obtain(spec)
         try:
@@ -107,14 +107,14 @@ def revoke(account: Account) -> bool:
     return status < 300
 
 
-def _needs_renewal(account: Account | None, spec: UpstreamSpec, used: str) -> bool:
+def _needs_renewal(account: Account | None, spec: UpstreamSpec, refused: str) -> bool:
     if account is None:
         return spec.is_unattended
     if spec.is_unattended:
         client = spec.oauth
         is_other = (account.client_id, account.issuer) != (client.id, client.issuer)
-        return is_other or account.access_token == used or account.is_due
-    return bool(account.refresh_token) and (account.access_token == used or account.is_due)
+        return is_other or account.access_token == refused or account.is_due
+    return bool(account.refresh_token) and (account.access_token == refused or account.is_due)
 
 
 def _obtain(spec: UpstreamSpec) -> Account:
