@@ -51,22 +51,25 @@ class MetaMcp:
         """The URL of the endpoint, for `mcp` or `sse`."""
         return f"{self.origin}/metamcp/{ENDPOINT}/{transport}"
 
-    def statuses(self) -> dict[str, str]:
-        """The status of each tool that is mapped to the namespace."""
-        return {f"{each['serverName']}__{each['name']}": each["status"] for each in self._tools()[1]}
+    def statuses(self, namespace: str | None = None) -> dict[str, str]:
+        """The status of each tool that is mapped to a namespace, by default to that of the endpoint."""
+        rows = self._tools(namespace or self._served())
+        return {f"{each['serverName']}__{each['name']}": each["status"] for each in rows}
 
     def set_status(self, tool: str, status: str) -> None:
         """Change a tool as the web page does."""
-        namespace, rows = self._tools()
-        row = next(each for each in rows if f"{each['serverName']}__{each['name']}" == tool)
+        namespace = self._served()
+        row = next(each for each in self._tools(namespace) if f"{each['serverName']}__{each['name']}" == tool)
         place = {"namespaceUuid": namespace, "toolUuid": row["uuid"], "serverUuid": row["serverUuid"]}
         self._procedure("POST", "namespaces.updateToolStatus", json=place | {"status": status})
 
-    def _tools(self) -> tuple[str, list[dict[str, Any]]]:
+    def _served(self) -> str:
         endpoints = self._procedure("GET", "endpoints.list")
-        namespace = next(each["namespace_uuid"] for each in endpoints if each["name"] == ENDPOINT)
+        return next(each["namespace_uuid"] for each in endpoints if each["name"] == ENDPOINT)
+
+    def _tools(self, namespace: str) -> list[dict[str, Any]]:
         asked = json.dumps({"namespaceUuid": namespace})
-        return namespace, self._procedure("GET", "namespaces.getTools", params={"input": asked})
+        return self._procedure("GET", "namespaces.getTools", params={"input": asked})
 
     def _procedure(self, method: str, name: str, **content: Any) -> Any:
         credentials = {"email": EMAIL, "password": PASSWORD}
@@ -79,7 +82,10 @@ class MetaMcp:
 
 
 class StandIn(MetaMcp):
-    """The stand-in; `sign_ins` counts the sign-ins, and `is_refusing` makes every procedure fail."""
+    """The stand-in.
+
+    The endpoint serves `namespace`, `sign_ins` counts the sign-ins, and `is_refusing` makes every procedure fail.
+    """
 
     def __init__(self, servers: Mapping[str, list[str]], environment: Mapping[str, str]) -> None:
         """`servers` are the commands of the servers in the namespace."""
@@ -89,9 +95,9 @@ class StandIn(MetaMcp):
         self.sign_ins, self.is_refusing = 0, False
         self._servers = {name: (str(uuid4()), command) for name, command in servers.items()}
         self._environment = dict(environment)
-        self._namespace = str(uuid4())
-        self._rows: list[dict[str, Any]] = []
-        self._cached: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._tool_ids: dict[tuple[str, str], str] = {}
+        self._namespaces: dict[str, list[dict[str, Any]]] = {}
+        self.switch_namespace()
         self._cookies: set[str] = set()
         self._clients: dict[str, Client] = {}
         self._sessions: dict[str, asyncio.Queue[str]] = {}
@@ -108,6 +114,27 @@ class StandIn(MetaMcp):
         ]
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", self._port)))
         self._stack.enter_context(serving(Starlette(routes=routes, lifespan=self._lifespan), listener))
+
+    def switch_namespace(self) -> None:
+        """Have the endpoint serve a new namespace."""
+        self.namespace = str(uuid4())
+        self._namespaces[self.namespace] = []
+        self._cached = (0.0, frozenset[str]())
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Delete one that the endpoint does not serve."""
+        assert namespace != self.namespace
+        del self._namespaces[namespace]
+
+    def rename(self, tool: str, name: str) -> None:
+        """Give a mapped tool a different name in the namespace."""
+        server, _, own = tool.partition("__")
+        [row] = [each for each in self._rows if (each["serverName"], each["name"]) == (server, own)]
+        row["overrideName"] = name
+
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return self._namespaces[self.namespace]
 
     def stop(self) -> None:
         self._stack.close()
@@ -142,26 +169,27 @@ class StandIn(MetaMcp):
         procedure = {
             ("GET", "endpoints.list"): self._endpoints,
             ("GET", "namespaces.get"): self._get_namespace,
-            ("GET", "namespaces.getTools"): lambda _: self._rows,
+            ("GET", "namespaces.list"): lambda _: [{"uuid": each} for each in self._namespaces],
+            ("GET", "namespaces.getTools"): lambda given: self._namespaces[given["namespaceUuid"]],
             ("POST", "namespaces.updateToolStatus"): self._update_status,
             ("POST", "namespaces.refreshTools"): self._refresh,
         }[request.method, name]
         given = (
             await request.json() if request.method == "POST" else json.loads(request.query_params.get("input", "{}"))
         )
-        if given.get("namespaceUuid", self._namespace) != self._namespace:
+        if given.get("namespaceUuid", self.namespace) not in self._namespaces:
             return JSONResponse({"result": {"data": {"success": False, "message": "Namespace not found"}}})
         return JSONResponse({"result": {"data": {"success": True, "data": procedure(given), "message": "done"}}})
 
     def _endpoints(self, _: Any) -> list[dict[str, Any]]:
-        return [{"uuid": str(uuid4()), "name": ENDPOINT, "namespace_uuid": self._namespace, "user_id": None}]
+        return [{"uuid": str(uuid4()), "name": ENDPOINT, "namespace_uuid": self.namespace, "user_id": None}]
 
     def _get_namespace(self, _: Any) -> dict[str, Any]:
         servers = [{"name": name, "uuid": id_, "status": "ACTIVE"} for name, (id_, _) in self._servers.items()]
-        return {"uuid": self._namespace, "name": "Default", "servers": servers}
+        return {"uuid": self.namespace, "name": "Default", "servers": servers}
 
     def _update_status(self, given: Any) -> None:
-        row = next(each for each in self._rows if each["uuid"] == given["toolUuid"])
+        row = next(each for each in self._namespaces[given["namespaceUuid"]] if each["uuid"] == given["toolUuid"])
         assert row["serverUuid"] == given["serverUuid"]
         row["status"] = given["status"]
 
@@ -171,7 +199,8 @@ class StandIn(MetaMcp):
             rows = (each for each in self._rows if (each["serverName"], each["name"]) == (server, name))
             row = next(rows, None)
             if row is None and server in self._servers:
-                row = {"uuid": str(uuid4()), "name": name, "serverName": server, "overrideName": None}
+                tool_id = self._tool_ids.setdefault((server, name), str(uuid4()))
+                row = {"uuid": tool_id, "name": name, "serverName": server, "overrideName": None}
                 row["serverUuid"] = self._servers[server][0]
                 self._rows.append(row)
             if row is not None:
@@ -181,7 +210,7 @@ class StandIn(MetaMcp):
         expires, names = self._cached
         if time.monotonic() > expires:
             rows = [each for each in self._rows if each["status"] != "ACTIVE"]
-            names = frozenset(f"{each['serverName']}__{each['name']}" for each in rows)
+            names = frozenset(f"{each['serverName']}__{each['overrideName'] or each['name']}" for each in rows)
             self._cached = time.monotonic() + CACHE_SECONDS, names
         return names
 
@@ -245,7 +274,7 @@ class StandIn(MetaMcp):
         match message["method"]:
             case "initialize":
                 capabilities: dict[str, Any] = {"prompts": {}, "resources": {}, "tools": {}}
-                info = {"name": f"metamcp-unified-{self._namespace}", "version": "1.0.0"}
+                info = {"name": f"metamcp-unified-{self.namespace}", "version": "1.0.0"}
                 result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
             case "ping":
                 result = {}
@@ -265,6 +294,12 @@ class StandIn(MetaMcp):
             prefix = re.sub("[^A-Za-z0-9_-]", "", server)
             tools = (await client.list_tools()).tools
             listed += [_plain(tool) | {"name": f"{prefix}__{tool.name}"} for tool in tools]
+        renamed = {
+            f"{each['serverName']}__{each['name']}": f"{each['serverName']}__{each['overrideName']}"
+            for each in self._rows
+            if each["overrideName"]
+        }
+        listed = [each | {"name": renamed.get(each["name"], each["name"])} for each in listed]
         random.shuffle(listed)
         return [each for each in listed if each["name"] not in self._inactive()]
 

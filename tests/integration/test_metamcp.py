@@ -196,6 +196,45 @@ async def test_an_override_that_ends_while_riglm_does_not_run_ends_in_metamcp_at
         await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
 
 
+async def test_a_change_by_the_first_update_is_announced(home, gateway):
+    home.configure(entry(gateway))
+    exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+    home.delete(exclusion)
+    async with home.client() as client:
+        await next_list(client, TOOLS)
+
+
+async def test_an_override_ends_for_a_tool_that_was_renamed_in_metamcp(home, gateway):
+    home.configure(entry(gateway))
+    exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        gateway.rename(EXCLUDED, "all_units")
+        home.delete(exclusion)
+        await next_list(client, TOOLS - {EXCLUDED} | {"Units__all_units"})
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_endpoint_may_get_a_different_namespace(home, gateway, is_deleted):
+    home.configure(entry(gateway))
+    exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
+    async with home.client() as client:
+        await listed(client)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        former = gateway.namespace
+        gateway.switch_namespace()
+        if is_deleted:
+            gateway.delete_namespace(former)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        assert is_deleted or gateway.statuses(former) == {EXCLUDED: "ACTIVE"}
+        home.delete(exclusion)
+        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+
+
 async def test_a_different_process_continues_when_the_first_one_ends(home, gateway):
     home.configure(entry(gateway))
     async with home.client() as second:
@@ -269,7 +308,8 @@ async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
     home.configure(entry(gateway, password="wrong-password-canary"))
     async with home.client() as client:
         assert await listed(client) >= TOOLS
-        await eventually(lambda: "check `metamcp.email` and `metamcp.password`" in home.log)
+        await eventually(lambda: gateway.sign_ins > 2)
+        assert home.log.count("check `metamcp.email` and `metamcp.password`") == 1
         assert not (await client.call_tool(EXCLUDED, {})).is_error
     shown = subprocess.run(
         [sys.executable, "-m", "riglm", "config", "show", "--config", "riglm.yaml"],
@@ -289,7 +329,7 @@ async def test_a_failing_interface_does_no_harm(home, gateway):
     home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         assert await listed(client) >= TOOLS - {EXCLUDED}
-        await eventually(lambda: "MetaMCP refused endpoints.list: HTTP 500" in home.log)
+        await eventually(lambda: "MetaMCP answered endpoints.list with HTTP 500" in home.log)
         gateway.is_refusing = False
         await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         assert gateway.sign_ins < 100

@@ -39,33 +39,43 @@ class GatewayOverrides:
         self._overrides = overrides
         self._worker = worker
         self._interval_seconds = interval_seconds
+        self._reported = ""
 
     async def follow(self) -> None:
         """Update the gateway until this is cancelled. After a failure the pause is doubled, up to a minute."""
-        known, pause = "", self._interval_seconds
+        pause = self._interval_seconds
         while True:
             overrides = self._overrides()
             if overrides is not None:
-                listed = await self._update(overrides)
-                pause = self._interval_seconds if listed else max(pause, min(2 * pause, _MAX_PAUSE_SECONDS))
-                if known and listed not in {"", known}:
+                is_changed = await self._update(overrides)
+                is_failing = is_changed is None
+                pause = max(pause, min(2 * pause, _MAX_PAUSE_SECONDS)) if is_failing else self._interval_seconds
+                if is_changed:
                     await asyncio.sleep(_CACHE_SECONDS)
                     self._upstream.announce_changed_tools()
-                known = listed or known
             await asyncio.sleep(pause)
 
-    async def _update(self, overrides: Sequence[Override]) -> str:
-        """Return the gateway's fingerprint, empty if it cannot be updated."""
+    async def _update(self, overrides: Sequence[Override]) -> bool | None:
+        """Return True if what the gateway lists changed, None if it cannot be updated."""
         switches, in_force = tuple(self._switches(overrides)), {each.id for each in overrides}
         try:
-            return await asyncio.wrap_future(self._worker.submit(lambda: self._gateway.update(switches, in_force)))
+            is_changed = await asyncio.wrap_future(
+                self._worker.submit(lambda: self._gateway.update(switches, in_force))
+            )
         except RiglmError as error:
-            reason = str(error)
+            self._report(str(error))
         except Exception:  # noqa: BLE001  # fails open
             _log.exception("gateway not updated", extra={"upstream": self._upstream.spec.name})
-            return ""
-        _log.warning("gateway not updated", extra={"upstream": self._upstream.spec.name, "reason": reason})
-        return ""
+        else:
+            self._reported = ""
+            return is_changed
+        return None
+
+    def _report(self, reason: str) -> None:
+        """Log a reason once, until it changes or an update succeeds."""
+        if reason != self._reported:
+            self._reported = reason
+            _log.warning("gateway not updated", extra={"upstream": self._upstream.spec.name, "reason": reason})
 
     def _switches(self, overrides: Sequence[Override]) -> Iterator[ToolSwitch]:
         """Yield what the overrides mean for the tools of this gateway that are known."""

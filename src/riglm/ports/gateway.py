@@ -28,14 +28,14 @@ class GatewayPort(Protocol):
     """The tools of one gateway. All methods block."""
 
     @abstractmethod
-    def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> str:
+    def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> bool:
         """Set the status of tools, each once per override, so that later changes in the gateway stay.
 
         Tools that were set for an override that is no longer `in_force` get their previous status again, unless they
         were changed in the gateway since.
 
         Returns:
-            A fingerprint of what the gateway lists.
+            True if what the gateway lists changed since the previous update, also by this one.
 
         Raises:
             RiglmError: the gateway cannot be reached, or refuses. What is missing is done by the next update.

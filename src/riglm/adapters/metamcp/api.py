@@ -13,6 +13,8 @@ _TIMEOUT_SECONDS: Final = 10.0
 _MAX_RESPONSE_BYTES: Final = 32 * 2**20
 _MAX_REASON: Final = 200
 _UNAUTHORIZED: Final = 401
+_REFUSALS: Final = frozenset({400, _UNAUTHORIZED, 403})
+_URL: Final = "that `url` is that of an endpoint of MetaMCP, without redirects"
 
 
 class MetaMcpApi:
@@ -51,10 +53,10 @@ class MetaMcpApi:
             result = json.loads(body)["result"]["data"]
             if result["success"]:
                 return dict(result)
-            reason = str(result.get("message", ""))[:_MAX_REASON]
+            reason = f"refused {procedure}: {str(result.get('message', ''))[:_MAX_REASON]}"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            reason = f"HTTP {status}"
-        raise RiglmError(f"MetaMCP refused {procedure}: {reason}")
+            reason = f"answered {procedure} with HTTP {status} and {len(body)} bytes that are no result"
+        raise RiglmError(f"MetaMCP {reason}")
 
     def _sign_in(self) -> None:
         account, self._cookie = self._account, ""
@@ -63,16 +65,15 @@ class MetaMcpApi:
         # MetaMCP sets the cookies for the host in its APP_URL, which need not be the one that riglm uses.
         self._cookie = "; ".join(each.partition(";")[0] for each in cookies)
         if status != 200 or not self._cookie:
-            is_refused = status in {400, 401, 403}
-            hint = " — fix: check `metamcp.email` and `metamcp.password`" if is_refused else ""
-            raise RiglmError(f"MetaMCP refused the sign-in with HTTP {status}{hint}")
+            checked = "`metamcp.email` and `metamcp.password`" if status in _REFUSALS else _URL
+            raise RiglmError(f"MetaMCP refused the sign-in with HTTP {status} — fix: check {checked}")
 
     def _send(self, method: str, path: str, **content: Any) -> tuple[int, bytes, list[str]]:
         """Return the status, the body and the cookies of the response. Redirects are not followed."""
         headers = {"Accept-Encoding": "identity"} | ({"Cookie": self._cookie} if self._cookie else {})
 
         async def respond() -> tuple[int, bytes, list[str]]:
-            body = b""
+            body = bytearray()
             async with (
                 asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
                 httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as http,
@@ -82,9 +83,10 @@ class MetaMcpApi:
                     body += chunk
                     if len(body) > _MAX_RESPONSE_BYTES:
                         raise RiglmError(f"MetaMCP sent a response of more than {_MAX_RESPONSE_BYTES} bytes")
-            return response.status_code, body, response.headers.get_list("set-cookie")
+            return response.status_code, bytes(body), response.headers.get_list("set-cookie")
 
         try:
             return asyncio.run(respond())
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
-            raise RiglmError(f"MetaMCP cannot be reached: {type(error).__name__}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError, TimeoutError) as error:
+            reason = f"MetaMCP cannot be reached at {self._account.url}: {type(error).__name__}"
+            raise RiglmError(f"{reason} — fix: start it, or check {_URL}") from None

@@ -30,12 +30,21 @@ _UNLISTED: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A status that riglm set for an override; `was_active` is the one before, `is_done` False until it is set."""
+    """A status that riglm set for an override; `was_active` is the one before, `is_done` False until it is set.
+
+    `namespace` and `tool` are MetaMCP's ids, which stay when a tool gets a different name.
+    """
 
     override_id: UUID
+    namespace: str
+    tool: str
     is_active: bool
     was_active: bool
     is_done: bool = False
+
+
+_Changes = dict[tuple[str, str], _Change]
+"""Changes by namespace and tool."""
 
 
 class MetaMcpNamespace(GatewayPort):
@@ -58,20 +67,21 @@ class MetaMcpNamespace(GatewayPort):
         self._servers: list[dict[str, Any]] = []
         self._tools: dict[str, dict[str, Any]] = {}
         self._refused: set[str] = set()
+        self._known = ""
 
-    def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> str:
+    def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> bool:
         try:
             self._read()
+            before = self._known = self._known or self._fingerprint()
             if self._is_leading():
                 self._apply({each.tool: each for each in switches}, in_force)
+            self._known = self._fingerprint()
         except (KeyError, TypeError, AttributeError) as error:
             raise RiglmError(f"MetaMCP sent an unknown answer: {type(error).__name__} {error}") from error
         except OSError as error:
             fix = "make its directory writable for you"
             raise RiglmError(f"{self._record} cannot be read or written: {error} — fix: {fix}") from error
-        listed = [(each["name"], each["status"]) for each in self._servers]
-        shown = [{key: each.get(key) for key in sorted(each) if key in _LISTED} for each in self._tools.values()]
-        return sha256(jsonrpc.encode([sorted(listed), sorted(map(str, shown))])).hexdigest()
+        return self._known != before
 
     def close(self) -> None:
         if self._release is not None:
@@ -92,7 +102,8 @@ class MetaMcpNamespace(GatewayPort):
         """
         endpoints = {each["name"]: each["namespace_uuid"] for each in self._api.query("endpoints.list")}
         if self._account.endpoint not in endpoints:
-            raise RiglmError(f"MetaMCP shows no endpoint {self._account.endpoint!r} to {self._account.email}")
+            shown = f"MetaMCP shows no endpoint {self._account.endpoint!r} to {self._account.email}"
+            raise RiglmError(f"{shown} — fix: check `url` and `metamcp.email`")
         self._namespace = endpoints[self._account.endpoint]
         self._servers = self._api.query("namespaces.get", {"uuid": self._namespace})["servers"]
         rows = self._api.query("namespaces.getTools", {"namespaceUuid": self._namespace})
@@ -101,35 +112,53 @@ class MetaMcpNamespace(GatewayPort):
             for each in rows
         }
 
+    def _fingerprint(self) -> str:
+        """Return a hash of what decides which tools are listed, and how."""
+        listed = [(each["name"], each["status"]) for each in self._servers]
+        shown = [{key: each.get(key) for key in sorted(each) if key in _LISTED} for each in self._tools.values()]
+        return sha256(jsonrpc.encode([sorted(listed), sorted(map(str, shown))])).hexdigest()
+
     def _apply(self, switches: dict[str, ToolSwitch], in_force: AbstractSet[UUID]) -> None:
         changes = self._load()
-        for tool, change in list(changes.items()):
-            if change.override_id not in in_force and tool not in switches:
-                if self._is_active(tool) is change.is_active:
-                    self._set(tool, is_active=change.was_active)
-                self._save(changes := {name: each for name, each in changes.items() if name != tool})
+        switched = {self._key(tool) for tool in switches if tool in self._tools}
+        for key, change in list(changes.items()):
+            is_current = change.override_id in in_force and change.namespace == self._namespace
+            if not is_current and key not in switched:
+                self._undo(change)
+                del changes[key]
+                self._save(changes)
         for tool, switch in switches.items():
-            earlier = changes.get(tool)
-            if earlier and earlier.override_id == switch.override_id and earlier.is_done:
-                continue
             if not self._register(switch):
                 continue
-            was_active = earlier.was_active if earlier else self._is_active(tool) is True
-            change = _Change(switch.override_id, switch.is_active, was_active)
-            self._save(changes := changes | {tool: change})
-            self._set(tool, is_active=switch.is_active)
-            self._save(changes := changes | {tool: replace(change, is_done=True)})
+            key, row = self._key(tool), self._tools[tool]
+            earlier = changes.get(key)
+            if earlier and earlier.override_id == switch.override_id and earlier.is_done:
+                continue
+            was_active = earlier.was_active if earlier else row["status"] == _ACTIVE
+            changes[key] = _Change(switch.override_id, *key, switch.is_active, was_active)
+            self._save(changes)
+            self._set(self._namespace, row, is_active=switch.is_active)
+            changes[key] = replace(changes[key], is_done=True)
+            self._save(changes)
 
-    def _is_active(self, tool: str) -> bool | None:
-        """True if a tool is listed, None if the namespace does not know it."""
-        return self._tools[tool]["status"] == _ACTIVE if tool in self._tools else None
+    def _key(self, tool: str) -> tuple[str, str]:
+        return self._namespace, self._tools[tool]["uuid"]
 
-    def _set(self, tool: str, *, is_active: bool) -> None:
-        row = self._tools[tool]
-        if self._is_active(tool) is is_active:
-            return
+    def _undo(self, change: _Change) -> None:
+        """Set the previous status, if the namespace still exists and has the tool with the status that riglm set."""
+        rows = list(self._tools.values())
+        if change.namespace != self._namespace:
+            exists = any(each["uuid"] == change.namespace for each in self._api.query("namespaces.list"))
+            rows = self._api.query("namespaces.getTools", {"namespaceUuid": change.namespace}) if exists else []
+        for row in rows:
+            if row["uuid"] == change.tool and (row["status"] == _ACTIVE) is change.is_active:
+                self._set(change.namespace, row, is_active=change.was_active)
+
+    def _set(self, namespace: str, row: dict[str, Any], *, is_active: bool) -> None:
         status = _ACTIVE if is_active else _INACTIVE
-        place = {"namespaceUuid": self._namespace, "toolUuid": row["uuid"], "serverUuid": row["serverUuid"]}
+        if row["status"] == status:
+            return
+        place = {"namespaceUuid": namespace, "toolUuid": row["uuid"], "serverUuid": row["serverUuid"]}
         self._api.mutate("namespaces.updateToolStatus", place | {"status": status})
         row["status"] = status
 
@@ -156,20 +185,21 @@ class MetaMcpNamespace(GatewayPort):
             _log.warning("MetaMCP does not map this tool; its override is not applied", extra={"tool": switch.tool})
         return switch.tool in self._tools
 
-    def _load(self) -> dict[str, _Change]:
+    def _load(self) -> _Changes:
         try:
-            return msgspec.json.decode(self._record.read_bytes(), type=dict[str, _Change])
+            changes = msgspec.json.decode(self._record.read_bytes(), type=list[_Change])
         except FileNotFoundError:
             return {}
         except msgspec.MsgspecError as error:
             raise RiglmError(f"{self._record} is damaged: {error} — fix: delete it") from error
+        return {(each.namespace, each.tool): each for each in changes}
 
-    def _save(self, changes: dict[str, _Change]) -> None:
+    def _save(self, changes: _Changes) -> None:
         """Write to a temporary file, then rename it, so that a crash leaves the old record or the new one."""
         handle, draft = tempfile.mkstemp(dir=self._record.parent, prefix=f".{self._record.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(changes))
+                file.write(msgspec.json.encode(list(changes.values())))
                 file.flush()
                 os.fsync(file.fileno())
             Path(draft).replace(self._record)
