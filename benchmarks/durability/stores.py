@@ -91,7 +91,7 @@ class ClickHouseStore(Store):
         return {"RIGLM_CLICKHOUSE__URL": self.url}
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        with ClickHouse(self.url, days=0, timeout_seconds=10.0) as store:
+        with ClickHouse(self.url, days=0, installation="one", timeout_seconds=10.0) as store:
             return [tuple(row.values()) for row in store._query(statement)]  # noqa: SLF001  # for any statement
 
     @contextmanager

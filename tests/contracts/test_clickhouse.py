@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from riglm.adapters.analytics.clickhouse import ClickHouse
+from riglm.adapters.analytics.clickhouse import _DEFINITIONS, ClickHouse
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import ClientInfo
@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseStand
 
 @pytest.fixture
 def store(server: ClickHouseStandIn) -> Iterator[ClickHouse]:
-    with ClickHouse(server.url, days=0, timeout_seconds=30.0) as store:
+    with ClickHouse(server.url, days=0, installation="one", timeout_seconds=30.0) as store:
         for table in TABLES:
             store._opened.command(f"TRUNCATE TABLE {table}")
         yield store
@@ -77,7 +77,9 @@ def test_text_that_no_encoding_holds_is_stored(store: ClickHouse):
 
 def test_rows_expire(server: ClickHouseStandIn, store: ClickHouse):
     store._opened.command("CREATE DATABASE brief")
-    with ClickHouse(server.url.replace("/default", "/brief"), days=7, timeout_seconds=30.0) as brief:
+    with ClickHouse(
+        server.url.replace("/default", "/brief"), days=7, installation="one", timeout_seconds=30.0
+    ) as brief:
         session = a_session(started_at=time.time())
         young, old = (an_invocation(session, "read") for _ in range(2))
         young, old = (dataclasses.replace(each, timestamp=at) for each, at in ((young, time.time()), (old, 1000.0)))
@@ -103,7 +105,51 @@ def test_who_is_erased_is_gone_and_stays_so(store: ClickHouse, whose: ErasureSco
     assert store.session_of(erased.id) is None
 
 
+def test_what_others_sent_is_not_erased(server: ClickHouseStandIn, store: ClickHouse):
+    sessions = [dataclasses.replace(a_session(), principal="") for _ in range(2)]
+    with ClickHouse(server.url, days=0, installation="two", timeout_seconds=30.0) as other:
+        for place, session in zip((store, other), sessions, strict=True):
+            place.record_many([session, an_invocation(session, "read")])
+        request = ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=time.time())
+        assert store.erase(request, [], str) == 1
+        assert [each.session.id for each in store.list_sessions()] == [sessions[1].id]
+        by_name = ErasureRequest(whose=ErasureScope.CLIENT, key=sessions[1].client.name, at=time.time())
+        assert store.erase(by_name, [], str) == 0
+        assert other.erase(by_name, [], str) == 1
+
+
+def test_what_is_erased_is_not_in_projections(store: ClickHouse):
+    erased, other = a_session(), a_session()
+    store.record_many([erased, other, an_invocation(erased, "secret"), an_invocation(other, "read")])
+    store.erase(ErasureRequest(whose=ErasureScope.SESSION, key=str(erased.id), at=time.time()), [], str)
+    assert store.list_invocations(erased.id) == []
+    rows = store._query("SELECT tool FROM mergeTreeProjection(default, invocation, of_session)")
+    assert rows == [{"tool": "read"}]
+
+
+def test_a_different_number_of_days_takes_effect(server: ClickHouseStandIn, store: ClickHouse):
+    store._opened.command("CREATE DATABASE changed")
+    session = a_session(started_at=time.time())
+    old = dataclasses.replace(an_invocation(session, "read"), timestamp=time.time() - 100 * 86_400)
+    for days, kept in ((730, 1), (0, 1), (7, 0), (0, 0)):
+        url = server.url.replace("/default", "/changed")
+        with ClickHouse(url, days=days, installation="one", timeout_seconds=30.0) as changed:
+            if days == 730:
+                changed.record_many([session, old])
+            changed._opened.command("OPTIMIZE TABLE invocation FINAL")
+            assert len(changed.list_invocations(session.id)) == kept
+            definitions = changed._opened.query(_DEFINITIONS).result_rows
+            assert len(definitions) == 3
+            assert all((f"toIntervalDay({days})" in text) == bool(days) for _, text in definitions)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/x?nosuchoption=1", "http://127.0.0.1:99999/x"])
+def test_a_url_that_cannot_be_used_is_reported(url: str):
+    with pytest.raises(AnalyticsUnavailableError, match=r"clickhouse\.url"):
+        ClickHouse(url, days=1, installation="one", timeout_seconds=1.0).__enter__()
+
+
 def test_a_server_that_is_away_is_reported(tmp_path):
     server = ClickHouseStandIn(tmp_path)
-    with pytest.raises(AnalyticsUnavailableError, match="ClickHouse is unavailable"):
-        ClickHouse(server.url, days=1, timeout_seconds=1.0).__enter__()
+    with pytest.raises(AnalyticsUnavailableError, match=r"ClickHouse at http://127.* is unavailable: .* — fix: "):
+        ClickHouse(server.url, days=1, installation="one", timeout_seconds=1.0).__enter__()

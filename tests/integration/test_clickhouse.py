@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from riglm.adapters.analytics.clickhouse import ClickHouse
 from tests.integration.controlled import Controlled, controlled
 from tests.integration.past import TOOLS, a_past
@@ -37,7 +39,7 @@ def reported_calls(report: str) -> int:
 async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
     now = time.time()
     with ClickHouseStandIn(tmp_path / "clickhouse") as server:
-        archive = ClickHouse(server.url, days=0, timeout_seconds=30.0)
+        archive = ClickHouse(server.url, days=0, installation="one", timeout_seconds=30.0)
         settings = {"CLICKHOUSE__URL": server.url, "CLICKHOUSE__DAYS": "0"}
         environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
         environment |= {f"RIGLM_{name}": value for name, value in settings.items()}
@@ -61,10 +63,15 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
             server.stop()
             of_store = run(environment, *report, "--days", "365")
             assert reported_calls(of_store.stdout) == in_store
-            assert "ClickHouse is unavailable" in of_store.stderr
+            assert f"ClickHouse at {server.url} is unavailable" in of_store.stderr
             assert calls(riglm, year_ago + 1) == in_store
             server.start()
-        run(environment, "db", "forget", "--principal", "", "--yes")
-        with archive as store:
-            assert [each.invocations for each in store.tools_known()] == []
-            assert list(store.list_sessions()) == []
+        erasing = ("db", "forget", "--principal", "", "--yes", "--unseen")
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            run(environment | {"RIGLM_CLICKHOUSE__URL": server.url + "?nosuchoption=1"}, *erasing)
+        assert f"{in_store} invocations" in refused.value.stdout
+        assert "not erased in ClickHouse" in refused.value.stderr
+        assert "removed from ClickHouse: 1 session\n" in run(environment, *erasing).stdout
+        with archive as store:  # what a different installation sent is kept
+            assert sum(each.invocations for each in store.tools_known()) == 40
+            assert len(store.list_sessions()) == 10

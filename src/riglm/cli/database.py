@@ -194,10 +194,10 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
     from riglm.adapters.spool.sqlite import survey
-    from riglm.composition.storage import spool_path, store_url
+    from riglm.composition.storage import spool_paths, store_url
 
     settings = _settings(config)
-    _show(schema.status(store_url(settings)), survey(spool_path(settings)), as_json)
+    _show(schema.status(store_url(settings)), survey(*spool_paths(settings)), as_json)
 
 
 def _settings(config: Path | None) -> "Settings":
@@ -231,7 +231,7 @@ def _show(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: boo
     typer.echo(f"schema   {found.current or 'none yet'}")
     typer.echo(f"pending  {', '.join(found.pending) or 'nothing'}")
     for spool in spools or []:
-        whose = "of a process that runs" if spool.is_held else "left behind: the next start stores it"
+        whose = "of a process that runs" if spool.is_held else "left behind: the next start stores or sends it"
         damage = f", {spool.damaged} damaged" if spool.damaged else ""
         newer = ", written by a newer riglm" if spool.is_newer else ""
         typer.echo(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from riglm.domain.retention import ErasureRequest, ErasureScope, RemovedCounts
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
+
+_ARCHIVE_SECONDS: Final = 600.0
+"""Maximum time for one statement that erases in ClickHouse."""
 
 
 def forget(
@@ -55,11 +58,11 @@ def forget(
             if dropped := _drop_shared(settings, store.forgotten_sessions()):
                 if not as_json:
                     typer.echo(f"nothing is stored of {subject}, but Redis still held sessions that were erased")
-                _notify(whom, RemovedCounts(), 0, dropped, 0, as_json=as_json)
+                _notify(whom, RemovedCounts(), 0, dropped, 0, 0, as_json=as_json)
                 return
             raise RiglmError(
                 f"nothing is stored of {subject} — fix: look into `riglm sessions`, or add --unseen to drop what "
-                "is still to be stored of it"
+                "is still to be stored of it" + (" and to erase in ClickHouse" if settings.clickhouse.url else "")
             )
         if not yes:
             reach = ", for all principals," if client is not None else ""
@@ -77,24 +80,35 @@ def forget(
                 pieces = knowledge.forget_owner(whom.key)
         sessions = store.forgotten_sessions()
         dropped = _drop_shared(settings, sessions)
-    _erase_archived(settings, whom, sessions)
+    archived, problem = _erase_archived(settings, whom, sessions)
     waiting = _spooled(settings)
-    _notify(whom, removed, pieces, dropped, waiting, as_json=as_json)
+    _notify(whom, removed, pieces, dropped, archived, waiting, as_json=as_json)
     if waiting and not as_json:
         typer.echo(f"{waiting} records wait in spools; those of {subject} are dropped instead of stored")
+    if problem is not None:
+        raise RiglmError(f"not erased in ClickHouse: {problem}, and run this again with --unseen") from problem
 
 
 def _notify(
-    whom: "ErasureRequest", removed: "RemovedCounts", pieces: int, dropped: int, waiting: int, *, as_json: bool
+    whom: "ErasureRequest",
+    removed: "RemovedCounts",
+    pieces: int,
+    dropped: int,
+    archived: int,
+    waiting: int,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         erased = asdict(removed) | {"knowledge": pieces}
-        subject = {"removed": erased, "removed_from_redis": dropped, "spooled": waiting}
-        print_json({"whose": whom.whose.value, "key": whom.key, **subject})
+        subject = {"removed": erased, "removed_from_redis": dropped, "removed_from_clickhouse": archived}
+        print_json({"whose": whom.whose.value, "key": whom.key, **subject, "spooled": waiting})
         return
     typer.echo(f"removed: {removed}{_and(pieces)}")
     if dropped:
         typer.echo(f"removed from Redis: {dropped} {'session' if dropped == 1 else 'sessions'}")
+    if archived:
+        typer.echo(f"removed from ClickHouse: {archived} {'session' if archived == 1 else 'sessions'}")
 
 
 def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
@@ -165,25 +179,31 @@ def _and(pieces: int) -> str:
 
 def _spooled(settings: "Settings") -> int:
     from riglm.adapters.spool.sqlite import survey
-    from riglm.composition.storage import spool_path
+    from riglm.composition.storage import spool_paths
 
-    return sum(spool.records for spool in survey(spool_path(settings)))
+    return sum(spool.records for spool in survey(*spool_paths(settings)))
 
 
-def _erase_archived(settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[ErasureRequest]") -> None:
-    """Remove what ClickHouse has of a subject, and of all sessions that were ever erased."""
+def _erase_archived(
+    settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[ErasureRequest]"
+) -> tuple[int, AnalyticsUnavailableError | None]:
+    """Remove what ClickHouse has of a subject, and of all sessions that were ever erased.
+
+    Returns:
+        The number of sessions that it had, and why nothing was erased.
+    """
     from riglm.composition.container import Container
     from riglm.domain.session import parsed_uuid
 
     if settings.clickhouse.url is None:
-        return
+        return 0, None
     container = Container(settings)
     ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
     try:
-        with container.create_clickhouse() as archive:
-            archive.erase(whom, ids, container.hasher.client_name)
+        with container.create_clickhouse(_ARCHIVE_SECONDS) as archive:
+            return archive.erase(whom, ids, container.hasher.client_name), None
     except AnalyticsUnavailableError as error:
-        raise RiglmError(f"nothing was erased in ClickHouse: {error} — fix: run this again with --unseen") from error
+        return 0, error
 
 
 def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> int:

@@ -57,7 +57,7 @@ def beginning(days: int | None, since: datetime | None) -> float:
     if days is not None and since is not None:
         raise typer.BadParameter("name either --days or --since", param_hint="--since")
     if since is not None:
-        return since.timestamp()
+        return 0.0 if since.year <= 1970 else since.timestamp()  # years without a time stamp raise
     return 0.0 if days is None else time.time() - days * _DAY
 
 

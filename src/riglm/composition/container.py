@@ -183,8 +183,11 @@ class Container:
             return None
         return Recorder(self.create_clickhouse, open_spool=lambda: self._create_spool(url.get_secret_value()))
 
-    def create_clickhouse(self) -> "ClickHouse":
+    def create_clickhouse(self, timeout_seconds: float | None = None) -> "ClickHouse":
         """Create the store in ClickHouse, which is configured; it is not open yet.
+
+        Args:
+            timeout_seconds: maximum time for a response, by default the configured one.
 
         Raises:
             ConfigurationError: its client is not installed.
@@ -196,7 +199,9 @@ class Container:
             words = "clickhouse.url: the client is not installed — fix: pip install 'riglm[clickhouse]'"
             raise ConfigurationError(words) from error
         url = settings.url.get_secret_value() if settings.url else ""
-        return ClickHouse(url, days=settings.days, timeout_seconds=settings.timeout)
+        seconds = settings.timeout if timeout_seconds is None else timeout_seconds
+        installation = self.hasher.derived_key("clickhouse").hex()[:16]
+        return ClickHouse(url, days=settings.days, installation=installation, timeout_seconds=seconds)
 
     def _create_spool(self, store: str) -> "SpoolPort":
         from riglm.adapters.spool.sqlite import SqliteSpool

@@ -30,7 +30,7 @@ from riglm.application.identity import server_info
 from riglm.composition.accounts import account_file
 from riglm.composition.client_setup import installations, riglm_entries
 from riglm.composition.prediction import build_predictor
-from riglm.composition.storage import intercepts_lists, spool_path, store_path, store_url
+from riglm.composition.storage import intercepts_lists, spool_paths, store_path, store_url
 from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
 from riglm.domain.errors import ConfigurationError
@@ -307,7 +307,7 @@ def _store_check(settings: Settings, store: SharedProbe[StoreStatus]) -> Check:
                 is_newer=each.is_newer,
                 is_held=each.is_held,
             )
-            for each in survey(spool_path(settings))
+            for each in survey(*spool_paths(settings))
         ]
 
     file, data = store_path(settings), data_directory(os.environ)

@@ -172,6 +172,7 @@ def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) ->
         sessions=lambda: len(sessions),
         embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
         prices=lambda: filtering.prices,
+        archived=container.clickhouse_recorder.counts if container.clickhouse_recorder else None,
     )
     metrics.read_from(readings)
 

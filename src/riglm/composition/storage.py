@@ -1,7 +1,7 @@
 """What the settings say about the store, sessions and traces."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,3 +67,9 @@ def spool_path(settings: Settings, url: str = "") -> Path:
     configured, named = settings.storage.url, settings.storage.spool.path
     store = url or (configured.get_secret_value() if configured else str(store_path(settings).absolute()))
     return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)
+
+
+def spool_paths(settings: Settings) -> Sequence[Path]:
+    """The directories of all spools: those of the store, and of ClickHouse if that is configured."""
+    url = settings.clickhouse.url
+    return (spool_path(settings), *([spool_path(settings, url.get_secret_value())] if url else []))

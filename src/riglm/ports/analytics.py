@@ -141,9 +141,12 @@ class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
 
     @abstractmethod
     def erase(self, request: ErasureRequest, erased: Sequence[UUID], client_hash: Callable[[str], str]) -> int:
-        """Remove the sessions of a subject, and those with an id in `erased`; return how many were stored.
+        """Remove the sessions of a subject that this installation sent, and those with an id in `erased`.
 
         Their records that arrive later are left out. `client_hash` returns the keyed hash of a client's name.
+
+        Returns:
+            The number of sessions of the subject that were stored.
         """
 
 

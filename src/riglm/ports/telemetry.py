@@ -106,7 +106,8 @@ class MetricSources:
     """Sources of the values that are read at a scrape.
 
     Any thread may call these; none blocks, asks the store or raises. `embedder` gives None where no prediction is made.
-    `prices` returns the prices of the sessions that start now.
+    `prices` returns the prices of the sessions that start now. `archived` is as `records`, of what is sent to
+    ClickHouse; None if that is not configured.
     """
 
     records: Callable[[], RecordTally]
@@ -114,6 +115,7 @@ class MetricSources:
     sessions: Callable[[], int]
     embedder: Callable[[], "EmbedderStatus | None"]
     prices: Callable[[], Prices] = Prices
+    archived: Callable[[], RecordTally] | None = None
 
 
 class Span(Protocol):

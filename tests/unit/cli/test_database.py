@@ -70,7 +70,16 @@ def test_status_tells_what_waits_in_spools(tmp_path: Path) -> None:
     (left,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
     assert (left["records"], left["is_held"], left["damaged"]) == (2, False, 0)
     shown = runner.invoke(app, ["db", "status"]).output
-    assert f"{left['path']}: 2 records, left behind: the next start stores it" in shown
+    assert f"{left['path']}: 2 records, left behind: the next start stores or sends it" in shown
+
+
+def test_status_tells_what_waits_for_clickhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "http://127.0.0.1:1/usage"
+    monkeypatch.setenv("RIGLM_CLICKHOUSE__URL", url)
+    with SqliteSpool(spool_directory(tmp_path / "new" / "data" / "spool", url)) as spool:
+        spool.append([a_session()])
+    (waiting,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
+    assert waiting["records"] == 1
 
 
 @pytest.mark.parametrize("words", [["db", "status"], ["db", "upgrade"], ["stats"], ["sessions"], ["tools"]])

@@ -288,9 +288,9 @@ class SpoolFound:
     size_bytes: int
 
 
-def survey(root: Path) -> list[SpoolFound]:
-    """Return every spool below `root` by name. Those that vanish meanwhile are left out."""
-    return [found for path in sorted(root.glob("*.db")) for found in _inspected(path)]
+def survey(*directories: Path) -> list[SpoolFound]:
+    """Return every spool in the directories by name. Those that vanish meanwhile are left out."""
+    return [found for each in directories for path in sorted(each.glob("*.db")) for found in _inspected(path)]
 
 
 def _inspected(path: Path) -> Iterator[SpoolFound]:

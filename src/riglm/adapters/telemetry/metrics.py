@@ -167,6 +167,11 @@ def of_records(readings: MetricSources) -> Iterator[Metric]:
         [((), counts.recovered)],
     )
     yield gauge("riglm_spool_bytes", "What the records on disk take there.", [((), counts.spool_bytes)])
+    if readings.archived is not None:
+        sent = readings.archived()
+        waiting = [((), sent.queued + sent.spooled)]
+        yield gauge("riglm_clickhouse_records_waiting", "Records to send to ClickHouse.", waiting)
+        yield counter("riglm_clickhouse_records_dropped", "Records not sent to ClickHouse.", [((), sent.dropped)])
 
 
 def of_upstreams(readings: MetricSources) -> Iterator[Metric]:

@@ -80,10 +80,10 @@ class StoreCheck(Check):
                 what = f"{spool.damaged} records are damaged; the next start leaves them out"
                 found.append(_finding(Severity.WARNING, spool.place, what))
             if spool.records and not spool.is_held:
-                what = f"{spool.records} records of an ended process wait; the next start stores them"
+                what = f"{spool.records} records of an ended process wait; the next start stores or sends them"
                 found.append(_finding(Severity.NOTE, spool.place, what))
             elif spool.records:
-                what = f"{spool.records} records of a process that runs wait for the store"
+                what = f"{spool.records} records of a process that runs wait for the store or ClickHouse"
                 found.append(
                     _finding(Severity.WARNING, spool.place, what, "see that process's log for what it waits for")
                 )

@@ -1,6 +1,7 @@
 """The configuration of the store."""
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -8,6 +9,15 @@ from riglm.domain.redaction import passwords_of_url
 from riglm.domain.schemas.base import Seconds, SettingsModel, clearly_written, problem
 
 _SCHEMES = ("postgresql://", "postgres://")
+
+
+def _is_http(url: str) -> bool:
+    """True for an HTTP URL with a host, and without a port that cannot exist."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class SpoolSettings(SettingsModel):
@@ -36,9 +46,10 @@ class ClickHouseSettings(SettingsModel):
     @field_validator("url")
     @classmethod
     def _is_of_clickhouse(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not url.get_secret_value().startswith(("http://", "https://", "chdb://")):
+        clearly_written(url)
+        if url is not None and not _is_http(url.get_secret_value()):
             raise problem("this is no URL of ClickHouse", "write it as https://USER:PASSWORD@HOST:8443/DATABASE")
-        return clearly_written(url)
+        return url
 
     def secrets(self) -> tuple[str, ...]:
         """Return the password of the URL."""

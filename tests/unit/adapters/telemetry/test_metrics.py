@@ -303,6 +303,14 @@ def test_states_are_one_for_what_is_and_zero_for_what_is_not(metrics):
     assert value(metrics, "riglm_spool_bytes") == 4096
 
 
+def test_what_waits_for_clickhouse_is_counted_if_that_is_configured(metrics):
+    assert not any("clickhouse" in name for name, _ in values(metrics))
+    metrics.read_from(replace(READINGS, archived=READINGS.records))
+    counts = READINGS.records()
+    assert value(metrics, "riglm_clickhouse_records_waiting") == counts.queued + counts.spooled > 0
+    assert value(metrics, "riglm_clickhouse_records_dropped_total") == counts.dropped > 0
+
+
 def test_where_nothing_is_predicted_there_is_no_embedder():
     metrics = PrometheusMetrics(["docs"], lambda: "1")
     metrics.read_from(replace(READINGS, embedder=lambda: None))
