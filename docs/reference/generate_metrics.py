@@ -77,7 +77,11 @@ def metrics() -> PrometheusMetrics:
     made = PrometheusMetrics(["SERVER"], lambda: "")
     status = EmbedderStatus.before_loading("", "")
     readings = MetricSources(
-        records=_Records, upstreams=lambda: [UpstreamHealth(name="SERVER")], sessions=lambda: 0, embedder=lambda: status
+        records=_Records,
+        upstreams=lambda: [UpstreamHealth(name="SERVER")],
+        sessions=lambda: 0,
+        embedder=lambda: status,
+        archived=_Records,
     )
     made.read_from(readings)
     made.called(uuid7(), "tool", "SERVER", DiscoveryMethod.LISTED, None, 0.0)
