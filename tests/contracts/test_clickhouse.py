@@ -118,6 +118,20 @@ def test_what_others_sent_is_not_erased(server: ClickHouseStandIn, store: ClickH
         assert other.erase(by_name, [], str) == 1
 
 
+def test_a_session_that_is_erased_while_its_records_are_written_is_gone(store: ClickHouse, monkeypatch):
+    session = a_session()
+    insert = store._insert_new
+
+    def erase_first(table, rows):
+        if table == "invocation":
+            store.erase(ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=time.time()), [], str)
+        insert(table, rows)
+
+    monkeypatch.setattr(store, "_insert_new", erase_first)
+    store.record_many([session, an_invocation(session, "read"), an_exposure(session, "read", timestamp=1.0)])
+    assert counts(store) == [0, 0]
+
+
 def test_what_is_erased_is_not_in_projections(store: ClickHouse):
     erased, other = a_session(), a_session()
     store.record_many([erased, other, an_invocation(erased, "secret"), an_invocation(other, "read")])

@@ -108,7 +108,8 @@ class ClickHouse(ArchivePort):
         Tables are written one after the other. After a failure the same records can be written again: calls and lists
         whose ids are stored are left out, and sessions are merged.
         """
-        erased = self._erased({_session_id(each) for each in records} - {None})
+        ids = {_session_id(each) for each in records} - {None}
+        erased = self._erased(ids)
         records = [each for each in records if _session_id(each) not in erased]
         lists = [each for each in records if isinstance(each, Exposure)]
         sessions = [each for each in records if isinstance(each, Session)]
@@ -122,6 +123,8 @@ class ClickHouse(ArchivePort):
             self._insert_new("exposure", [_exposure_row(each) for each in lists])
             calls = (each for each in records if isinstance(each, ToolInvocation))
             self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
+        if erased_meanwhile := self._erased(ids) - erased:
+            self._delete(sorted(erased_meanwhile))
 
     def list_sessions(
         self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
@@ -288,11 +291,15 @@ class ClickHouse(ArchivePort):
         ids = sorted(found | set(erased))
         with self._translated():
             self._insert("erased", [{"session_id": each} for each in ids])
+        self._delete(ids)
+        return len(found)
+
+    def _delete(self, ids: Sequence[UUID]) -> None:
+        with self._translated():
             for some in rows.slices(ids, _ERASED_AT_ONCE):
                 for table, column in (("invocation", "session_id"), ("exposure", "session_id"), ("session", "id")):
                     condition = f"{column} IN {{ids:Array(UUID)}} SETTINGS mutations_sync = 1"
                     self._opened.command(f"ALTER TABLE {table} DELETE WHERE {condition}", parameters={"ids": some})
-        return len(found)
 
     def _erased(self, ids: Iterable[UUID | None]) -> set[UUID]:
         query = "SELECT DISTINCT session_id FROM erased WHERE session_id IN {ids:Array(UUID)}"
