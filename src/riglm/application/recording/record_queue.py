@@ -241,7 +241,7 @@ class RecordQueue:
             self._items.clear()
             self.changed.notify_all()
 
-    def counts(self, spool_bytes: int = 0) -> RecordCounts:
+    def counts(self) -> RecordCounts:
         """What became of all records, at one instant."""
         with self._lock:
             return RecordCounts(
@@ -252,7 +252,6 @@ class RecordQueue:
                 dropped=sum(self._dropped.values()),
                 recovered=self._recovered,
                 reasons=dict(self._dropped),
-                spool_bytes=spool_bytes,
             )
 
     @property

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final, Self
 
 from riglm.application.recording.dispatch import Backoff, Dispatcher
@@ -100,8 +100,9 @@ class Recorder:
         return self._queue.flush(timeout)
 
     def counts(self) -> RecordCounts:
-        """What became of all records, at one instant."""
-        return self._queue.counts(self._overflow.size_bytes if self._overflow is not None else 0)
+        """What became of all records, at one instant; the size of the spool is read after that."""
+        counts = self._queue.counts()
+        return counts if self._overflow is None else replace(counts, spool_bytes=self._overflow.size_bytes)
 
     @property
     def is_failing(self) -> bool:

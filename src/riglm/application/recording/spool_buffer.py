@@ -74,11 +74,11 @@ class SpoolBuffer:
         if refused:
             self._rate_limited_log.warn("records that cannot be written down are dropped")
         self._own += batch.left - refused
+        self.size_bytes = spool.size_bytes
         self._queue.spooled(batch, refused=refused)
         if self._dirty_since is None:
             self._dirty_since = time.monotonic()
         self.has_more = True
-        self.size_bytes = spool.size_bytes
         return True
 
     def pause(self) -> float | None:
