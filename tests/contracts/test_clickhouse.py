@@ -127,8 +127,16 @@ def test_a_session_that_is_erased_while_its_records_are_written_is_gone(store: C
             store.erase(ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=time.time()), [], str)
         insert(table, rows)
 
+    def fail(ids):
+        raise AnalyticsUnavailableError("stopped before the deletion")
+
+    records = [session, an_invocation(session, "read"), an_exposure(session, "read", timestamp=1.0)]
     monkeypatch.setattr(store, "_insert_new", erase_first)
-    store.record_many([session, an_invocation(session, "read"), an_exposure(session, "read", timestamp=1.0)])
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "_delete", fail)
+        with pytest.raises(AnalyticsUnavailableError):
+            store.record_many(records)
+    store.record_many(records)
     assert counts(store) == [0, 0]
 
 

@@ -214,6 +214,8 @@ async def test_an_override_ends_for_a_tool_that_was_renamed_in_metamcp(home, gat
         await listed(client)
         await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         gateway.rename(EXCLUDED, "all_units")
+        await asyncio.sleep(1)
+        assert set(gateway.statuses().values()) == {"INACTIVE"}
         home.delete(exclusion)
         await next_list(client, TOOLS - {EXCLUDED} | {"Units__all_units"})
 

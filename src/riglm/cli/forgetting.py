@@ -8,7 +8,7 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
-from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, StateUnavailableError
+from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,7 +186,7 @@ def _spooled(settings: "Settings") -> int:
 
 def _erase_archived(
     settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[ErasureRequest]"
-) -> tuple[int, AnalyticsUnavailableError | None]:
+) -> tuple[int, RiglmError | None]:
     """Remove what ClickHouse has of a subject, and of all sessions that were ever erased.
 
     Returns:
@@ -202,7 +202,7 @@ def _erase_archived(
     try:
         with container.create_clickhouse(_ARCHIVE_SECONDS) as archive:
             return archive.erase(whom, ids, container.hasher.client_name), None
-    except AnalyticsUnavailableError as error:
+    except RiglmError as error:
         return 0, error
 
 

@@ -123,8 +123,7 @@ class ClickHouse(ArchivePort):
             self._insert_new("exposure", [_exposure_row(each) for each in lists])
             calls = (each for each in records if isinstance(each, ToolInvocation))
             self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
-        if erased_meanwhile := self._erased(ids) - erased:
-            self._delete(sorted(erased_meanwhile))
+        self._delete(self._stored(self._erased(ids)))  # some may have been erased meanwhile
 
     def list_sessions(
         self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
@@ -293,6 +292,15 @@ class ClickHouse(ArchivePort):
             self._insert("erased", [{"session_id": each} for each in ids])
         self._delete(ids)
         return len(found)
+
+    def _stored(self, ids: Iterable[UUID]) -> Sequence[UUID]:
+        """Return those of the sessions of which something is stored."""
+        wanted = list(ids)
+        tables = (("session_id", "invocation"), ("session_id", "exposure"), ("id", "session"))
+        parts = (
+            f"SELECT {column} AS id FROM {table} WHERE {column} IN {{ids:Array(UUID)}}" for column, table in tables
+        )
+        return [row["id"] for row in self._query(" UNION DISTINCT ".join(parts), ids=wanted)] if wanted else []
 
     def _delete(self, ids: Sequence[UUID]) -> None:
         with self._translated():

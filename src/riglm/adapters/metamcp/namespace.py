@@ -107,10 +107,7 @@ class MetaMcpNamespace(GatewayPort):
         self._namespace = endpoints[self._account.endpoint]
         self._servers = self._api.query("namespaces.get", {"uuid": self._namespace})["servers"]
         rows = self._api.query("namespaces.getTools", {"namespaceUuid": self._namespace})
-        self._tools = {
-            f"{_UNLISTED.sub('', each['serverName'])}{SEPARATOR}{each.get('overrideName') or each['name']}": each
-            for each in rows
-        }
+        self._tools = {_listed_name(each, each.get("overrideName") or each["name"]): each for each in rows}
 
     def _fingerprint(self) -> str:
         """Return a hash of what decides which tools are listed, and how."""
@@ -170,7 +167,8 @@ class MetaMcpNamespace(GatewayPort):
         """
         if switch.tool in self._tools:
             return True
-        if switch.definition is None or switch.tool in self._refused:
+        is_renamed = switch.tool in (_listed_name(each, each["name"]) for each in self._tools.values())
+        if switch.definition is None or switch.tool in self._refused or is_renamed:
             return False
         members = jsonrpc.members(switch.definition)
         tool = {
@@ -191,7 +189,9 @@ class MetaMcpNamespace(GatewayPort):
         except FileNotFoundError:
             return {}
         except msgspec.MsgspecError as error:
-            raise RiglmError(f"{self._record} is damaged: {error} — fix: delete it") from error
+            raise RiglmError(
+                f"{self._record} is damaged: {error} — fix: delete it, and switch tools on in MetaMCP"
+            ) from error
         return {(each.namespace, each.tool): each for each in changes}
 
     def _save(self, changes: _Changes) -> None:
@@ -206,6 +206,11 @@ class MetaMcpNamespace(GatewayPort):
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
+
+
+def _listed_name(row: dict[str, Any], name: str) -> str:
+    """The name under which MetaMCP lists a tool."""
+    return f"{_UNLISTED.sub('', row['serverName'])}{SEPARATOR}{name}"
 
 
 _LISTED: Final = frozenset(

@@ -124,11 +124,12 @@ class SignedInClient:
         request.renewed("")
 
     async def _renew(self) -> None:
-        problem, refused = "", None
+        problem, is_refused = "", True
         try:
-            while refused != self._refused:  # again if the token was refused while the account was read
+            while is_refused:  # again if the token was refused while the account was read
                 refused = self._refused
                 self._take(await _in_thread(partial(current_account, self._accounts, self._spec, refused)))
+                is_refused = self._token == self._refused != refused
         except RiglmError as error:
             problem = str(error)
         except Exception:  # noqa: BLE001  # requests that wait must fail, regardless of the reason
