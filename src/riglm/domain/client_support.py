@@ -32,6 +32,26 @@ class ListChangedSupport(StrEnum):
     UNKNOWN = "is not known to ask for the list again"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTimeout:
+    """A timeout in a client's entry for a server.
+
+    `covers` are the names of the timeouts in riglm's configuration that it corresponds to. `default` is what the client
+    uses without one, `unit` the seconds of one unit. The client ignores values below `minimum`.
+    """
+
+    covers: tuple[str, ...]
+    default: float
+    unit: float = 1.0
+    minimum: float = 0.0
+    other_form_of: str = ""
+    """The key with the same meaning, which counts if an entry has both."""
+
+
+_OPENING: Final = ("initialize", "list")
+_CALL: Final = ("call",)
+_MILLISECOND: Final = 0.001
+
 _KINDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
 
 
@@ -58,8 +78,8 @@ class ClientFormat:
     """Key of a list with the names of variables that the server gets."""
     passes_all: bool = True
     """True if servers get all variables of the client."""
-    timeouts: Mapping[str, float] = field(default_factory=dict)
-    """Timeouts of an entry by key, each with the client's default in the client's unit."""
+    timeouts: Mapping[str, ClientTimeout] = field(default_factory=dict)
+    """Timeouts of an entry by key; a key with a dot is one in an object."""
     has_rules: bool = False
     """True if files of this client hold rules for tools of its servers."""
     kinds: frozenset[str] = _KINDS
@@ -115,6 +135,7 @@ CLIENTS: Final = (
             entry="typed",
             variables="shell",
             variable="${%s:-}",
+            timeouts={"timeout": ClientTimeout(covers=_CALL, default=100_000_000, unit=_MILLISECOND, minimum=1_000)},
         ),
     ),
     ClientBehavior(
@@ -172,7 +193,13 @@ CLIENTS: Final = (
             key="mcp_servers",
             variable_names="env_vars",
             passes_all=False,
-            timeouts={"startup_timeout_sec": 10, "tool_timeout_sec": 60},
+            timeouts={
+                "startup_timeout_sec": ClientTimeout(covers=_OPENING, default=10),
+                "startup_timeout_ms": ClientTimeout(
+                    covers=_OPENING, default=10_000, unit=_MILLISECOND, other_form_of="startup_timeout_sec"
+                ),
+                "tool_timeout_sec": ClientTimeout(covers=_CALL, default=60),
+            },
             members={"required": True},
             preloaded_namespaces=("features", "code_mode", "direct_only_tool_namespaces"),
         ),
@@ -190,7 +217,7 @@ CLIENTS: Final = (
             variables="dollar",
             variable="$%s",
             passes_all=False,
-            timeouts={"timeout": 600_000},
+            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=600_000, unit=_MILLISECOND)},
         ),
     ),
     ClientBehavior(
@@ -211,7 +238,11 @@ CLIENTS: Final = (
             entry="opencode",
             variables="braces",
             variable="{env:%s}",
-            timeouts={"timeout": 5_000},
+            timeouts={
+                "timeout": ClientTimeout(covers=_OPENING + _CALL, default=5_000, unit=_MILLISECOND),
+                "timeout.startup": ClientTimeout(covers=_OPENING, default=30_000, unit=_MILLISECOND),
+                "timeout.request": ClientTimeout(covers=("list", *_CALL), default=30_000, unit=_MILLISECOND),
+            },
             kinds=frozenset({"local", "remote"}),
         ),
     ),
@@ -257,7 +288,7 @@ CLIENTS: Final = (
             variables="editor",
             variable="${env:%s}",
             passes_all=False,
-            timeouts={"timeout": 60},
+            timeouts={"timeout": ClientTimeout(covers=_CALL, default=60)},
         ),
     ),
     ClientBehavior(
@@ -272,6 +303,7 @@ CLIENTS: Final = (
             variables="dollar",
             variable="$%s",
             kinds=_KINDS | {"local"},
+            timeouts={"timeout": ClientTimeout(covers=_CALL, default=60_000, unit=_MILLISECOND)},
             members={"tools": ["*"]},
             preload_members={"deferTools": "never"},
         ),
@@ -288,7 +320,10 @@ CLIENTS: Final = (
             project_files=(".qwen/settings.json",),
             variables="dollar",
             variable="$%s",
-            timeouts={"timeout": 600_000},
+            timeouts={
+                "timeout": ClientTimeout(covers=_OPENING + _CALL, default=600_000, unit=_MILLISECOND),
+                "discoveryTimeoutMs": ClientTimeout(covers=_OPENING, default=30_000, unit=_MILLISECOND, minimum=100),
+            },
             preload_members={"alwaysLoadTools": True},
         ),
     ),
@@ -303,6 +338,7 @@ CLIENTS: Final = (
             variables="shell",
             variable="${%s}",
             passes_all=False,
+            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=120_000, unit=_MILLISECOND)},
         ),
     ),
     ClientBehavior(
@@ -317,7 +353,7 @@ CLIENTS: Final = (
             key="mcp",
             entry="typed",
             variables="bash",
-            timeouts={"timeout": 10},
+            timeouts={"timeout": ClientTimeout(covers=_OPENING, default=10)},
         ),
     ),
     ClientBehavior(

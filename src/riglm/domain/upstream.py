@@ -84,7 +84,8 @@ class UpstreamSpec:
     `oauth` is the client that obtains tokens for a URL, `principal` the caller for whom it does if each has separate
     ones. `max_processes` bounds the children of one `stdio` server.
     `on_change` is what happens when its tools change, None
-    for what the configuration says for all. `gateway` is set if riglm manages the tools of the gateway that the server
+    for what the configuration says for all. `timeouts` are the seconds, by name, that replace those for all servers.
+    `gateway` is set if riglm manages the tools of the gateway that the server
     is. What may hold a secret is left out of the repr.
     """
 
@@ -100,6 +101,7 @@ class UpstreamSpec:
     sharing: ProcessSharing = "auto"
     max_processes: int = 32
     on_change: OnChange | None = None
+    timeouts: Mapping[str, float] = field(default_factory=dict)
     gateway: GatewayAccount | None = None
 
     @property

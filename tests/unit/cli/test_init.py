@@ -131,6 +131,26 @@ def test_servers_go_behind_riglm_and_return_to_the_byte(home: Path, shape: Shape
     assert installations() == ()
 
 
+def test_timeouts_of_the_client_count_behind_riglm_and_return_with_undo(home: Path) -> None:
+    text = (
+        '[mcp_servers.slow]  # starts a database\ncommand = "sh"\n'
+        "startup_timeout_ms = 120_000\ntool_timeout_sec = 3600\n"
+        '[mcp_servers.fast]\ncommand = "sh"\nstartup_timeout_sec = 20.5\n'
+    )
+    file = put(home, Shape("codex", Path(".codex/config.toml"), text, ()))
+    done("init")
+    (made,) = installations()
+    servers = load(Options(config=made.configuration)).settings.upstream_specs()
+    assert {spec.name: dict(spec.timeouts) for spec in servers} == {
+        "slow": {"initialize": 120, "list": 120, "call": 3600},
+        "fast": {"initialize": 20.5, "list": 20.5},
+    }
+    entry = servers_in(file)["riglm"]
+    assert (entry["startup_timeout_sec"], entry["tool_timeout_sec"]) == (120, 3600)
+    done("undo")
+    assert file.read_bytes() == text.encode()
+
+
 def test_goose_is_reported_with_the_lines_to_write(home: Path) -> None:
     file = home / ".config" / "goose" / "config.yaml"
     file.parent.mkdir(parents=True)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from riglm.domain import client_support
 from riglm.domain.client_setup import ClientServer, ConfigLocation
+from riglm.domain.client_support import ClientTimeout
 
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -240,6 +241,10 @@ _OAUTH_KEYS: Final = {
     "scope": "scopes", "scopes": "scopes", "oauthScopes": "scopes",
 }  # fmt: skip
 """Settings of a client's sign-in, and their names in `auth`."""
+_MAX_TIMEOUT: Final = 1e12
+_MAX_SECONDS: Final = 31_536_000
+"""The longest timeout that riglm's configuration takes."""
+
 _MAPS: Final = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _KINDS: Final = {"local": "stdio", "remote": "http"}
 
@@ -262,18 +267,56 @@ def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyw
         signs_in = not anyway and not starts and _may_require_sign_in(entry, url)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
-    taken = _TAKEN | form.timeouts.keys() | form.members.keys()
+    waits = timeouts_of(entry, form.timeouts)
+    if seconds := _seconds(waits, form.timeouts):
+        definition["timeouts"] = seconds
+    taken = _TAKEN | {key.partition(".")[0] for key in form.timeouts} | form.members.keys()
     passed = [each for each in _list(entry.get("env_vars")) if isinstance(each, str)]
     return ClientServer(
         name=name,
         definition=definition,
         variables=tuple(dict.fromkeys([*seen.variables, *passed])),
-        waits={key: entry[key] for key in form.timeouts if isinstance(entry.get(key), int | float)},
+        waits=waits,
         unused=tuple(key for key, value in entry.items() if key not in taken and value not in (None, [], {}, "")),
         starts=starts,
         url=url,
         signs_in=signs_in,
     )
+
+
+def timeouts_of(entry: Mapping[str, Any], timeouts: Mapping[str, ClientTimeout]) -> dict[str, float]:
+    """Return the timeouts of an entry that have an effect in the client, in its units."""
+    found: dict[str, float] = {}
+    for key, timeout in timeouts.items():
+        outer, _, inner = key.partition(".")
+        value = entry.get(outer)
+        if inner:
+            value = value.get(inner) if isinstance(value, Mapping) else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not 0 < value < _MAX_TIMEOUT or value < timeout.minimum:
+            continue
+        if not timeout.other_form_of:
+            found[key] = value
+        elif timeout.other_form_of not in found:
+            found[timeout.other_form_of] = _number(value * timeout.unit / timeouts[timeout.other_form_of].unit)
+    return found
+
+
+def _seconds(waits: Mapping[str, float], timeouts: Mapping[str, ClientTimeout]) -> dict[str, float]:
+    """Return the same as timeouts of riglm's configuration."""
+    found: dict[str, float] = {}
+    for key, value in waits.items():
+        seconds = min(_number(value * timeouts[key].unit), _MAX_SECONDS)
+        for name in timeouts[key].covers:
+            found[name] = max(seconds, found.get(name, 0))
+    return found
+
+
+def _number(value: float) -> float:
+    """The value to the millisecond, without a fraction of zero."""
+    rounded = max(round(value, 3), 0.001)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _starts(entry: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from riglm.adapters.clients.entries import (
     entry_of,
     namespace_of,
     project_candidates,
+    timeouts_of,
     understood,
     user_candidates,
 )
@@ -103,9 +104,10 @@ class ClientFiles(ClientsPort):
         values = _values(place, text)
         servers = _at(values, place.path)
         there = servers.get(entry)
-        wanted = entry_of(place.client, starts, variables, env or {}) | _timeout_seconds(place, waits or {}, there)
+        wanted = entry_of(place.client, starts, variables, env or {})
         if isinstance(there, Mapping):
             wanted = _merged(there, wanted)
+        wanted = _with_timeouts(place, wanted, waits or {})
         leaving = set(names) if there == wanted else {*names, entry}
         new = text
         if leaving:
@@ -249,15 +251,16 @@ def _present(candidate: CandidatePath) -> list[ConfigLocation]:
     ]
 
 
-def _timeout_seconds(place: ConfigLocation, waits: Mapping[str, float], there: Any) -> dict[str, float]:
-    """How long the client is to wait, where that is longer than it does anyway."""
-    found = {}
-    for key, usual in FORMATS[place.client].timeouts.items():
-        said = there.get(key) if isinstance(there, Mapping) else None
-        longest = max(waits.get(key, 0), said if isinstance(said, int | float) else usual)
-        if longest > (usual if said is None else said):
-            found[key] = longest
-    return found
+def _with_timeouts(place: ConfigLocation, entry: Mapping[str, Any], waits: Mapping[str, float]) -> dict[str, Any]:
+    """Return riglm's entry with timeouts that are at least these, where the client would wait for a shorter time."""
+    known = FORMATS[place.client].timeouts
+    given, changed = timeouts_of(entry, known), dict(entry)
+    for key, value in waits.items():
+        if value > given.get(key, known[key].default):
+            outer, _, inner = key.partition(".")
+            there = changed.get(outer)
+            changed[outer] = {**(there if isinstance(there, Mapping) else {}), inner: value} if inner else value
+    return changed
 
 
 def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

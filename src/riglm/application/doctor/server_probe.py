@@ -248,7 +248,7 @@ _IN_REASONS: Final = (
     _sign(r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
     _sign(r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
     _sign(r"did not (answer|give)",
-          lambda server, _: f"{_first_look(server)}; if it is only slow, raise timeouts.initialize"),
+          lambda server, _: f"{_first_look(server)}; if it is only slow, raise {server.key}.timeouts.initialize"),
     _sign(r"exited|ended by signal|closed its", _by_hand),
 )  # fmt: skip
 

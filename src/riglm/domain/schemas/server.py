@@ -179,6 +179,16 @@ class MetaMcpSettings(SettingsModel):
     interval: Seconds = Field(default=10, description="Seconds between two requests for the state of the namespace.")
 
 
+class ServerTimeoutSettings(SettingsModel):
+    """How long riglm waits for one server, in seconds, in place of what `timeouts` says for all."""
+
+    initialize: Seconds | None = Field(default=None, description="In place of `timeouts.initialize`.")
+    list: Seconds | None = Field(default=None, description="In place of `timeouts.list`.")
+    call: Seconds | None = Field(
+        default=None, description="In place of `timeouts.call`; `timeouts.call_max` is at least as long."
+    )
+
+
 class ServerSettings(SettingsModel):
     """One upstream: a command to start, or a URL to reach."""
 
@@ -208,6 +218,10 @@ class ServerSettings(SettingsModel):
         "further clients share one more.",
     )
     on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
+    timeouts: ServerTimeoutSettings | None = Field(
+        default=None,
+        description="How long riglm waits for this server; `riglm init` keeps what the client's file says.",
+    )
     metamcp: MetaMcpSettings | None = Field(
         default=None, description="Manage the MetaMCP namespace that the URL serves; by default riglm does not."
     )
@@ -335,6 +349,7 @@ class ServerSettings(SettingsModel):
             sharing=self.sharing,
             max_processes=self.max_processes,
             on_change=self.on_change,
+            timeouts=self.timeouts.model_dump(exclude_none=True) if self.timeouts else {},
             gateway=self._gateway(url),
         )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.clients.claude_code import settings_files
-from riglm.adapters.clients.entries import understood
+from riglm.adapters.clients.entries import FORMATS, understood
 from riglm.adapters.clients.files import ClientFiles
 from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind
 
@@ -102,6 +102,55 @@ def test_gemini_lists_of_names_are_heeded() -> None:
 
     assert obstacles('{"excluded": ["b"]}') == ["", "`mcp.excluded`"]
     assert obstacles('{"allowed": ["b"]}') == ["`mcp.allowed`"] * 2
+
+
+OPENING = ("initialize", "list")
+ALL = (*OPENING, "call")
+
+
+@pytest.mark.parametrize(
+    ("client", "given", "seconds"),
+    [
+        (
+            "codex",
+            {"startup_timeout_sec": 120, "tool_timeout_sec": 3600},
+            {"initialize": 120, "list": 120, "call": 3600},
+        ),
+        ("codex", {"startup_timeout_ms": 90_500}, dict.fromkeys(OPENING, 90.5)),
+        ("codex", {"startup_timeout_sec": 20, "startup_timeout_ms": 90_000}, dict.fromkeys(OPENING, 20)),
+        ("codex", {"startup_timeout_sec": 0, "tool_timeout_sec": True}, {}),
+        ("cline", {"timeout": 600}, {"call": 600}),
+        ("gemini", {"timeout": 1_800_000}, dict.fromkeys(ALL, 1800)),
+        ("gemini", {"timeout": 10**400}, {}),
+        ("qwen", {"timeout": 900_000}, dict.fromkeys(ALL, 900)),
+        ("qwen", {"discoveryTimeoutMs": 120_000}, dict.fromkeys(OPENING, 120)),
+        ("opencode", {"timeout": 45_000}, dict.fromkeys(ALL, 45)),
+        ("opencode", {"timeout": {"startup": 90_000, "request": 60_000}}, {"initialize": 90, "list": 90, "call": 60}),
+        ("crush", {"timeout": 120}, dict.fromkeys(OPENING, 120)),
+        ("copilot", {"timeout": 300_000}, {"call": 300}),
+        ("kiro", {"timeout": 240_000}, dict.fromkeys(ALL, 240)),
+        ("claude-code", {"timeout": 600_000}, {"call": 600}),
+        ("claude-code", {"timeout": 500}, {}),
+        ("cline", {"timeout": 10**9}, {"call": 31_536_000}),
+        ("cline", {"timeout": "600"}, {}),
+    ],
+)
+def test_timeouts_of_an_entry_become_those_of_the_server(
+    client: str, given: dict[str, Any], seconds: dict[str, float]
+) -> None:
+    found = read(client, {"command": ["sh"] if client == "opencode" else "sh", **given})
+    assert found.definition is not None
+    assert found.definition.get("timeouts", {}) == seconds
+    assert found.unused == ()
+    place = ConfigLocation(client=client, file=Path("f.toml" if client == "codex" else "f.json"), path=("servers",))
+    content = b'[servers.a]\ncommand = "sh"\n' if client == "codex" else b'{"servers": {"a": {"command": "sh"}}}'
+    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    after = files.with_riglm(place, content, ["a"], entry="riglm", starts=["/r"], waits=found.waits)
+    (entry,) = files.servers(place, after)
+    known = FORMATS[client].timeouts
+    for key, timeout in known.items():
+        if key in found.waits and found.waits[key] > timeout.default:
+            assert entry.waits[key] >= found.waits[key]
 
 
 def test_long_waits_go_along_and_short_ones_do_not() -> None:

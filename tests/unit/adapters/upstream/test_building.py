@@ -24,3 +24,12 @@ async def test_each_kind_of_server_gets_its_upstream_in_the_order_configured():
         timeout_seconds = opened[2]._timeout_seconds
         assert (timeout_seconds.connect, timeout_seconds.initialize, timeout_seconds.list) == (1, 2, 3)
         assert (timeout_seconds.call, timeout_seconds.call_max, timeout_seconds.shutdown) == (4, 5, 6)
+
+
+async def test_timeouts_of_a_server_replace_those_of_all():
+    http = UpstreamSpec(name="a", kind="http", url="http://127.0.0.1:1/mcp", timeouts={"initialize": 120, "call": 3600})
+    command = UpstreamSpec(name="c", kind="stdio", command=(sys.executable,), timeouts={"list": 70})
+    async with Upstreams([http, command], TIMEOUTS, 65_536).opened(lambda *_: None) as opened:
+        of_url, of_command = opened[0].place.timeout_seconds, opened[1]._timeout_seconds
+    assert (of_url.initialize, of_url.list, of_url.call, of_url.call_max) == (120, 3, 3600, 3600)
+    assert (of_command.initialize, of_command.list, of_command.call, of_command.call_max) == (2, 70, 4, 5)

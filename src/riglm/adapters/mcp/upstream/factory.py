@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
@@ -102,7 +102,12 @@ class Upstreams:
             self.close()
 
     def _local(self, spec: UpstreamSpec) -> StdioUpstream:
-        return StdioUpstream(spec, reaper=self._reaper, timeout_seconds=self._timeout_seconds, limit=self._limit)
+        return StdioUpstream(spec, reaper=self._reaper, timeout_seconds=self._timeouts_for(spec), limit=self._limit)
+
+    def _timeouts_for(self, spec: UpstreamSpec) -> UpstreamTimeouts:
+        changed: dict[str, Any] = dict(spec.timeouts)
+        found = replace(self._timeout_seconds, **changed)
+        return replace(found, call_max=max(found.call, found.call_max))
 
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
@@ -118,7 +123,11 @@ class Upstreams:
             sender = signed_in_client.SignedInClient(client, self._accounts(), spec)
             self._signed_in.append(sender)
         place = HttpEndpoint(
-            spec=spec, client=sender, target=Target(spec.url), timeout_seconds=self._timeout_seconds, limit=self._limit
+            spec=spec,
+            client=sender,
+            target=Target(spec.url),
+            timeout_seconds=self._timeouts_for(spec),
+            limit=self._limit,
         )
         return SseUpstream(place) if spec.kind == "sse" else HttpUpstream(place, input_schema)
 
