@@ -31,7 +31,8 @@ SERVER_NOTE = """
 `mcpServers` also takes the words of other clients: `serverUrl` and `httpUrl` for `url`, `environment` for `env`,
 `transport` for `type`, and `streamable-http`, `streamableHttp`, `remote` and `local` as types. With `--mcp-json F` a
 client's own file is read: its `mcpServers` or `servers`, comments allowed, `${env:VAR}` expanded, unknown keys left
-out.
+out. A server there that riglm cannot use is left out and logged, and a name that riglm does not take is changed as
+`riglm init` changes it.
 """
 
 

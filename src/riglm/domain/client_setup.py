@@ -289,3 +289,12 @@ def name_behind(name: str, taken: Collection[str]) -> str:
         number += 1
         found = f"{slug[: _MAX - 4]}-{number}"
     return found
+
+
+def as_text(value: Any) -> Any:
+    """Return a value of a variable or a header as programs get it: `true`, not `True`. Lists and objects stay."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, int | float) else "" if value is None else value

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from riglm.domain import client_support
-from riglm.domain.client_setup import ClientServer, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ConfigLocation, as_text
 from riglm.domain.client_support import ClientTimeout
 
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
@@ -394,6 +394,7 @@ def _definition(
         definition["type"] = "http"
     definition["url"] = seen(url, _unset_in_url)
     headers = {**_mapping(seen(entry.get("http_headers"))), **_mapping(seen(entry.get("headers")))}
+    headers = {name: as_text(value) for name, value in headers.items()}
     for header, variable in _mapping(entry.get("env_http_headers")).items():
         headers[header] = _variable(variable, seen)
     if token := entry.get("bearer_token_env_var"):
@@ -423,9 +424,7 @@ def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: Variabl
     if starts[1:]:
         definition["args"] = seen(list(starts[1:]))
     if env:
-        definition["env"] = {
-            key: value if isinstance(value, str) else _as_text(value) for key, value in _mapping(seen(env)).items()
-        }
+        definition["env"] = {key: as_text(value) for key, value in _mapping(seen(env)).items()}
     if entry.get("cwd"):
         definition["cwd"] = seen(entry["cwd"], _unset_in_path)
     return definition
@@ -460,11 +459,6 @@ def _may_require_sign_in(entry: Mapping[str, Any], url: str) -> bool:
 def _variable(name: Any, seen: VariableTranslator) -> str:
     seen.variables[str(name)] = None
     return f"${{{name}:-}}"
-
-
-def _as_text(value: Any) -> str:
-    """A value of the environment as programs see it: `true`, not `True`."""
-    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riglm.adapters.configuration import merging
-from riglm.adapters.configuration.problem import ConfigProblem, dotted, keys_at, refusal
+from riglm.adapters.configuration.problem import ConfigProblem, dotted, refusal
 from riglm.domain.control import ConflictError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.configuration import KeyPath
@@ -125,6 +125,8 @@ def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
         ) from None
     except RecursionError:
         raise refusal(ConfigProblem(source, "", "the values are nested too deeply", "name the right file")) from None
+    except ValueError:
+        raise refusal(ConfigProblem(source, "", "a number has too many digits", "shorten it")) from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 
@@ -151,42 +153,6 @@ def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
 
 def _twice(source: str, key: str, line: int) -> ConfigProblem:
     return ConfigProblem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
-
-
-_SERVER_KEYS = frozenset(keys_at(("upstream",)))
-_ALIASES = frozenset({"serverUrl", "httpUrl", "environment", "transport"})
-_ONLY_OF_COMMANDS = frozenset({"args", "env", "environment", "cwd"})
-_ONLY_OF_URLS = frozenset({"headers", "auth", "metamcp"})
-_URLS = ("url", "serverUrl", "httpUrl")
-
-
-def read_client_file(file: Path) -> Document:
-    """A client's servers as our `mcpServers`; what riglm does not know is left out, and so is what is disabled.
-
-    Takes `mcpServers` (Claude, Cursor and most others) and `servers` (VS Code).
-    """
-    found = read(file)
-    shapes = [key for key in ("mcpServers", "servers") if isinstance(found.values.get(key), dict)]
-    if not shapes:
-        raise refusal(
-            ConfigProblem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
-        )
-    servers = found.values[shapes[0]]
-    ours = {name: _known(server) for name, server in servers.items() if not _is_off(server)}
-    return Document(found.source, {"mcpServers": ours}, found.problems)
-
-
-def _is_off(server: Any) -> bool:
-    return isinstance(server, dict) and (server.get("disabled") is True or server.get("enabled") is False)
-
-
-def _known(server: Any) -> Any:
-    if not isinstance(server, dict):
-        return server
-    reached_by_url = any(server.get(key) for key in _URLS) and not server.get("command")
-    foreign = _ONLY_OF_COMMANDS if reached_by_url else _ONLY_OF_URLS
-    wanted = (_SERVER_KEYS | _ALIASES) - foreign
-    return {key: value for key, value in server.items() if key in wanted and value is not None}
 
 
 class FileAsRead:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -24,6 +24,9 @@ from riglm.adapters.configuration.problem import (
 )
 from riglm.domain.schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from riglm.adapters.configuration.client_file import ClientEntry
+
 
 class Draft:
     """Values by path, what set each of them last, and what was found wrong on the way."""
@@ -32,7 +35,10 @@ class Draft:
         self.values: dict[str, Any] = {}
         self.origins: dict[IndexedKeyPath, str] = {}
         self.problems: list[ConfigProblem] = []
+        self.warnings: list[str] = []
         self.from_variables: set[str] = set()
+        self.client_entries: dict[str, ClientEntry] = {}
+        """The servers of a client's file, by their names behind riglm."""
 
     def set(self, path: IndexedKeyPath, value: Any, origin: str) -> None:
         """Put a value at a path. Mappings are merged with what is there, all else replaces it; None sets nothing."""
@@ -49,6 +55,10 @@ class Draft:
     def take_down(self, expansion: Expansion) -> None:
         """Note what was wrong with variables, and what they put into values that may be any text."""
         self.problems += expansion.problems
+        self.take_variables(expansion)
+
+    def take_variables(self, expansion: Expansion) -> None:
+        """Note what variables put into values that may be any text."""
         for path, values in expansion.found.items():
             if holds_text(path):
                 self.from_variables.update(values)
@@ -58,6 +68,14 @@ class Draft:
         for key in keys:
             self.values.pop(key, None)
         self.origins = {path: origin for path, origin in self.origins.items() if not path or path[0] not in keys}
+
+    def drop_server(self, name: str) -> None:
+        """Forget all that was set of one of `mcpServers`."""
+        servers = self.values.get("mcpServers", {})
+        servers.pop(name, None)
+        if not servers:
+            self.values.pop("mcpServers", None)
+        self.origins = {path: each for path, each in self.origins.items() if path[:2] != ("mcpServers", name)}
 
     def holds(self, section: str, key: str) -> bool:
         """Whether a section has a key; a section that is none counts as having it."""
@@ -257,13 +275,17 @@ def load(
     environment = os.environ if environment is None else environment
     file = _file(options, directory)
     draft = _drafted(options, environment, file)
-    warnings = _take_inner_voice(draft, environment, options)
+    if draft.client_entries:
+        from riglm.adapters.configuration.client_file import leave_out_unusable
+
+        leave_out_unusable(draft)
+    draft.warnings += _take_inner_voice(draft, environment, options)
     for name, path, value in options.values:
         draft.set(path, value, name)
     if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
         draft.set(("storage", "path"), default_store(environment), "default")
     settings = _validated(draft, str(file) if file else FILE_NAME)
-    return Configuration(settings, draft.origins, options, file, tuple(warnings))
+    return Configuration(settings, draft.origins, options, file, tuple(draft.warnings))
 
 
 def set_values(options: Options, *, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -309,16 +331,6 @@ def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options
     draft.problems += found.problems
 
 
-def _take_client_file(draft: Draft, file: Path, environment: Mapping[str, str]) -> None:
-    from riglm.adapters.configuration import document
-
-    found = document.read_client_file(file)
-    expansion = Expansion(found.source, environment, of_client=True)
-    draft.set((), expansion(found.values), found.source)
-    draft.take_down(expansion)
-    draft.problems += found.problems
-
-
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
     servers = draft.values.get("mcpServers")
     for found in settings_in(environment, tuple(servers) if isinstance(servers, dict) else ()):
@@ -354,7 +366,9 @@ def _take_servers(draft: Draft, environment: Mapping[str, str], options: Options
     if any(given):
         draft.drop(*_SERVERS)
     if options.mcp_json:
-        _take_client_file(draft, options.mcp_json, environment)
+        from riglm.adapters.configuration.client_file import take_servers
+
+        take_servers(draft, options.mcp_json, environment)
     elif options.url:
         draft.set(("upstream",), {"url": options.url}, "--url")
         for path, value, name in variables:

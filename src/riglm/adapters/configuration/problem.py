@@ -1,5 +1,6 @@
 """What is wrong with a configuration, collected, so that a user can mend all of it at once."""
 
+import os
 import re
 import types
 import typing
@@ -204,25 +205,35 @@ def _explain(detail: ErrorDetails, path: IndexedKeyPath, guesses: _Guesses) -> t
 
 _DEEPEST = 32
 _OURS = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
-_CLIENTS = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*|input:[^}]*)(?::-(?P<default>[^}]*))?\}")
+_CLIENTS = re.compile(
+    r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*|/|(?:input|command|config):[^}]*)(?::-(?P<default>[^}]*))?\}"
+)
+
+
+_EDITOR_PLACES: Mapping[str, Callable[[], Path | str]] = {
+    "userHome": Path.home,
+    "workspaceFolder": Path.cwd,
+    "workspaceFolderBasename": lambda: Path.cwd().name,
+    "pathSeparator": lambda: os.sep,
+    "/": lambda: os.sep,
+}
 
 
 class Expansion:
     """Replaces variables in all texts below a value; what a variable holds is never expanded again.
 
     An unset or empty variable takes its default; one without a default is noted in `problems`. Keys stay as they are,
-    and so does all that is disabled. `of_client` also takes `${env:VAR}` and the editor's `${userHome}` and
-    `${workspaceFolder}`. `found` has the values of variables, by the paths of the texts that they were put into.
+    and so does all that is disabled. `of_client` also takes `${env:VAR}` and what editors call folders and the
+    separator of paths. `found` has the values of variables, by the paths of the texts that they were put into.
     """
 
     def __init__(self, source: str, environment: Mapping[str, str], *, of_client: bool = False) -> None:
         self.problems: list[ConfigProblem] = []
         self.found: dict[IndexedKeyPath, list[str]] = {}
-        self._source = source
+        self.source = source
         self._pattern = _CLIENTS if of_client else _OURS
         self._environment = environment
-        places: dict[str, Callable[[], Path]] = {"userHome": Path.home, "workspaceFolder": Path.cwd}
-        self._places = places if of_client else {}
+        self._places = _EDITOR_PLACES if of_client else {}
 
     def __call__(self, value: Any, path: IndexedKeyPath = ()) -> Any:
         """The value with its variables replaced."""
@@ -230,7 +241,7 @@ class Expansion:
             return self._pattern.sub(lambda found: self._value(found, path), value)
         if len(path) > _DEEPEST:
             self.problems.append(
-                ConfigProblem(self._source, dotted(path[:3]), "the values are nested too deeply", "flatten them")
+                ConfigProblem(self.source, dotted(path[:3]), "the values are nested too deeply", "flatten them")
             )
             return value
         if isinstance(value, dict):
@@ -255,8 +266,9 @@ class Expansion:
         return str(default)
 
     def _complain(self, name: str, path: IndexedKeyPath) -> None:
-        if name.startswith("input:"):
-            what, fix = f"riglm cannot ask for ${{{name}}}", "write ${env:VARIABLE} and set the variable"
+        if ":" in name:
+            verb = "ask for" if name.startswith("input:") else "fill in"
+            what, fix = f"riglm cannot {verb} ${{{name}}}", "write ${env:VARIABLE} and set the variable"
         else:
             what, fix = f"the variable {name} is not set", f"set {name}, or write ${{{name}:-default}}"
-        self.problems.append(ConfigProblem(self._source, dotted(path), what, fix))
+        self.problems.append(ConfigProblem(self.source, dotted(path), what, fix))

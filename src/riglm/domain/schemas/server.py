@@ -27,6 +27,9 @@ _KINDS = {
     "remote": "http",
     "local": "stdio",
 }
+_UNENCODABLE = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
+"""What no program can be given; the surrogates between these are bytes that are no UTF-8."""
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -255,8 +258,8 @@ class ServerSettings(SettingsModel):
     @field_validator("command", "args")
     @classmethod
     def _no_nul(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        if any("\0" in word for word in words):
-            raise problem("a NUL character cannot be part of a command line", "remove it")
+        if any(_UNENCODABLE.search(word) for word in words):
+            raise problem("a NUL character or half a surrogate pair cannot be part of a command line", "remove it")
         return words
 
     @field_validator("url")
@@ -267,7 +270,7 @@ class ServerSettings(SettingsModel):
             host, _ = parts.hostname, parts.port
         except ValueError:
             parts, host = urlsplit(""), None
-        if url and (parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f]", url)):
+        if url and (parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f\ud800-\udfff]", url)):
             raise problem("this is not a URL that riglm can reach", "write http://HOST:PORT/PATH or https://HOST/PATH")
         return url
 
@@ -275,7 +278,7 @@ class ServerSettings(SettingsModel):
     @classmethod
     def _settable(cls, env: SecretMap) -> SecretMap:
         for name, value in env.items():
-            if not name or "=" in name or "\0" in name + value.get_secret_value():
+            if not name or "=" in name or _UNENCODABLE.search(name + value.get_secret_value()):
                 raise problem(
                     f"{name!r} cannot be set as an environment variable", "use letters, digits and _", key=name
                 )

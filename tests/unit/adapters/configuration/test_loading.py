@@ -341,10 +341,103 @@ def test_a_clients_file_is_taken_with_what_riglm_does_not_know_in_it(place: Plac
         ({"theme": "dark"}, "client.json: the file lists no servers — fix: give it"),
         ({"mcpServers": {"a": {"command": "${NOPE}"}}}, "mcpServers.a.command: the variable NOPE is not set"),
         ({"servers": {"a": {"command": "${input:key}"}}}, "riglm cannot ask for ${input:key} — fix: write ${env:"),
-        ({"mcpServers": {"a": "npx"}}, "mcpServers.a: this is not a section"),
+        ({"mcpServers": {"a": "npx"}}, "mcpServers.a: this is not an object"),
         ({"mcpServers": {"a": {"type": "pigeon", "url": "http://h"}}}, "mcpServers.a.type: this is none of"),
-        ({"mcpServers": {"a b": {"url": "http://h"}}}, "'a b' cannot be the name of a server"),
+        ({"mcpServers": {"a": {"command": "x", "disabled": True}, "b": 1}}, "mcpServers.b: this is not an object"),
     ],
 )
 def test_a_clients_file_that_cannot_be_used_is_named(place: Place, values: Any, words: str) -> None:
     assert words in "\n".join(place.refusal(Options(mcp_json=place.client_file(values))))
+
+
+UNUSABLE: dict[str, Any] = {
+    "unknown type": {"type": "websocket", "url": "http://h"},
+    "unset variable": {"command": "x", "args": ["${NOPE}"]},
+    "input": {"command": "x", "env": {"KEY": "${input:key}"}},
+    "command of the editor": {"command": "x", "args": ["${command:pick}"]},
+    "list in env": {"command": "x", "env": {"A": ["b"]}},
+    "env as text": {"command": "x", "env": "A=B"},
+    "args as text": {"command": "x", "args": "-m it"},
+    "boolean argument": {"command": "x", "args": [True]},
+    "odd URL": {"url": "http://[::1"},
+    "scheme": {"url": "ws://h"},
+    "odd header": {"url": "http://h", "headers": {"a b": "c"}},
+    "line break in a header": {"url": "http://h", "headers": {"A": "b\nc"}},
+    "text": "npx it",
+    "null": None,
+    "empty": {},
+    "no command": {"args": []},
+    "number": {"command": 5},
+    "both": {"command": "x", "url": "http://h"},
+    "sign-in": {"url": "http://h", "auth": {"CLIENT_ID": "x"}},
+    "switch": {"command": "x", "disabled": "perhaps"},
+    "surrogate in the URL": {"url": "http://\ud800"},
+    "surrogate in args": {"command": "x", "args": ["\udfff"]},
+    "surrogate in env": {"command": "x", "env": {"A": "\ud800"}},
+}
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_an_unusable_server_of_a_clients_file_is_left_out_with_one_line(place: Place, kind: str, key: str) -> None:
+    file = place.client_file({key: {"good": {"command": "x"}, kind: UNUSABLE[kind]}})
+    found = place.load(Options(mcp_json=file))
+    assert [spec.name for spec in found.settings.upstream_specs()] == ["good"]
+    (warning,) = found.warnings
+    where, fix = warning.split(" — fix: ")
+    assert where.startswith(f"{file}: {key}.{kind}")
+    assert where.endswith("; the server is left out")
+    assert fix
+    place.yaml("mcpServers: {bad: {type: pigeon, url: 'http://h'}}")
+    assert place.refusal(), "riglm.yaml is validated as a whole"
+
+
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [
+        ("my server", "my-server"),
+        ("a/b", "a-b"),
+        ("n" * 60, "n" * 48),
+        ("call_tool", "call_tool-server"),
+        ("", "server"),
+    ],
+)
+def test_a_server_of_a_clients_file_gets_the_name_that_init_gives_it(place: Place, name: str, behind: str) -> None:
+    file = place.client_file({"mcpServers": {"good": {"command": "x"}, name: {"command": "y"}}})
+    found = place.load(Options(mcp_json=file))
+    assert [spec.name for spec in found.settings.upstream_specs()] == ["good", behind]
+    (warning,) = found.warnings
+    assert f"where the server is called {behind} — fix: " in warning
+
+
+def test_servers_of_a_clients_file_whose_tools_could_get_one_name_are_renamed(place: Place) -> None:
+    servers = {name: {"command": name} for name in ("a", "a_", "a__b", "A")}
+    found = place.load(Options(mcp_json=place.client_file({"mcpServers": servers})))
+    assert [spec.name for spec in found.settings.upstream_specs()] == ["a", "a-2", "a_b", "A-3"]
+
+
+def test_numbers_and_booleans_of_a_clients_file_become_text(place: Place) -> None:
+    env = {"A": True, "B": 5, "C": 1.5, "D": None, "E": 2.0, "F": "f"}
+    servers = {"a": {"command": "x", "env": env}, "b": {"url": "http://h", "headers": {"X-A": False}}}
+    a, b = place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings.upstream_specs()
+    assert a.env == {"A": "true", "B": "5", "C": "1.5", "D": "", "E": "2", "F": "f"}
+    assert b.headers == {"X-A": "false"}
+
+
+def test_a_key_twice_in_a_clients_file_counts_as_its_client_reads_it(place: Place) -> None:
+    file = place.directory / "client.json"
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "utf-8")
+    found = place.load(Options(mcp_json=file))
+    assert [spec.command for spec in found.settings.upstream_specs()] == [("y",)]
+    assert [warning.partition(": ")[2] for warning in found.warnings] == [
+        "line 1: the key `a` occurs twice in one place — fix: keep one of them"
+    ]
+
+
+def test_all_problems_of_a_server_are_in_its_line(place: Place) -> None:
+    bad = {"type": "websocket", "url": "ws://h"}
+    found = place.load(Options(mcp_json=place.client_file({"mcpServers": {"good": {"command": "x"}, "bad": bad}})))
+    assert [warning.partition(": ")[2] for warning in found.warnings] == [
+        "mcpServers.bad: this is none of the choices (`type`); this is not a URL that riglm can reach (`url`); the "
+        "server is left out — fix: write 'stdio', 'http' or 'sse'; write http://HOST:PORT/PATH or https://HOST/PATH"
+    ]

@@ -1,0 +1,135 @@
+"""Servers of a client's own file: one that riglm cannot use is left out, and the others are used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from riglm.adapters.configuration import document
+from riglm.adapters.configuration.problem import ConfigProblem, Expansion, keys_at, problems_in, refusal
+from riglm.domain.client_setup import as_text, name_behind
+from riglm.domain.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from riglm.adapters.configuration.loading import Draft
+
+_SERVERS: Final = "mcpServers"
+_KEYS: Final = (_SERVERS, "servers")
+_KNOWN: Final = frozenset(keys_at(("upstream",))) | {"serverUrl", "httpUrl", "environment", "transport"}
+_ONLY_OF_COMMANDS: Final = frozenset({"args", "env", "environment", "cwd"})
+_ONLY_OF_URLS: Final = frozenset({"headers", "auth", "metamcp"})
+_URLS: Final = ("url", "serverUrl", "httpUrl")
+_MAPS: Final = ("env", "environment", "headers")
+_MAX_NAME: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEntry:
+    """A server in a client's file: its name and place there, and what keeps riglm from reading it."""
+
+    source: str
+    name: str
+    place: str
+    problems: tuple[ConfigProblem, ...] = ()
+
+
+def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> None:
+    """Put the servers of a client's file into the draft, by the names that `riglm init` would give them.
+
+    Takes `mcpServers` (Claude, Cursor and most others) and `servers` (VS Code). Keys that riglm does not know are left
+    out, and so are servers that are switched off.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or lists no servers.
+    """
+    found = document.read(file)
+    shapes = [key for key in _KEYS if isinstance(found.values.get(key), dict)]
+    if not shapes:
+        raise refusal(
+            ConfigProblem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
+        )
+    key = next((key for key in shapes if found.values[key]), shapes[0])
+    draft.warnings += map(str, found.problems)
+    for name, server in found.values[key].items():
+        if not _is_off(server):
+            _take_server(
+                draft, name, server, f"{key}.{_shown(name)}", Expansion(found.source, environment, of_client=True)
+            )
+
+
+def _take_server(draft: "Draft", name: str, server: Any, place: str, expansion: Expansion) -> None:
+    behind = name_behind(name, draft.client_entries)
+    path = (_SERVERS, behind)
+    if isinstance(server, dict):
+        draft.set(path, expansion(_known(server), path), expansion.source)
+        draft.take_variables(expansion)
+        problems = tuple(expansion.problems)
+    else:
+        problems = (ConfigProblem(expansion.source, ".".join(path), "this is not an object", 'write {"command": "…"}'),)
+    draft.client_entries[behind] = ClientEntry(expansion.source, name, place, problems)
+
+
+def leave_out_unusable(draft: "Draft") -> None:
+    """Remove the servers of a client's file that cannot be used, with one warning for each.
+
+    If no server is left, the problems are errors.
+    """
+    unusable = {}
+    for name, entry in draft.client_entries.items():
+        if problems := entry.problems or _problems_of(name, draft.values[_SERVERS][name], entry):
+            unusable[name] = [_in_file(problem, name, entry) for problem in problems]
+            draft.drop_server(name)
+        elif name != entry.name:
+            what = f"this name is not valid in riglm, where the server is called {name}"
+            renamed = ConfigProblem(entry.source, entry.place, what, "rename it to choose another name")
+            draft.warnings.append(str(renamed))
+    if len(unusable) == len(draft.client_entries):
+        draft.problems += [problem for problems in unusable.values() for problem in problems]
+    else:
+        draft.warnings += [_warning(draft.client_entries[name], problems) for name, problems in unusable.items()]
+
+
+def _problems_of(name: str, values: Any, entry: ClientEntry) -> list[ConfigProblem]:
+    try:
+        Settings.model_validate({_SERVERS: {name: values}})
+    except ValidationError as error:
+        return problems_in(error, {}, entry.source)
+    return []
+
+
+def _in_file(problem: ConfigProblem, name: str, entry: ClientEntry) -> ConfigProblem:
+    return replace(problem, path=entry.place + problem.path.removeprefix(f"{_SERVERS}.{name}"))
+
+
+def _warning(entry: ClientEntry, problems: list[ConfigProblem]) -> str:
+    """One line about all problems of a server."""
+    fixes = "; ".join(dict.fromkeys(problem.fix for problem in problems))
+    path, what = problems[0].path, problems[0].what
+    if len(problems) > 1:
+        path = entry.place
+        what = "; ".join(f"{each.what} (`{each.path.removeprefix(entry.place)[1:] or 'entry'}`)" for each in problems)
+    return str(ConfigProblem(entry.source, path, f"{what}; the server is left out", fixes))
+
+
+def _shown(name: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    if not plain:
+        return '""'
+    return plain if len(plain) <= _MAX_NAME else f"{plain[:_MAX_NAME]}…"
+
+
+def _is_off(server: Any) -> bool:
+    return isinstance(server, dict) and (server.get("disabled") is True or server.get("enabled") is False)
+
+
+def _known(server: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that riglm knows and that go with the kind of server; numbers and booleans of maps are text."""
+    reached_by_url = any(server.get(key) for key in _URLS) and not server.get("command")
+    wanted = _KNOWN - (_ONLY_OF_COMMANDS if reached_by_url else _ONLY_OF_URLS)
+    known = {key: value for key, value in server.items() if key in wanted and value is not None}
+    for key in _MAPS:
+        if isinstance(known.get(key), dict):
+            known[key] = {name: as_text(value) for name, value in known[key].items()}
+    return known
