@@ -1,7 +1,13 @@
 """Everyday utility tools are recognized by their words."""
 
-import pytest
+import importlib.util
+import re
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riglm.domain import everyday
 from riglm.domain.everyday import MAX_CATALOG, ImpliedTools, everyday_weights
 
 GENERAL = [
@@ -51,6 +57,25 @@ def test_everyday_weights_of_hostile_texts_are_fast_and_bounded() -> None:
     tools = [("", ""), ("a" * 100_000, "the " * 100_000), ("_" * 1000, "read " * 1000)]
 
     assert set(everyday_weights(tools).values()) == {0.0}
+
+
+@given(st.data())
+def test_a_name_or_description_that_a_kind_matches_has_one_of_its_words(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(everyday._KINDS))
+    text = data.draw(st.from_regex(data.draw(st.sampled_from([kind.name, kind.description])), fullmatch=True))
+
+    assert kind.words.intersection(re.findall(r"\w+", text))
+
+
+def test_importing_the_module_compiles_no_pattern_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(re, "compile", lambda pattern, *_: compiled.append(pattern))
+    assert everyday.__spec__ is not None
+    assert everyday.__spec__.loader is not None
+
+    everyday.__spec__.loader.exec_module(importlib.util.module_from_spec(everyday.__spec__))
+
+    assert compiled == [r"\w+"]
 
 
 FILES = [("fs__read_file", ""), ("fs__write_file", ""), ("time__get_current_time", ""), ("crm__merge_accounts", "")]
