@@ -123,6 +123,13 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert [each.session.ended_at for each in analytics.list_sessions()] == [1010.0, None]
         assert [each.session.id for each in analytics.list_sessions(active_only=True)] == [open_one.id]
 
+    def test_a_session_never_ends_before_it_starts(self, analytics: AnalyticsPort) -> None:
+        """The clock may have been set back, and ends come with the session or later."""
+        early, late = a_session(started_at=2000.0, ended_at=1000.0), a_session(started_at=2000.0)
+        analytics.record_many([early, late])
+        analytics.record_many([SessionClosed(session_id=late.id, ended_at=1000.0)])
+        assert [each.session.ended_at for each in analytics.list_sessions()] == [2000.0, 2000.0]
+
     def test_a_closed_session_stays_closed_when_its_opening_is_delivered_again(self, analytics: AnalyticsPort) -> None:
         """Delivery is at least once."""
         session = a_session()

@@ -18,8 +18,12 @@ from riglm.ports.maintenance import RecordKind
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
     from riglm.adapters.spool.sqlite import SpoolFound
-    from riglm.domain.retention import Expiry
     from riglm.domain.schemas.settings import Settings
+
+_CLOCK_AHEAD = (
+    "clock: it is {days:.0f} days ahead of the records, whose age is measured at the last time that was certain — fix: "
+    "set the clock, or give --older-than if it is right"
+)
 
 
 def purge(
@@ -34,11 +38,19 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
-    from riglm.domain.retention import RemovedCounts
+    from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
 
     settings = settings_of(config)
-    expiry = _expiry(settings, older_than)
+    limit = _time_limit(older_than)
     with opened(settings) as store:
+        now = time.time()
+        if limit is None:
+            reliable = store.reliable_time(now, now)
+            if reliable != now:
+                typer.echo(_CLOCK_AHEAD.format(days=(now - reliable) / DAY_SECONDS), err=True)
+            expiry = settings.retention.expiry(reliable)
+        else:
+            expiry = Expiry.of_all(now - limit, now)
         found = store.expired(expiry)
         removed = RemovedCounts()
         if not dry_run:
@@ -75,15 +87,11 @@ def vacuum(
         typer.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
 
 
-def _expiry(settings: "Settings", older_than: str | None) -> "Expiry":
+def _time_limit(older_than: str | None) -> float | None:
     from riglm.domain.duration import parsed_duration
-    from riglm.domain.retention import Expiry
 
-    now = time.time()
-    if older_than is None:
-        return settings.retention.expiry(now)
     try:
-        return Expiry.of_all(now - parsed_duration(older_than), now)
+        return None if older_than is None else parsed_duration(older_than)
     except ValueError as error:
         raise ConfigurationError(f"--older-than: {error}") from error
 

@@ -46,6 +46,17 @@ class MaintenancePort(ExportPort, Protocol):
     """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 
     @abstractmethod
+    def reliable_time(self, now: float, since: float) -> float:
+        """Return `now`, or the last noted time if `now` is far ahead of it and of the records.
+
+        Records from `since` on prove nothing: the clock that is in doubt may have stamped them.
+        """
+
+    @abstractmethod
+    def note_time(self, at: float) -> None:
+        """Note a time that was reliable, for `reliable_time` of this process and of later ones."""
+
+    @abstractmethod
     def expired(self, expiry: Expiry) -> RemovedCounts:
         """How many records are too old; nothing is removed. Lists of tools are not counted."""
 

@@ -17,6 +17,7 @@ from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
     invocation,
+    knowledge_clock,
     learned_pair,
     metadata,
     override,
@@ -42,6 +43,9 @@ _WRITE_BATCH_SIZE: Final = 250  # in one transaction, for the end of which other
 _SESSIONS_BATCH_SIZE: Final = 500
 _PAGES_BATCH_SIZE: Final = 50
 _INCREMENTAL: Final = 2
+_CLOCK: Final = "maintenance"  # its row in `knowledge_clock`
+_MAX_PAUSE_SECONDS: Final = 2 * DAY_SECONDS
+"""How far the clock may be ahead of the last noted time, such as after a weekend."""
 _LESSONS: Final = (training_update, teacher)
 """Who taught a learned pair."""
 
@@ -52,6 +56,20 @@ _is_empty: Final = and_(
 
 class SqlMaintenance(SqlStore):
     """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
+
+    @reads
+    def reliable_time(self, connection: Connection, now: float, since: float) -> float:
+        noted = connection.execute(select(knowledge_clock.c.changed).where(knowledge_clock.c.piece == _CLOCK)).scalar()
+        known = _newest_record(connection, 0.0, since) if noted is None else noted / 1e6
+        if known is None or now - known <= _MAX_PAUSE_SECONDS:
+            return now
+        # Records of two days show that the clock advances.
+        is_confirmed = _newest_record(connection, now - 3 * DAY_SECONDS, min(since, now - DAY_SECONDS)) is not None
+        return now if is_confirmed else known
+
+    def note_time(self, at: float) -> None:
+        with self._database.writing() as connection:
+            upsert(connection, knowledge_clock, [{"piece": _CLOCK, "changed": int(at * 1e6), "removed": 0}])
 
     @reads
     def expired(self, connection: Connection, expiry: Expiry) -> RemovedCounts:
@@ -257,6 +275,13 @@ class SqlMaintenance(SqlStore):
             with self._database.writing() as connection:
                 storing.end_sessions(connection, dict(some))
         return len(ends)
+
+
+def _newest_record(connection: Connection, since: float, before: float) -> float | None:
+    """Return the time of the newest record in a span of time, None if there is none."""
+    columns = (invocation.c.timestamp, exposure.c.timestamp, session.c.started_at)
+    newest = (connection.execute(select(func.max(at)).where(at >= since, at < before)).scalar() for at in columns)
+    return max((at for at in newest if at is not None), default=None)
 
 
 def _ended(before: float) -> ColumnElement[bool]:

@@ -106,7 +106,7 @@ def session_row(session: Session) -> DatabaseRow:
     return {
         "id": session.id,
         "started_at": finite(session.started_at),
-        "ended_at": None if session.ended_at is None else finite(session.ended_at),
+        "ended_at": None if session.ended_at is None else max(finite(session.ended_at), session.started_at),
         "era": session.era.value,
         "transport": session.transport.value,
         "method": session.method.value,

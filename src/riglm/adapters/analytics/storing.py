@@ -325,9 +325,11 @@ def _put_tool_pins(connection: Connection, given: Sequence[ToolPin]) -> None:
 
 
 def end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
-    """Note when sessions ended."""
+    """Note when sessions ended, by a clock that may have been set back: none ends before it starts."""
     if ends:
-        statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=bindparam("at"))
+        at, start = bindparam("at", type_=session.c.ended_at.type), session.c.started_at
+        end = case((start > at, start), else_=at)
+        statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=end)
         connection.execute(statement, [{"closed": id_, "at": rows.finite(at)} for id_, at in ends.items()])
 
 

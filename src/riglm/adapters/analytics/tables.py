@@ -300,7 +300,9 @@ kg_relation: Final = Table(
 )
 
 knowledge_clock: Final = Table(
-    "knowledge_clock",  # when pieces of a table were changed last, and when some were removed, in microseconds
+    # When pieces of a table were changed last, and when some were removed, in microseconds. The row `maintenance` has
+    # the last time at which records were deleted for their age.
+    "knowledge_clock",
     metadata,
     Column("piece", String(32), primary_key=True),
     *_columns(BigInteger, "changed", "removed"),

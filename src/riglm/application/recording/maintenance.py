@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from riglm.application.recording.throttling import at_a_pace
-from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
+from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
 STORED_PAIRS_RATIO: Final = 4
@@ -17,6 +17,7 @@ STORED_PAIRS_RATIO: Final = 4
 _MANY: Final = 10_000  # deleted rows from which on space is returned
 _CLOCKS_APART: Final = 60.0  # seconds by which the clocks of machines may differ; a repeated callback does no harm
 _RESERVE: Final = 0.2  # the share of the store that stays empty for new records
+_DOUBT_SECONDS: Final = DAY_SECONDS  # of this process, after which a clock that jumped is believed
 
 _log: Final = logging.getLogger("riglm.maintenance")
 
@@ -44,6 +45,9 @@ class Maintenance:
     after `idle_gap` seconds without a record, its last record counts as its end. `stored` returns the number of records
     that this process stored; `expiry` returns what is too old at a time; `on_forgotten` is called after an erasure, so
     that this process drops what it learned from it. This thread opens the store for each round, and closes it again.
+
+    A clock that is far ahead of the records is not trusted until it has advanced for a day: until then, age is measured
+    at the last trusted time.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Maintenance:
         most_pairs: int = STORED_PAIRS_RATIO * 5_000,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store = open_store
         self._stored = stored
@@ -66,6 +71,8 @@ class Maintenance:
         self._most_pairs = most_pairs
         self._idle_gap = idle_gap
         self._clock = clock
+        self._monotonic = monotonic
+        self._doubted_at: float | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
         self._seen = -1
@@ -117,11 +124,12 @@ class Maintenance:
             with self._open_store() as store, store.maintenance_lease() as mine:
                 if not mine:
                     return False
+                reliable = self._reliable_time(store)
                 if has_news:
-                    self._refresh(store)
+                    self._refresh(store, reliable)
                     self._seen = stored
                 if is_purge_due:
-                    self._purge(store)
+                    self._purge(store, reliable)
                     self._purged_at = now
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.warning("the store could not be looked after", exc_info=True)
@@ -145,10 +153,27 @@ class Maintenance:
             if self._on_forgotten is not None:
                 self._on_forgotten()
 
-    def _refresh(self, store: AnalyticsPort) -> None:
+    def _reliable_time(self, store: AnalyticsPort) -> float:
+        """Return the time by which records are old: that of the clock, unless it is far ahead of what is stored."""
+        now, seen = self._clock(), self._monotonic()
+        has_advanced = self._doubted_at is not None and seen - self._doubted_at >= _DOUBT_SECONDS
+        reliable = now if has_advanced else store.reliable_time(now, self._since)
+        store.note_time(reliable)
+        if reliable == now:
+            self._doubted_at = None
+        elif self._doubted_at is None:
+            self._doubted_at = seen
+            _log.warning(
+                "clock: it is %.0f days ahead of the records, and no record is deleted for its age until it has "
+                "advanced for a day — fix: set the clock if it is wrong",
+                (now - reliable) / DAY_SECONDS,
+            )
+        return reliable
+
+    def _refresh(self, store: AnalyticsPort, reliable: float) -> None:
         self._prune(store)
         now = self._clock()
-        ended = store.end_idle_sessions(now - self._idle_gap)
+        ended = store.end_idle_sessions(reliable - self._idle_gap)
         if -_CLOCKS_APART <= now - store.latest_refresh() < self._schedule.interval:
             return  # another process did it
         pairs = store.refresh_cooccurrences(now)
@@ -162,11 +187,11 @@ class Maintenance:
         else:
             _log.debug("learned pairs pruned: %d", forgotten)
 
-    def _purge(self, store: AnalyticsPort) -> None:
+    def _purge(self, store: AnalyticsPort, reliable: float) -> None:
         forgotten = self._removed(store.finish_forgetting())
         if forgotten.total:
             store.refresh_cooccurrences(self._clock())
-        purged = self._removed(store.purge(self._expiry(self._clock())))
+        purged = self._removed(store.purge(self._expiry(reliable)))
         for what, removed in (("forgotten", forgotten), ("too old", purged)):
             if removed.total:
                 _log.info("removed what was %s: %s", what, removed)

@@ -359,8 +359,8 @@ class SessionRegistry:
     def _end(self, session: Session, at: float) -> None:
         self._kept.remove(session)
         self._connections.pop(session.id, None)
-        session.ended_at = at
-        self._tracking.session_closed(session, at)
+        session.ended_at = max(at, session.started_at)  # the clock may have been set back
+        self._tracking.session_closed(session, session.ended_at)
         _log.debug("session ended", extra={"session": str(session.id)})
 
 

@@ -8,7 +8,7 @@ import pytest
 from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
-from tests.records import a_learned_pair, a_session, an_invocation
+from tests.records import a_learned_pair, a_session, an_invocation, an_override
 from tests.stores.memory import InMemoryAnalytics
 
 SOON = 30.0
@@ -351,3 +351,95 @@ def test_another_measure_of_what_is_too_old_counts_at_the_next_look():
     maintenance.keep(lambda now: Expiry.of_all(now - 10.0, now))
     assert maintenance.run_once()
     assert not store.list_sessions()
+
+
+DAY = 86_400.0
+REAL = 1_000 * DAY
+
+
+def kept_by(store, clock, monotonic=lambda: 0.0):
+    """Maintenance that keeps records for a week, and what it does at the times of the clocks."""
+    return Maintenance(
+        lambda: store, lambda: 0, expiry=lambda now: Expiry.of_all(now - 7 * DAY, now), clock=clock, monotonic=monotonic
+    )
+
+
+def record_call_at(store, at):
+    session = a_session(started_at=at, ended_at=at + 1.0)
+    store.record_many([session, an_invocation(session, "read", timestamp=at)])
+    return session.id
+
+
+def stored_sessions(store):
+    return {each.session.id for each in store.list_sessions()}
+
+
+@pytest.mark.parametrize("days", [3.0, 8.0, 400.0, 40_000.0])
+def test_a_clock_ahead_deletes_nothing_at_any_number_of_starts(store, caplog, days):
+    kept = record_call_at(store, REAL - 3 * DAY), record_call_at(store, REAL - 60.0)
+    for start in range(3):
+        wrong = Clock(REAL + days * DAY + 60.0 * start)
+        maintenance = kept_by(store, wrong)
+        record_call_at(store, wrong.now + 1.0)  # by this process itself
+        for _ in range(3):
+            wrong.now += 3_600.0
+            maintenance.run_once()
+    assert stored_sessions(store) >= set(kept)
+    assert caplog.text.count(f"clock: it is {days:.0f} days ahead of the records") == 3
+    kept_by(store, Clock(REAL)).run_once()
+    assert stored_sessions(store) >= set(kept)
+
+
+def test_a_clock_ahead_ends_no_session_and_keeps_what_expires_and_was_learned(store):
+    session = a_session(started_at=REAL)
+    store.record_many([session, an_invocation(session, "read", timestamp=REAL), a_learned_pair(updated_at=REAL)])
+    override = an_override(created_at=REAL, expires_at=REAL + DAY)
+    store.put_override(override)
+    Maintenance(
+        lambda: store, lambda: 1, expiry=lambda now: Expiry.of_all(now - 7 * DAY, now), clock=Clock(REAL + 400 * DAY)
+    ).run_once()
+    assert [each.session.ended_at for each in store.list_sessions()] == [None]
+    assert len(store.list_learned_pairs("minilm")) == 1
+    assert store.list_overrides() == [override]
+
+
+def test_a_clock_ahead_is_believed_after_a_day_of_this_process(store):
+    record_call_at(store, REAL)
+    clock, monotonic = Clock(REAL + 400 * DAY), Clock(0.0)
+    maintenance = kept_by(store, clock, monotonic)
+    for hour in range(25):
+        assert len(stored_sessions(store)) == 1, hour
+        clock.now += 3_600.0
+        maintenance.run_once()
+        monotonic.now += 3_600.0
+    assert stored_sessions(store) == set()
+
+
+def test_after_a_long_pause_records_of_another_day_show_that_the_clock_advances(store):
+    old = record_call_at(store, REAL)
+    kept_by(store, Clock(REAL + 60.0)).run_once()
+    back = REAL + 400 * DAY
+    kept_by(store, Clock(back)).run_once()
+    new = record_call_at(store, back + 60.0)
+    kept_by(store, Clock(back + 3_600.0)).run_once()
+    assert stored_sessions(store) == {old, new}
+    kept_by(store, Clock(back + 1.5 * DAY)).run_once()
+    assert stored_sessions(store) == {new}
+
+
+def test_what_is_too_old_goes_by_a_clock_that_agrees_with_the_newest_records(store):
+    record_call_at(store, REAL - 200 * DAY)
+    new = record_call_at(store, REAL - 600.0)
+    kept_by(store, Clock(REAL)).run_once()
+    assert stored_sessions(store) == {new}
+
+
+def test_a_clock_that_was_ahead_holds_up_nothing_when_it_is_right_again(store):
+    record_call_at(store, REAL)
+    kept_by(store, Clock(REAL + 400 * DAY)).run_once()
+    kept_by(store, Clock(REAL + 1.0)).run_once()
+    kept_by(store, Clock(REAL + 2 * DAY)).run_once()
+    kept_by(store, Clock(REAL + 4 * DAY)).run_once()
+    kept_by(store, Clock(REAL + 6 * DAY)).run_once()
+    kept_by(store, Clock(REAL + 8 * DAY)).run_once()
+    assert stored_sessions(store) == set()

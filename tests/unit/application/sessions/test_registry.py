@@ -313,6 +313,14 @@ def test_when_riglm_stops_every_session_ends_once():
     assert all(record.ended_at == w.clock.now for record in w.records.of(SessionClosed))
 
 
+def test_a_session_does_not_end_before_its_start_when_the_clock_is_set_back():
+    w = world()
+    session = w.sessions.of_connection(HTTP, CODE, VERSION)
+    w.clock.now -= 86_400.0
+    w.sessions.close()
+    assert [record.ended_at for record in w.records.of(SessionClosed)] == [session.started_at]
+
+
 def test_a_call_after_the_end_opens_nothing_for_its_connection():
     w = world()
     base = w.sessions.of_connection(HTTP, CODE, VERSION)
