@@ -9,10 +9,14 @@ JsonObject = dict[str, Any]
 
 
 class LoadedTool(NamedTuple):
-    """A tool whose schema is in a request, and the namespace that it is called in, if it has one."""
+    """A tool whose schema is in a request, and the namespace that it is called in, if it has one.
+
+    `is_custom`: it takes a text instead of arguments.
+    """
 
     name: str
     namespace: str = ""
+    is_custom: bool = False
 
 
 class ToolCall(NamedTuple):
@@ -29,11 +33,12 @@ Answer = tuple[bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API. `results` is the number of calls that have a result in a request."""
+    """One API. `results` is the number of calls that have a result in a request, `tools` the definitions in it."""
 
     loaded: Callable[[JsonObject], list[LoadedTool]]
     results: Callable[[JsonObject], int]
     answer: Callable[[JsonObject, int, ToolCall | None], Answer]
+    tools: Callable[[JsonObject], list[JsonObject]] = lambda asked: list(asked.get("tools") or ())
 
 
 def _json(value: Any) -> Answer:
@@ -123,14 +128,21 @@ def _chat_answer(asked: JsonObject, number: int, call: ToolCall | None) -> Answe
     )
 
 
+def _responses_tools(asked: JsonObject) -> list[JsonObject]:
+    """The tools of a request, and those that items of its input add."""
+    items = asked["input"] if isinstance(asked.get("input"), list) else []
+    added = (item.get("tools") or () for item in items if item.get("type") == "additional_tools")
+    return [*(asked.get("tools") or ()), *(tool for tools in added for tool in tools)]
+
+
 def _responses_loaded(asked: JsonObject) -> list[LoadedTool]:
     found = []
-    for tool in asked.get("tools") or ():
+    for tool in _responses_tools(asked):
         if tool.get("type") == "namespace":
             inner = [one for one in tool.get("tools") or () if not one.get("defer_loading")]
-            found += [LoadedTool(one["name"], tool["name"]) for one in inner]
+            found += [LoadedTool(one["name"], tool["name"], one.get("type") == "custom") for one in inner]
         elif not tool.get("defer_loading"):
-            found.append(LoadedTool(tool.get("name") or tool["type"]))
+            found.append(LoadedTool(tool.get("name") or tool["type"], is_custom=tool.get("type") == "custom"))
     return found
 
 
@@ -144,7 +156,10 @@ def _responses_answer(asked: JsonObject, number: int, call: ToolCall | None) -> 
     item: JsonObject = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [text]}
     if call is not None:
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": call.id, "name": call.tool.name}
-        item["arguments"] = json.dumps(call.arguments)
+        if call.tool.is_custom:
+            item |= {"type": "custom_tool_call", "input": "".join(map(str, call.arguments.values()))}
+        else:
+            item["arguments"] = json.dumps(call.arguments)
         item |= {"namespace": call.tool.namespace} if call.tool.namespace else {}
     item["status"] = "completed"
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": asked.get("model", "")}
@@ -189,7 +204,7 @@ def _gemini_answer(asked: JsonObject, number: int, call: ToolCall | None) -> Ans
 
 _ANTHROPIC: Final = Dialect(_anthropic_loaded, _anthropic_results, _anthropic_answer)
 _CHAT: Final = Dialect(_chat_loaded, _chat_results, _chat_answer)
-_RESPONSES: Final = Dialect(_responses_loaded, _responses_results, _responses_answer)
+_RESPONSES: Final = Dialect(_responses_loaded, _responses_results, _responses_answer, _responses_tools)
 _GEMINI: Final = Dialect(_gemini_loaded, _gemini_results, _gemini_answer)
 
 

@@ -22,16 +22,20 @@ class ScriptedModel:
     def __init__(self, calls: Sequence[Call] = ()) -> None:
         asked: list[dict[str, Any]] = []
         loads: list[list[LoadedTool]] = []
+        definitions: list[list[dict[str, Any]]] = []
 
         class Handler(_Answers):
             requests = asked
             loaded = loads
+            tools = definitions
             script = tuple(calls)
 
         self.requests = asked
         """The bodies of all requests for a message, in order."""
         self.loaded = loads
         """The tools whose schemas each of these requests holds."""
+        self.tools = definitions
+        """The definitions of tools in each of these requests, loaded or not."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -51,6 +55,7 @@ class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     requests: ClassVar[list[dict[str, Any]]]
     loaded: ClassVar[list[list[LoadedTool]]]
+    tools: ClassVar[list[list[dict[str, Any]]]]
     script: ClassVar[tuple[Call, ...]]
 
     def do_GET(self) -> None:
@@ -67,6 +72,7 @@ class _Answers(BaseHTTPRequestHandler):
         asked.setdefault("stream", "stream" in self.path)
         self.requests.append(asked)
         self.loaded.append(dialect.loaded(asked))
+        self.tools.append(dialect.tools(asked))
         self._send(*dialect.answer(asked, len(self.requests), self._next(dialect, asked)))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class has it so
@@ -74,7 +80,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _next(self, dialect: Dialect, asked: dict[str, Any]) -> ToolCall | None:
         made = dialect.results(asked)
-        if not asked.get("tools") or made >= len(self.script):
+        if not dialect.tools(asked) or made >= len(self.script):
             return None
         name, arguments = self.script[made]
         tools = (tool for tool in dialect.loaded(asked) if tool.name.endswith(name))

@@ -1,10 +1,12 @@
 """One host measured: directly, and through riglm after `riglm init` and `riglm enforce`."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -50,7 +52,7 @@ class Row:
 
 
 def ask_host(host: Host, setup: Setup, package: Path) -> None:
-    """Ask a host one question, in a home that has its files."""
+    """Ask a host one question, in a home that has its files, and end every process that it leaves behind."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(setup.home),
@@ -62,25 +64,47 @@ def ask_host(host: Host, setup: Setup, package: Path) -> None:
         **host.variables,
     }
     host.model_file(setup)
-    subprocess.run(
-        [*host.program(package), *host.words(setup)],
-        env=environment,
-        cwd=setup.home / "work",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_SECONDS,
-        check=False,
-    )
+    try:
+        subprocess.run(
+            [*host.program(package), *host.words(setup)],
+            env=environment,
+            cwd=setup.home / "work",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a pipe would stay open as long as one of its children runs
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+        )
+    finally:
+        end_processes_of(setup.home)
+
+
+def end_processes_of(home: Path) -> None:
+    """End the processes that were started with this home: hosts give their servers process groups of their own."""
+    while left := [process for process in Path("/proc").glob("[0-9]*") if _has_home(process, home)]:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _has_home(process: Path, home: Path) -> bool:
+    try:
+        return f"HOME={home}".encode() in (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
 
 
 def _loaded(model: ScriptedModel) -> tuple[set[str], int]:
-    """The tools of the server and of riglm in the first request with tools, and the bytes of all tools in it."""
-    for request, loaded in zip(model.requests, model.loaded, strict=True):
-        if request.get("tools"):
-            code = json.dumps(request["tools"]) if any(tool.name == "execute" for tool in loaded) else ""
+    """The tools of the server and of riglm in the first request with tools, and the bytes of all tools in it.
+
+    A tool that runs programs names those that programs can call.
+    """
+    for tools, loaded in zip(model.tools, model.loaded, strict=True):
+        if tools:
+            code = json.dumps(tools) if any(tool.name in {"exec", "execute"} for tool in loaded) else ""
             names = {known for known in (*_NAMES, *META_TOOLS) for tool in loaded if tool.name.endswith(known)}
-            named = {known for known in (*_NAMES, *META_TOOLS) if re.search(rf"\.{known}\(", code)}
-            return names | named, len(json.dumps(request["tools"]))
+            named = {known for known in (*_NAMES, *META_TOOLS) if re.search(rf"(?:\.|__){known}\(", code)}
+            return names | named, len(json.dumps(tools))
     raise LookupError("it sent its model no tools")
 
 

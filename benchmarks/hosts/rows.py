@@ -23,6 +23,7 @@ _NATIVE_SEARCH: Final[Sequence[Call]] = (
     ("ToolSearch", {"query": "select:mcp__riglm__bench_echo", "max_results": 1}),
     ("mcp__riglm__bench_echo", {"text": "#stats"}),
 )
+_CODEX_CODE: Final = "text(await tools.mcp__riglm__call_tool({name: 'bench_echo', arguments: {text: '#stats'}}))"
 _CODE: Final = "return await tools.riglm.call_tool({name: 'bench_echo', arguments: {text: '#stats'}})"
 
 
@@ -108,7 +109,7 @@ def _claude(**variables: str) -> Host:
     )
 
 
-def _codex(model: str) -> Host:
+def _codex(model: str, **more: Any) -> Host:
     def config(setup: Setup) -> None:
         words = json.dumps(list(setup.command[1:]))
         setup.write(
@@ -118,7 +119,7 @@ def _codex(model: str) -> Host:
     return Host(
         title=f"Codex, {model}",
         package="@openai/codex",
-        version="0.169.0",
+        version="0.171.0",
         program=_bin("codex"),
         words=lambda setup: [
             "exec",
@@ -135,7 +136,7 @@ def _codex(model: str) -> Host:
         environment=lambda _: {"OPENAI_API_KEY": "none"},
         server_file=config,
         client="codex",
-        loading=Loading.SEARCHED if model == "gpt-5.5" else Loading.ALL,
+        **more,
     )
 
 
@@ -285,7 +286,8 @@ HOSTS: Final = (
     _claude(ENABLE_TOOL_SEARCH="auto:1"),
     _claude(CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS="1"),
     _codex("gpt-5.4"),
-    _codex("gpt-5.5"),
+    _codex("gpt-5.5", loading=Loading.SEARCHED),
+    _codex("gpt-5.6-sol", calls=(("exec", {"input": _CODEX_CODE}),), loading=Loading.PROGRAMS),
     _opencode("opencode"),
     _opencode(
         "opencode, code mode",

@@ -88,8 +88,6 @@ class ClientFormat:
     """Further members of riglm's entry."""
     preload_members: Mapping[str, Any] = field(default_factory=dict)
     """Members of an entry by which the client loads all its tools at once, where it would defer them otherwise."""
-    preloaded_namespaces: tuple[str, ...] = ()
-    """The place in the file of a list with the namespaces whose tools the client loads at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +199,7 @@ CLIENTS: Final = (
                 "tool_timeout_sec": ClientTimeout(covers=_CALL, default=60),
             },
             members={"required": True},
-            preloaded_namespaces=("features", "code_mode", "direct_only_tool_namespaces"),
+            preload_members={"omit_tools_from": ["deferred"]},
         ),
     ),
     ClientBehavior(

@@ -129,11 +129,6 @@ def entry_of(client: str, words: Sequence[str], variables: Sequence[str], env: M
     return entry | dict(form.members)
 
 
-def namespace_of(entry: str) -> str:
-    """Return the namespace that Codex gives to the tools of an entry."""
-    return f"mcp__{re.sub(r'[^A-Za-z0-9_]', '_', entry)}"
-
-
 @dataclass(frozen=True, slots=True)
 class CandidatePath:
     """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.

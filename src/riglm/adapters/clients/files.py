@@ -16,14 +16,13 @@ from riglm.adapters.clients.entries import (
     FORMATS,
     CandidatePath,
     entry_of,
-    namespace_of,
     project_candidates,
     timeouts_of,
     understood,
     user_candidates,
 )
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.domain.client_setup import ENTRY, ClientServer, ConfigLocation
+from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.ports.clients import ClientsPort
 
 _MAX: Final = 64 * 1024 * 1024
@@ -127,9 +126,15 @@ class ClientFiles(ClientsPort):
         return _encoded(content, new)
 
     def with_preloading(self, place: ConfigLocation, content: bytes, entry: str) -> bytes:
-        members = FORMATS[place.client].preload_members
-        listed = [*_namespaces(place, content), *self._inherited_namespaces(place), namespace_of(entry)]
-        return _preloading(place, content, {entry: members}, list(dict.fromkeys(listed)))
+        there = _at(_values(place, _text(place, content)), (*place.path, entry))
+        members = {}
+        for key, value in FORMATS[place.client].preload_members.items():
+            old = there.get(key)
+            if isinstance(value, list) and isinstance(old, list):
+                members[key] = [*old, *(each for each in value if each not in old)]
+            else:
+                members[key] = value
+        return _with_members(place, content, {entry: members})
 
     def without_preloading(self, place: ConfigLocation, content: bytes, entries: Sequence[str], before: bytes) -> bytes:
         if not self.may_defer(place, before, entries[0]):
@@ -140,22 +145,7 @@ class ClientFiles(ClientsPort):
             was = earlier.get(entry)
             known = was if isinstance(was, Mapping) else {}
             members[entry] = {key: known.get(key) for key in FORMATS[place.client].preload_members}
-        were, ours = _namespaces(place, before), {*map(namespace_of, entries), *self._inherited_namespaces(place)}
-        listed = [name for name in _namespaces(place, content) if name in were or name not in ours]
-        *outer, name, _ = FORMATS[place.client].preloaded_namespaces or ("", "")
-        keeps_table = name in _at(_values(place, _text(place, before)), outer)
-        return _preloading(place, content, members, listed, keeps_table=keeps_table)
-
-    def _inherited_namespaces(self, place: ConfigLocation) -> list[str]:
-        """Those of the user's file and of riglm there: a list in a project's file replaces the user's list."""
-        if place.project is None or not FORMATS[place.client].preloaded_namespaces:
-            return []
-        found = []
-        candidates = user_candidates(self._platform, self._environment, self._home)
-        for other in (other for each in candidates if each.client == place.client for other in _present(each)):
-            with contextlib.suppress(OSError, FileNotEditableError):
-                found += _namespaces(other, other.file.read_bytes())
-        return [*found, namespace_of(ENTRY)]
+        return _with_members(place, content, members)
 
     def may_defer(self, place: ConfigLocation, content: bytes, entry: str) -> bool:
         """Whether the client may defer the tools of an entry, and would not by another setting."""
@@ -165,75 +155,21 @@ class ClientFiles(ClientsPort):
             return True
 
 
-def _preloading(
-    place: ConfigLocation,
-    content: bytes,
-    members: Mapping[str, Mapping[str, Any]],
-    namespaces: Sequence[str],
-    *,
-    keeps_table: bool = True,
-) -> bytes:
-    """The file with these members in entries, None for those to be removed, and with this list of namespaces."""
-    text, path = _text(place, content), FORMATS[place.client].preloaded_namespaces
-    values = _values(place, text)
+def _with_members(place: ConfigLocation, content: bytes, members: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Return the file with these members in entries, None for those to be removed."""
+    before = text = _text(place, content)
+    values = _values(place, before)
     servers = dict(_at(values, place.path))
     for entry, wanted in members.items():
         there = servers.get(entry)
         if not isinstance(there, Mapping) or all(there.get(key) == value for key, value in wanted.items()):
             continue
         added = {key: value for key, value in wanted.items() if value is not None}
-        text = json_members.with_members(text, (*place.path, entry), added, wanted.keys() - added.keys())
+        text = _call(place, "with_members", text, (*place.path, entry), added, wanted.keys() - added.keys())
         servers[entry] = {key: value for key, value in there.items() if key not in wanted} | added
-        values = _replaced(values, place.path, servers)
-    if not path or list(namespaces) == _namespaces(place, content):
-        return _checked(place, content, text, values)
-    table = {key: value for key, value in _at(values, path[:-1]).items() if key != path[-1]}
-    text = toml_tables.with_value(text, path, list(namespaces) or None)
-    if not (namespaces or table or keeps_table):
-        text = toml_tables.without_header(text, path[:-1])
-    listed = {path[-1]: list(namespaces)} if namespaces else {}
-    return _checked(place, content, text, _replaced(values, path[:-1], table | listed))
-
-
-def _checked(place: ConfigLocation, content: bytes, text: str, wanted: Mapping[str, Any]) -> bytes:
-    """The file with a new text, if it equals the wanted values; tables that are empty then may be missing.
-
-    Raises:
-        FileNotEditableError: it says something else.
-    """
-    try:
-        is_right = _without_empty(_values(place, text)) == _without_empty(wanted)
-    except FileNotEditableError:
-        is_right = False
-    if is_right:
-        return _encoded(content, text)
-    path = FORMATS[place.client].preloaded_namespaces
-    what = f"`{path[-1]}` in `{'.'.join(path[:-1])}`" if path else "riglm's entry"
-    raise FileNotEditableError(
-        f"{place.file} is written in a way in which riglm cannot change {what} faithfully — fix: change it by hand as "
-        "docs/how-to/clients.md shows"
-    )
-
-
-def _without_empty(value: Any) -> Any:
-    """A value without the empty tables in it."""
-    if not isinstance(value, Mapping):
-        return value
-    inner = {key: _without_empty(each) for key, each in value.items()}
-    return {key: each for key, each in inner.items() if each != {}}
-
-
-def _namespaces(place: ConfigLocation, content: bytes) -> list[str]:
-    """The namespaces whose tools the client loads at once.
-
-    Raises:
-        FileNotEditableError: they are no list.
-    """
-    path = FORMATS[place.client].preloaded_namespaces
-    found = _at(_values(place, _text(place, content)), path[:-1]).get(path[-1], []) if path else []
-    if not isinstance(found, list):
-        raise FileNotEditableError(f"`{'.'.join(path)}` of {place.file} is no list — fix: make it one")
-    return found
+    if text != before:
+        _require(place, text, values, servers)
+    return _encoded(content, text)
 
 
 def _present(candidate: CandidatePath) -> list[ConfigLocation]:

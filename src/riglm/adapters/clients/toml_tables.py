@@ -58,29 +58,29 @@ def moved(text: str, path: TomlPath, names: Collection[str], entry: tuple[str, M
     return _changed(text, leaving, instead)
 
 
-def with_value(text: str, path: TomlPath, value: Any) -> str:
-    """The text with a key set to a value, in its table or in a new one at the end; None removes the key."""
-    newline, statements = _newline(text), list(_statements(text))
+def with_members(text: str, path: TomlPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
+    """The text with these keys in a table and without the removed ones; a table without a header is written again."""
+    new = text
+    for key, value in {**dict.fromkeys(removed), **members}.items():
+        new = _with_value(new, (*path, key), value)
+    *outer, name = path
+    there = _tables_at(text, path)
+    wanted = {key: value for key, value in there.items() if key not in removed} | dict(members)
+    return new if _tables_at(new, path) == wanted else moved(text, outer, [name], (name, wanted))
+
+
+def _with_value(text: str, path: TomlPath, value: Any) -> str:
+    """The text with a key set to a value if its table has a header; None removes the key."""
+    statements = list(_statements(text))
     known = next((each for each in statements if each.path == tuple(path) and not each.is_header), None)
     header = next((each for each in statements if each.path == tuple(path[:-1]) and each.is_header), None)
-    if known is not None:
-        line = "" if value is None else f"{_dotted(path[known.depth :])} = {_value(value)}{newline}"
-        return text[: known.start] + line + text[known.end :]
-    if value is None:
+    place = known or (header if value is not None else None)
+    if place is None:
         return text
-    if header is not None:
-        line = f"{_dotted(path[-1:])} = {_value(value)}{newline}"
-        return _ended(text[: header.end]) + line + text[header.end :]
-    return (_ended(text) + newline if text else "") + _table(path[:-1], {path[-1]: value}, newline)
-
-
-def without_header(text: str, path: TomlPath) -> str:
-    """The text without the header of an empty table, and without the blank lines before it if it ends the text."""
-    header = next((each for each in _statements(text) if each.path == tuple(path) and each.is_header), None)
-    if header is None:
-        return text
-    before, after = text[: header.start], text[header.end :]
-    return before + after if after.strip() else before.rstrip("\r\n") + _newline(text) if before.strip() else after
+    written = _dotted(path[place.depth :])
+    line = "" if value is None else f"{written} = {_value(value)}{_newline(text)}"
+    start = place.start if place is known else place.end
+    return (_ended(text[:start]) if start else "") + line + text[place.end :]
 
 
 def put_back(text: str, path: TomlPath, entry: str | None, before: str, names: Collection[str]) -> str:

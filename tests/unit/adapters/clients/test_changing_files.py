@@ -146,71 +146,50 @@ def test_comments_and_blank_lines_between_tables_stay() -> None:
     )
 
 
-LISTS = {
-    "no features": 'a = 1\n\n[mcp_servers.riglm]\ncommand = "sh"\n',
+DEFERRING = {
+    "its own table": 'a = 1\n\n[mcp_servers.riglm]\ncommand = "sh" # c\n\n[mcp_servers.riglm.env]\nK = "v"\n',
     "without a last line end": '[mcp_servers.riglm]\ncommand = "sh"',
-    "other features": '[features]\nmulti = true # m\n\n[mcp_servers.riglm]\r\ncommand = "sh"\r\n',
+    "with other line ends": '[features]\nx = true # m\n\n[mcp_servers.riglm]\r\ncommand = "sh"\r\n',
+    "a key of one table": '[mcp_servers]\nriglm = { command = "sh" }\nb.command = "sh" # c\n',
+    "dotted keys": '[mcp_servers]\nriglm.command = "sh"\nriglm.args = ["]"]\n\n[x]\ny = 1\n',
+    "another surface left out": '[mcp_servers.riglm]\ncommand = "sh"\nomit_tools_from = [\n  "direct", # mine\n]\n',
 }
 
 
-@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
-def test_the_namespace_of_riglm_is_listed_and_taken_out_again(text: str) -> None:
+@pytest.mark.parametrize("text", DEFERRING.values(), ids=DEFERRING)
+def test_codex_does_not_defer_the_tools_of_riglm_and_programs_keep_them(text: str) -> None:
     content, before = text.encode(), tomllib.loads(text)
     on = FILES.with_preloading(TOML, content, "riglm")
-    features = {**before.get("features", {}), "code_mode": {"direct_only_tool_namespaces": ["mcp__riglm"]}}
-    assert tomllib.loads(on.decode()) == {**before, "features": features}
+    left_out = [*before["mcp_servers"]["riglm"].get("omit_tools_from", []), "deferred"]
+    entry = {**before["mcp_servers"]["riglm"], "omit_tools_from": left_out}
+    assert tomllib.loads(on.decode()) == {**before, "mcp_servers": {**before["mcp_servers"], "riglm": entry}}
     assert FILES.with_preloading(TOML, on, "riglm") == on
+    assert (b"\r\n" in on) is (b"\r\n" in content)
+    assert on.count(b"# c") == content.count(b"# c")
     off = FILES.without_preloading(TOML, on, ["riglm"], content)
     assert tomllib.loads(off.decode()) == before
-    assert off.decode().removesuffix("\n") == text.removesuffix("\n")
+    assert off.count(b"# c") == content.count(b"# c")
 
 
-@pytest.mark.parametrize(
-    "features", ["[features]\ncode_mode = true", "features = { }", "features = 1", "features.code_mode.enabled = true"]
-)
-def test_a_list_that_cannot_be_added_faithfully_is_left_to_the_user(features: str) -> None:
-    content = f'{features}\n[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
-    with pytest.raises(FileNotEditableError, match=r"by hand"):
-        FILES.with_preloading(TOML, content, "riglm-app")
-    assert FILES.without_preloading(TOML, content, ["riglm-app"], content) == content
+def test_an_entry_that_has_a_new_name_by_now_is_changed_back_and_what_was_added_stays() -> None:
+    content = b'[mcp_servers.riglm-app]\ncommand = "sh"\n'
+    on = FILES.with_preloading(TOML, content, "riglm-app").replace(b"riglm-app", b"mine") + b"cwd = '/x'\n"
+    off = FILES.without_preloading(TOML, on, ["riglm-app", "mine"], content)
+    assert tomllib.loads(off.decode()) == {"mcp_servers": {"mine": {"command": "sh", "cwd": "/x"}}}
 
 
-def test_namespaces_that_are_no_list_are_reported() -> None:
-    content = b"[features.code_mode]\ndirect_only_tool_namespaces = 5\n[mcp_servers.riglm]\ncommand = 'sh'\n"
-    with pytest.raises(FileNotEditableError, match=r"is no list"):
-        FILES.with_preloading(TOML, content, "riglm")
-    assert FILES.may_defer(TOML, content, "riglm")
-
-
-@pytest.mark.parametrize(
-    "features",
-    [
-        "[features.code_mode] # on\nenabled = true\n",
-        '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other"] # mine\n',
-        "[features.code_mode]\n",
-    ],
-)
-@pytest.mark.parametrize("entry", ["riglm-app", "mine"])
-def test_other_settings_of_the_table_stay(features: str, entry: str) -> None:
-    content = f'{features}[mcp_servers.riglm-app]\ncommand = "sh"\n'.encode()
-    on = FILES.with_preloading(TOML, content, "riglm-app")
-    table = tomllib.loads(on.decode())["features"]["code_mode"]
-    was = tomllib.loads(content.decode())["features"]["code_mode"]
-    namespaces = [*was.get("direct_only_tool_namespaces", []), "mcp__riglm_app"]
-    assert table == was | {"direct_only_tool_namespaces": namespaces}
-    renamed = on.replace(b"servers.riglm-app", b"servers.%b" % entry.encode())
-    off = FILES.without_preloading(TOML, renamed, ["riglm-app", entry], content)
-    assert tomllib.loads(off.decode())["features"]["code_mode"] == was
-
-
-def test_what_the_user_had_or_added_stays() -> None:
-    had = b'[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__riglm"]\n[mcp_servers.riglm]\ncommand = "sh"\n'
+def test_an_entry_that_the_user_already_set_is_left_as_it_is() -> None:
+    had = b'[mcp_servers.riglm]\ncommand = "sh"\nomit_tools_from = ["deferred"]\n'
+    assert not FILES.may_defer(TOML, had, "riglm")
     assert FILES.with_preloading(TOML, had, "riglm") == had
     assert FILES.without_preloading(TOML, had, ["riglm"], had) == had
-    content = b'[mcp_servers.riglm]\ncommand = "sh"\n'
-    on = FILES.with_preloading(TOML, content, "riglm").replace(b'["mcp__riglm"]', b'["mcp__riglm", "mcp__other"]')
-    off = tomllib.loads(FILES.without_preloading(TOML, on, ["riglm"], content).decode())
-    assert off["features"] == {"code_mode": {"direct_only_tool_namespaces": ["mcp__other"]}}
+
+
+def test_an_entry_that_cannot_be_changed_faithfully_is_left_to_the_user() -> None:
+    content = b'mcp_servers = { riglm = { command = "sh" } }\n'
+    with pytest.raises(FileNotEditableError, match=r"one value"):
+        FILES.with_preloading(TOML, content, "riglm")
+    assert FILES.may_defer(TOML, content, "riglm")
 
 
 COPILOT = ConfigLocation(client="copilot", file=Path("mcp-config.json"), path=("mcpServers",))
@@ -241,19 +220,3 @@ def test_switching_again_and_again_leaves_the_file_as_it_was() -> None:
     for _ in range(4):
         off = FILES.without_preloading(TOML, FILES.with_preloading(TOML, off, "riglm"), ["riglm"], content)
     assert off == content
-
-
-def test_the_list_of_a_project_has_what_it_replaces_of_the_users_list(tmp_path: Path) -> None:
-    users = tmp_path / ".codex" / "config.toml"
-    users.parent.mkdir()
-    users.write_text('[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__own"]\n', "utf-8")
-    files = ClientFiles(environment={}, home=tmp_path, platform="linux")
-    place = ConfigLocation(
-        client="codex", file=Path(".codex/config.toml"), path=("mcp_servers",), project=tmp_path / "app"
-    )
-    content = b'[mcp_servers.riglm-app]\ncommand = "sh"\n'
-    on = files.with_preloading(place, content, "riglm-app")
-    namespaces = tomllib.loads(on.decode())["features"]["code_mode"]["direct_only_tool_namespaces"]
-    assert namespaces == ["mcp__own", "mcp__riglm", "mcp__riglm_app"]
-    assert files.with_preloading(place, on, "riglm-app") == on
-    assert files.without_preloading(place, on, ["riglm-app"], content) == content
