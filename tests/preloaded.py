@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tests.started import die_with_the_starter
+from tests.waiting import WAIT_SECONDS
 
 PROGRAM = (sys.executable, "-m", "riglm")
 """How a command of riglm begins."""
@@ -121,7 +122,7 @@ def _forking(_: int) -> socket.socket:
     @atexit.register
     def end() -> None:
         ours.close()
-        process.wait(10)
+        process.wait(WAIT_SECONDS)
 
     return ours
 

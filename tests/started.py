@@ -6,12 +6,12 @@ import os
 import random
 import signal
 import socket
-import time
 
 import psutil
 
+from tests.waiting import wait_until
+
 _PR_SET_PDEATHSIG = 1
-_FREEZE_SECONDS = 30.0
 _WORKERS = 16
 _libc = ctypes.CDLL(None)
 
@@ -35,14 +35,6 @@ def die_with_the_starter() -> None:
 
 
 def freeze(process: psutil.Process) -> None:
-    """Stop a process, and wait until it has: on a busy machine, its threads go on for a while after the signal.
-
-    Raises:
-        TimeoutError: it is still running.
-    """
+    """Stop a process, and wait until it has: on a busy machine, its threads go on for a while after the signal."""
     process.suspend()
-    deadline = time.monotonic() + _FREEZE_SECONDS
-    while process.status() not in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{process} is still running")
-        time.sleep(0.001)
+    wait_until(lambda: process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}, f"{process} is stopped")

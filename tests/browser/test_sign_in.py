@@ -1,12 +1,11 @@
 """Sign-in at an OAuth-protected server in a real browser."""
 
-import time
-
 import pytest
 
-from tests.browser.window import PATIENCE_SECONDS, Window
+from tests.browser.window import Window
 from tests.integration.oauth import sites
 from tests.integration.test_oauth import Home, add
+from tests.waiting import wait_until_async
 
 
 @pytest.fixture
@@ -27,9 +26,7 @@ async def test_login_opens_the_page_and_a_click_there_signs_in(home, browser: Wi
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new && mv {opened}.new {opened}\n')
     program.chmod(0o700)
     with home.logging_in(BROWSER=f"{program} %s") as (_, url):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not opened.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        await wait_until_async(opened.exists)
         assert opened.read_text() == url
         browser.open(url)
         browser.click("button")

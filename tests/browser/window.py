@@ -4,7 +4,6 @@ import contextlib
 import json
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,9 +14,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.started import die_with_the_starter
+from tests.waiting import WAIT_SECONDS, wait_until
 
-PATIENCE_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = WAIT_SECONDS
 _PROGRAMS: Final = ("chromium", "chromedriver")
 _FLAGS: Final = (
     "--headless",
@@ -69,12 +68,10 @@ class Window:
         Raises:
             AssertionError: it did not come.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (found := holds()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"in vain: {what}; the page says: {self.text()[:2000]}")
-            time.sleep(_POLL_SECONDS)
-        return found
+        try:
+            return wait_until(holds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the page says: {self.text()[:2000]}") from None
 
     def find(self, selector: str) -> WebElement:
         """The first element like this, once there is one."""

@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from riglm.ports.session_state import SessionStatePort
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-WITHIN_SECONDS = 10.0
+WITHIN_SECONDS = WAIT_SECONDS
 """News that do not come within so many seconds do not come."""
 
 LONG = 60.0
@@ -130,9 +131,11 @@ class SessionStateContract:
         """As all values do."""
         await state.swap("a", b"", b"1", 0.2)
         await state.number("b", 5, 0.2)
-        async with asyncio.timeout(WITHIN_SECONDS):
-            while any(await state.there(["a", "b"])):  # nobody tells when a value goes
-                await asyncio.sleep(0.02)
+
+        async def are_gone() -> bool:
+            return not any(await state.there(["a", "b"]))
+
+        await wait_until_async(are_gone)
         assert await state.number("b", 0, LONG) == 1
 
     async def test_values_go_when_their_time_is_over(self, state: SessionStatePort, other: SessionStatePort) -> None:
@@ -140,9 +143,11 @@ class SessionStateContract:
         await state.keep("short", b"1", 0.2)
         await state.keep("prolonged", b"2", 0.2)
         await other.take(["prolonged"], LONG)
-        async with asyncio.timeout(WITHIN_SECONDS):
-            while (await other.there(["short"]))[0]:  # nobody tells when a value goes
-                await asyncio.sleep(0.02)
+
+        async def is_gone() -> bool:
+            return not (await other.there(["short"]))[0]
+
+        await wait_until_async(is_gone)
         assert await state.take(["short", "prolonged"], LONG) == [None, b"2"]
 
     async def test_news_reach_every_process_in_their_order(

@@ -1,7 +1,6 @@
 """What looking after a PostgreSQL database does beside writers of other processes."""
 
 import threading
-import time
 
 import psycopg
 
@@ -9,18 +8,16 @@ from riglm.adapters.analytics import storing
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from tests.contracts.maintenance_contract import a_used_session, summed
+from tests.waiting import WAIT_SECONDS, wait_until
 
-SOON = 60.0
+SOON = WAIT_SECONDS
 
 
 def wait_for_a_lock(url):
     """Until somebody waits for a lock in this database."""
     with psycopg.connect(url, autocommit=True) as connection:
-        deadline = time.monotonic() + SOON
         question = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'forgotten'::regclass"
-        while not connection.execute(question).fetchone()[0]:
-            assert time.monotonic() < deadline, "nobody waits"
-            time.sleep(0.01)
+        wait_until(lambda: connection.execute(question).fetchone()[0], "a session waits for the lock")
 
 
 def test_nothing_slips_past_that_was_being_written_when_somebody_was_forgotten(postgres_url):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -15,6 +16,7 @@ from riglm.ports.session_state import SessionStatePort
 from tests.contracts.session_state_contract import LONG, Heard, SessionStateContract
 from tests.stores import valkey
 from tests.stores.session_state import InMemorySessionState
+from tests.waiting import wait_until_async
 
 GENEROUS = 5.0
 """A deadline that a busy machine keeps."""
@@ -90,14 +92,14 @@ def server() -> Iterator[valkey.ValkeyServer]:
 
 async def back(state: SessionStatePort) -> None:
     """Until the state can be asked again."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await state.take(["anything"], LONG)
-            except StateUnavailableError:
-                await asyncio.sleep(0.02)
-            else:
-                return
+
+    async def is_back() -> bool:
+        with suppress(StateUnavailableError):
+            await state.take(["anything"], LONG)
+            return True
+        return False
+
+    await wait_until_async(is_back)
 
 
 async def away(state: SessionStatePort) -> None:
@@ -255,9 +257,7 @@ async def test_news_under_a_key_of_another_hand_are_warned_of_once(
     server.ask("HSET", "riglm:news", "a", "b")
     async with RedisSessionState(server.url, deadline=GENEROUS) as state:
         heard = Heard(state)
-        async with asyncio.timeout(30):
-            while not caplog.records:
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: caplog.records)
         server.ask("DEL", "riglm:news")
         await state.notify(b"news")
         assert await heard.until(bool) == [b"news"]

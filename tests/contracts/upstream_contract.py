@@ -16,8 +16,9 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
+from tests.waiting import WAIT_SECONDS
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = WAIT_SECONDS
 """After so many seconds a test is taken for failed."""
 
 _CLIENT: Final = {"name": "contract", "version": "1"}

@@ -13,6 +13,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.documents.page import ROOT, Page
 from tests.documents.typed import typed
+from tests.waiting import WAIT_SECONDS
 
 SHELLS = {"sh", "bash", "console", "shell"}
 QUICKSTART = [code for code in Page.read(ROOT / "docs" / "quickstart.md").code() if code.language != "inline"]
@@ -21,7 +22,7 @@ WANTED = {
     *(f"notes__{tool}" for tool in ("write_note", "read_note", "find_notes")),
     *(f"units__{tool}" for tool in ("convert_length", "celsius_to_fahrenheit", "known_units")),
 }
-_PATIENCE_S = 60.0
+_PATIENCE_S = WAIT_SECONDS
 
 
 def test_every_block_of_code_is_run_or_is_no_command() -> None:

@@ -19,10 +19,11 @@ from riglm.ports.analytics import Record
 from tests.integration.past import definitions, listing_server
 from tests.interaction.stage import Process
 from tests.started import free_port
+from tests.waiting import WAIT_SECONDS
 
 WRITE_TOKEN: Final = "write-0123456789abcdef"
 READ_TOKEN: Final = "read-fedcba9876543210"
-PATIENCE: Final = 30.0
+PATIENCE: Final = WAIT_SECONDS
 
 
 class Answer(NamedTuple):

@@ -15,8 +15,9 @@ from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
 from tests.unit.adapters.upstream.web import WebServer, reply, result
 from tests.unit.adapters.wire.peers import serving
+from tests.waiting import WAIT_SECONDS
 
-PATIENCE = 30.0
+PATIENCE = WAIT_SECONDS
 TOOLS = tuple(f"tool{number:02}" for number in range(40))
 
 FILE = """\

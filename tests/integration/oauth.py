@@ -28,6 +28,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from tests.waiting import WAIT_SECONDS
+
 METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
@@ -401,7 +403,7 @@ def serving(app, listener: socket.socket) -> Iterator[None]:
         yield
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import WAIT_SECONDS
+
 pytestmark = pytest.mark.timeout(120)
 
 _LINE_BYTES = 60_000
@@ -97,7 +99,7 @@ class Client:
             if stream is not None:
                 stream.close()
         try:
-            self.riglm.wait(30)
+            self.riglm.wait(WAIT_SECONDS)
         finally:
             self.riglm.kill()
 

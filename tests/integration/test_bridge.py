@@ -13,6 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::mcp.shared.exceptions.MCPDeprecationWarning"  # what the SDK warns of is what the handshake era is made of
@@ -41,7 +42,7 @@ class Ears:
 
     async def wait_for(self, kind: type, count: int = 1) -> Any:
         """The `count`-th notification of this kind."""
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(WAIT_SECONDS), self._more:
             await self._more.wait_for(lambda: len(self.of(kind)) >= count)
         return self.of(kind)[count - 1]
 

@@ -1,6 +1,5 @@
 """A real riglm that sends to a stand-in for ClickHouse, and asks it about times before the retention."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from riglm.adapters.analytics.clickhouse import ClickHouse
 from tests.integration.controlled import Controlled, controlled
 from tests.integration.past import TOOLS, a_past
 from tests.stores.clickhouse import ClickHouseStandIn
+from tests.waiting import wait_until_async
 
 DAY_SECONDS = 86_400.0
 
@@ -46,17 +46,15 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
         report = ("report", "--predictor", "frequency", "--json")
         in_store, year_ago, day_ago = len(TOOLS) + 24, now - 365 * DAY_SECONDS, now - DAY_SECONDS
         with controlled(tmp_path, past=a_past(now - 30 * DAY_SECONDS), settings=settings) as riglm:
-            async with riglm.client() as client, asyncio.timeout(60):
+            async with riglm.client() as client:
                 for tool in TOOLS:
                     await client.call_tool(tool, {})
                 with archive as store:
-                    while len(store.tools_known()) < len(TOOLS):
-                        await asyncio.sleep(0.1)
+                    await wait_until_async(lambda: len(store.tools_known()) >= len(TOOLS))
                     assert calls(riglm, year_ago) == in_store
                     assert reported_calls(run(environment, *report).stdout) == in_store
                     store.record_many(a_past(now - 300 * DAY_SECONDS, sessions=10))
-                while calls(riglm, year_ago) != len(TOOLS) + 40:
-                    await asyncio.sleep(0.1)
+                await wait_until_async(lambda: calls(riglm, year_ago) == len(TOOLS) + 40)
             assert calls(riglm, day_ago) == len(TOOLS)
             assert reported_calls(run(environment, *report, "--days", "365").stdout) == len(TOOLS) + 40
             assert reported_calls(run(environment, *report, "--days", "1").stdout) == len(TOOLS)

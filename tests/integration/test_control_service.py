@@ -10,6 +10,7 @@ from riglm.domain.control import NotFoundError, OverrideRequest
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.session import uuid7
 from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
+from tests.waiting import wait_until_async
 
 SOME = ("tool05", "tool06", "tool07")
 STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
@@ -28,10 +29,12 @@ async def looked_at(folder, text=FILE):
 
 async def until(ask, holds):
     """What `ask` gives once it holds; records are stored a moment after they were made."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds(found := await ask()):
-            await asyncio.sleep(0.01)
-        return found
+
+    async def held():
+        found = await ask()
+        return found if holds(found) else None
+
+    return await wait_until_async(held)
 
 
 async def at_work(stage):
@@ -39,14 +42,10 @@ async def at_work(stage):
     client = await stage.client()
     await client.listed()
     stage.container.prediction._loading.begin()
-    async with asyncio.timeout(PATIENCE):
-        while stage.container.prediction.knowledge is None:
-            await asyncio.sleep(0.01)
+    await wait_until_async(lambda: stage.container.prediction.knowledge is not None)
     for name in SOME * 10:
         assert await client.call(name) == name
-    async with asyncio.timeout(PATIENCE):
-        while len(stage.container.prediction._training_queue):
-            await asyncio.sleep(0.01)
+    await wait_until_async(lambda: not len(stage.container.prediction._training_queue))
     return client
 
 

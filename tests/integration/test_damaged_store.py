@@ -1,11 +1,10 @@
 """A damaged database under the whole of riglm: calls pass, what comes is recorded, and commands say what to do."""
 
-import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,10 +12,11 @@ import pytest
 
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.stage import Stage
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.timeout(120)
 
-WITHIN_SECONDS = 60.0
+WITHIN_SECONDS = WAIT_SECONDS
 NO_DATABASE = b"a letter to somebody, and no database at all " * 500
 
 COMMANDS = {
@@ -68,12 +68,6 @@ def stored(database: Path) -> int:
         return 0
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not holds():
-            await asyncio.sleep(0.02)
-
-
 def overwrite(database: Path) -> None:
     """Write back what the journal holds, and then over all of it."""
     script = (
@@ -109,7 +103,7 @@ async def test_calls_pass_and_are_recorded_when_the_database_is_none(
         assert (await client.request("tools/list")).result
         for _ in range(5):
             assert (await client.call("echo")).result
-        await until(lambda: stored(database) == 5)
+        await wait_until_async(lambda: stored(database) == 5)
     assert link.exit_code == 0
     [old] = aside(database)
     assert old.read_bytes() == NO_DATABASE
@@ -128,12 +122,12 @@ async def test_calls_of_several_processes_pass_and_are_recorded_when_their_datab
             await client.greet()
             await client.request("tools/list")
             assert (await client.call("echo")).result
-            await until(lambda count=count: stored(database) == count)
+            await wait_until_async(lambda count=count: stored(database) == count)
         overwrite(database)
         for _ in range(10):
             assert (await one.call("echo")).result
             assert (await other.call("echo")).result
-        await until(lambda: stored(database) == 20)
+        await wait_until_async(lambda: stored(database) == 20)
     assert [link.exit_code for link in links] == [0, 0]
     assert len(aside(database)) == 1
     assert stage.damage() == []
@@ -151,7 +145,7 @@ async def test_calls_of_several_processes_pass_and_are_recorded_when_the_index_o
         for count in range(1, 6):
             assert (await one.call("echo")).result
             assert (await other.call("echo")).result
-            await until(lambda count=count: database.exists() and stored(database) == 2 * count)
+            await wait_until_async(lambda count=count: database.exists() and stored(database) == 2 * count)
             os.truncate(index, 0)
     assert [link.exit_code for link in links] == [0, 0]
     assert stored(database) == 10
@@ -168,7 +162,7 @@ async def test_calls_pass_when_the_store_is_a_file_of_something_else_and_that_st
         await client.greet()
         assert (await client.request("tools/list")).result
         assert (await client.call("echo")).result
-        await until(lambda: "storage.path" in link.stderr.read_text("utf-8"))
+        await wait_until_async(lambda: "storage.path" in link.stderr.read_text("utf-8"))
     assert link.exit_code == 0
     assert [each.name for each in database.parent.glob("riglm.db*")] == [database.name]
     assert database.read_bytes() == NO_DATABASE

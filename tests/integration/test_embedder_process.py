@@ -27,10 +27,11 @@ from riglm.adapters.embedding.onnx_model import described_model
 from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.started import freeze
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.timeout(120)
 
-PATIENCE = 60.0
+PATIENCE = WAIT_SECONDS
 AT_WORK = {
     "provider": "fastembed",
     "model": BUNDLED_MODEL,

@@ -17,8 +17,9 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.policy import OverrideKind
 from tests.integration import metamcp
 from tests.records import an_override
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-SECONDS = 60
+SECONDS = WAIT_SECONDS
 SERVERS = {name: [sys.executable, "-m", f"riglm.demo.{name.lower()}"] for name in ("Notes", "Units")}
 TOOLS = {
     *(f"Notes__{name}" for name in ("write_note", "read_note", "find_notes")),
@@ -103,9 +104,7 @@ async def listed(client):
 
 async def eventually(check):
     """Wait until a check of MetaMCP holds; it runs in a thread."""
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(check):
-            await asyncio.sleep(0.1)
+    await wait_until_async(lambda: asyncio.to_thread(check))
 
 
 async def next_list(client, expected, prefix=""):

@@ -1,14 +1,14 @@
 """The numbers that riglm tells of itself, after calls of which everything is known."""
 
-import asyncio
 import json
 from collections.abc import Callable
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
-from tests.integration.live import FILE, PATIENCE, TOOLS, Stage, Upstream, visibility
+from tests.integration.live import FILE, TOOLS, Stage, Upstream, visibility
 from tests.unit.adapters.upstream.web import error, reply, result
+from tests.waiting import wait_until_async
 
 BARE = "".join(line for line in FILE.splitlines(keepends=True) if "pinned:" not in line)
 OPEN = "application/openmetrics-text"
@@ -33,10 +33,7 @@ def values(stage: Stage) -> dict[str, float]:
 
 async def until(stage: Stage, holds: Callable[[dict[str, float]], bool]) -> dict[str, float]:
     """The numbers as soon as something holds of them."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds(found := values(stage)):
-            await asyncio.sleep(0.02)
-    return found
+    return await wait_until_async(lambda: found if holds(found := values(stage)) else None)
 
 
 def kept(found: dict[str, float]) -> bool:

@@ -16,10 +16,11 @@ import pytest
 from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.fastembed import FastembedEmbedder
 from tests.started import freeze
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.timeout(120)
 
-PATIENCE = 60.0
+PATIENCE = WAIT_SECONDS
 TEXTS = [f"Lists the issues of project {each}" for each in range(16)]
 
 

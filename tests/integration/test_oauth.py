@@ -29,8 +29,9 @@ from riglm.domain.upstream import OAuthClient as OAuthClientSpec
 from riglm.domain.upstream import UpstreamSpec
 from tests.integration.oauth import PATHS, sites
 from tests.integration.oauth import Client as OAuthClient
+from tests.waiting import WAIT_SECONDS
 
-SECONDS = 60
+SECONDS = WAIT_SECONDS
 TEAM = {"client_id": "riglm-team", "client_secret": "s3cret/+"}
 
 

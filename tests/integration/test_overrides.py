@@ -1,6 +1,5 @@
 """What people decide about tools by hand reaches riglm while it runs, by the store that all processes share."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
-from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, WITHIN, Wire, example, names, training_queue
+from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, Wire, example, names, training_queue
 from tests.records import an_override
+from tests.waiting import wait_until_async
 
 __all__ = ["example", "training_queue"]  # fixtures
 
@@ -50,26 +50,27 @@ async def test_what_was_decided_before_the_start_counts_from_the_first_list(exam
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])
 async def test_an_override_for_one_session_of_the_modern_era_counts_for_it(example, surface):
-    async with Wire(example, MODERN, FILTERING__SURFACE=surface) as client, asyncio.timeout(WITHIN):
+    async with Wire(example, MODERN, FILTERING__SURFACE=surface) as client:
         listed = await client.listed()
         before = set(names(listed))
         assert LESSON[0] in before
         session = await the_session_at_work(example)
         put(example, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0], scope=OverrideScope.SESSION, key=session))
-        while (listed := await client.listed()) and LESSON[0] in names(listed):
-            await asyncio.sleep(0.05)
+
+        async def without_it():
+            listed = await client.listed()
+            return listed if LESSON[0] not in names(listed) else None
+
+        listed = await wait_until_async(without_it)
         assert before - {LESSON[0]} <= set(names(listed)), "what was learned stays, and others may fill up"
         assert b'"cacheScope":"private"' in listed
 
 
 async def the_session_at_work(data: Path) -> str:
     """The id of the one session that has no end yet, once it is recorded."""
-    while True:
-        with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
-            found = store.list_sessions(active_only=True)
-        if found:
-            return str(found[0].session.id)
-        await asyncio.sleep(0.05)
+    with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
+        found = await wait_until_async(lambda: store.list_sessions(active_only=True))
+    return str(found[0].session.id)
 
 
 async def test_including_lifts_a_denial_while_riglm_runs(example):

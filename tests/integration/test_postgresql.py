@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +27,9 @@ from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from tests.records import a_learned_pair, a_session, an_invocation
 from tests.stores.postgres import Databases
 from tests.stores.proxy import FaultProxy
+from tests.waiting import WAIT_SECONDS, wait_until
 
-DEADLINE = 60.0
+DEADLINE = WAIT_SECONDS
 SHORT = 2.0
 
 HOLDER = """
@@ -48,13 +48,6 @@ with PostgresServer() as server:
     print(server.directory, flush=True)
     sys.stdin.read()
 """
-
-
-def eventually(holds: Any) -> None:
-    until = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def name_of(url: str) -> str:
@@ -154,7 +147,7 @@ def test_records_whose_answer_was_lost_are_stored_once_when_they_come_again(prox
         proxy.lose_the_answer_to(b"COMMIT")
         with pytest.raises(AnalyticsUnavailableError):
             store.record_many(records)
-        eventually(lambda: stored(postgres_url) == 1)
+        wait_until(lambda: stored(postgres_url) == 1)
         store.record_many(records)
         assert [each.invocations for each in store.list_sessions()] == [3]
 
@@ -213,7 +206,7 @@ def test_a_store_works_with_one_connection_and_another_waits_for_it_to_be_free(l
         with pytest.raises(AnalyticsUnavailableError, match="too many connections") as raised, SqlAnalytics(limited):
             pass
         assert "s3cret" not in str(raised.value)
-    eventually(lambda: is_open(limited))
+    wait_until(lambda: is_open(limited))
 
 
 def is_open(url: str) -> bool:
@@ -266,7 +259,7 @@ def ends_the_stores_transaction(store: SqlAnalytics, url: str, mine: Session, ot
         other.execute(end_now, [others.id])
         storing = threading.Thread(target=store.record_many, args=(ends,))
         storing.start()
-        eventually(lambda: waits_for_a_lock(url))
+        wait_until(lambda: waits_for_a_lock(url))
         try:
             other.execute(end_now, [mine.id])
             survived = True
@@ -328,7 +321,7 @@ def test_a_holder_of_the_lease_that_is_killed_holds_it_no_longer(postgres_url, t
             assert not got(store)
             holder.kill()
             holder.wait(DEADLINE)
-            eventually(lambda store=store: got(store))
+            wait_until(lambda store=store: got(store))
 
 
 def got(store: SqlAnalytics) -> bool:
@@ -385,7 +378,7 @@ def test_a_server_for_tests_ends_with_a_process_that_is_killed():
         directory = Path(starter.stdout.readline().strip())
         assert directory.is_dir()
         starter.kill()
-        eventually(lambda: not directory.exists())
+        wait_until(lambda: not directory.exists())
 
 
 NEAREST = """
@@ -483,7 +476,7 @@ def recorded(url: str) -> list[tuple[str, int]]:
 
 def test_a_riglm_records_in_postgresql(postgres_url, tmp_path):
     with conversation(postgres_url, tmp_path) as riglm:
-        eventually(lambda: recorded(postgres_url) == [("try", 1)])
+        wait_until(lambda: recorded(postgres_url) == [("try", 1)])
         riglm.communicate(timeout=DEADLINE)
 
 

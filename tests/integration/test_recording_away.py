@@ -1,6 +1,5 @@
 """Calls go through where nothing can be recorded, and riglm ends in good time."""
 
-import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +9,7 @@ import pytest
 
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.stage import Stage
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -44,9 +44,7 @@ async def test_a_call_is_on_disk_while_the_session_goes_on(stage: Stage) -> None
         await client.greet()
         await client.request("tools/list")
         await client.call("echo")
-        async with asyncio.timeout(20):
-            while not _stored(stage):
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: _stored(stage))
 
 
 def _stored(stage: Stage) -> list[object]:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from tests.waiting import WAIT_SECONDS
 
 KILLS = 10
 
@@ -58,8 +59,8 @@ class Recording:
 
     def kill(self):
         self.process.kill()
-        self.process.wait(30)
-        self.reader.join(30)
+        self.process.wait(WAIT_SECONDS)
+        self.reader.join(WAIT_SECONDS)
         self.process.stdout.close()
 
 

@@ -6,7 +6,7 @@ import resource
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,10 +21,11 @@ from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.stage import Process, Stage
 from tests.records import a_session, an_invocation
 from tests.started import free_port
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.timeout(120)
 
-WITHIN_SECONDS = 60.0
+WITHIN_SECONDS = WAIT_SECONDS
 
 
 @pytest.fixture
@@ -60,18 +61,12 @@ def spooled(spool: Path) -> int:
     return sum(found.records for found in survey(spool))
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_SECONDS):
-        while not holds():
-            await asyncio.sleep(0.02)
-
-
 async def warmed_up(stage: Stage, client: RawClient, database: Path) -> None:
     """A client that has greeted, with its first call in the database."""
     await client.greet()
     await client.request("tools/list")
     assert (await client.call("echo")).result
-    await until(lambda: stored(database) == 1)
+    await wait_until_async(lambda: stored(database) == 1)
 
 
 def riglm(stage: Stage) -> StdioLink:
@@ -95,10 +90,10 @@ async def test_calls_pass_while_the_database_is_locked_and_are_stored_when_it_is
             other.execute("BEGIN EXCLUSIVE")
             for _ in range(20):
                 assert (await client.call("echo")).result
-            await until(lambda: spooled(spool) >= 20)
+            await wait_until_async(lambda: spooled(spool) >= 20)
             other.execute("ROLLBACK")
-        await until(lambda: stored(database) == 21)
-        await until(lambda: spooled(spool) == 0)
+        await wait_until_async(lambda: stored(database) == 21)
+        await wait_until_async(lambda: spooled(spool) == 0)
     assert stage.damage() == []
     assert list(spool.iterdir()) == []
 
@@ -120,7 +115,7 @@ async def test_what_the_database_did_not_take_before_the_end_is_stored_by_the_ne
     async with RawClient(riglm(stage), HANDSHAKE) as client:
         await client.greet()
         await client.request("tools/list")
-        await until(lambda: stored(database) == 21)
+        await wait_until_async(lambda: stored(database) == 21)
     with stage.store() as store:
         assert [each.invocations for each in store.list_sessions() if each.invocations] == [21]
         assert all(each.session.ended_at is not None for each in store.list_sessions())
@@ -137,10 +132,10 @@ async def test_calls_pass_while_the_disk_is_full_and_are_stored_when_there_is_ro
         resource.prlimit(link.process.pid, resource.RLIMIT_FSIZE, small)
         for _ in range(20):
             assert (await client.call("echo")).result
-        await until(lambda: spooled(spool) >= 20)
+        await wait_until_async(lambda: spooled(spool) >= 20)
         assert stored(database) == 1
         resource.prlimit(link.process.pid, resource.RLIMIT_FSIZE, no_limit)
-        await until(lambda: stored(database) == 21)
+        await wait_until_async(lambda: stored(database) == 21)
     assert stage.damage() == []
 
 
@@ -157,7 +152,7 @@ async def test_a_damaged_spool_of_a_process_that_is_gone_is_stored_but_for_what_
     async with RawClient(link, HANDSHAKE) as client:
         await client.greet()
         await client.request("tools/list")
-        await until(lambda: not file.exists())
+        await wait_until_async(lambda: not file.exists())
     with SqlAnalytics(f"sqlite:///{database}") as store:
         assert len(store.list_invocations(session.id)) == 7
     assert "2 records in the spool are damaged, and lost" in link.stderr.read_text("utf-8")
@@ -184,7 +179,7 @@ async def test_a_second_server_on_a_data_directory_is_refused_until_the_first_is
         first.end(signal.SIGKILL)
     second = Process(command[1], env, stage.folder / "second.stderr")
     try:
-        await until(lambda: '"listening"' in second.stderr.read_text("utf-8"))
+        await wait_until_async(lambda: '"listening"' in second.stderr.read_text("utf-8"))
     finally:
         assert second.end() == 0
     assert not (stage.folder / "data" / "serve.lock").exists()

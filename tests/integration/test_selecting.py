@@ -28,8 +28,9 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.ports import predictor
 from tests.integration.past import TOOLS as PAST_TOOLS
 from tests.integration.past import a_past
+from tests.waiting import WAIT_SECONDS
 
-PATIENCE = 30.0
+PATIENCE = WAIT_SECONDS
 THINGS = ("file", "issue", "song", "invoice", "flight", "recipe")
 TOOLS = [
     {"name": f"{action}_{thing}", "description": f"{action} a {thing}", "inputSchema": {"type": "object"}}

@@ -14,6 +14,7 @@ from riglm.domain.invocation import DiscoveryMethod
 from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
 from tests.integration.past import TOOLS, listing_server
 from tests.records import a_session, an_exposure, an_invocation
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -102,7 +103,6 @@ async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_
 async def recorded(riglm, shell, calls, since):
     """What the report says of shadow mode, once so many calls are stored."""
     with SqlAnalytics(f"sqlite:///{riglm.folder / 'data' / 'riglm.db'}") as store:
-        while sum(len(each.calls) for each in store.recent_calls(1, since)) < calls:
-            await asyncio.sleep(0.05)
+        await wait_until_async(lambda: sum(len(each.calls) for each in store.recent_calls(1, since)) >= calls)
     report = await asyncio.to_thread(shell.run, "report", "--predictor", "frequency")
     return report["record"]["shadow"]

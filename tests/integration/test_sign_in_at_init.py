@@ -22,8 +22,9 @@ from tests import npm
 from tests.integration.oauth import Client as OAuthClient
 from tests.integration.oauth import sites
 from tests.integration.test_oauth import redirect_of
+from tests.waiting import WAIT_SECONDS
 
-SECONDS = 60
+SECONDS = WAIT_SECONDS
 OPEN_PAGE = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1])"
 
 

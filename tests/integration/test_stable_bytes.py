@@ -16,11 +16,12 @@ from benchmarks.cache import CHECKOUT
 from tests.interaction.clients.raw import RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage
+from tests.waiting import WAIT_SECONDS
 
 UPSTREAM = ("--", sys.executable, "-m", "benchmarks.load.upstream", "stdio", "60")
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-WITHIN = 30
+WITHIN = WAIT_SECONDS
 LESSON = ("datadog_delete_order", "mysql_list_user", "gcp_search_branch", "grafana_search_document")
 CONTEXT = "prepare the monthly zebra review"
 

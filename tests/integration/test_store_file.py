@@ -28,7 +28,7 @@ from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.vector_cache_contract import a_vector
 from tests.records import a_session, an_invocation, an_override
-from tests.unit.application.shop import until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -253,8 +253,8 @@ def test_a_record_that_fails_alone_in_a_sound_file_does_not_hold_up_the_others(f
     ) as recorder:
         for call in calls[20:]:
             recorder.put(call)
-        until(lambda: recorder.counts().stored == 40)
-        until(lambda: recorder.counts().reasons["refused"] == 1)
+        wait_until(lambda: recorder.counts().stored == 40)
+        wait_until(lambda: recorder.counts().reasons["refused"] == 1)
     with SqlAnalytics(url(file)) as after:
         assert list(after.list_invocations(session.id)) == [call for call in calls if call is not calls[7]]
     assert "the store refuses a record; it is dropped" in caplog.text

@@ -13,6 +13,7 @@ import pytest
 
 from riglm.application.trust.pinned_tools import FOLLOW_SECONDS
 from tests.integration.past import listing_server
+from tests.waiting import wait_until
 
 READ = {
     "name": "read",
@@ -171,10 +172,7 @@ def first_sight(place: Place) -> None:
 
 def listed_within(client: Client, names: set[str]) -> None:
     """Wait until the client gets tools of these names: the list of several servers is first that from before."""
-    deadline = time.monotonic() + 30
-    while not set(client.tools()) >= names:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: set(client.tools()) >= names, f"{names} are listed")
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -349,9 +347,7 @@ def test_a_blocked_server_lists_nothing_until_it_is_approved(tmp_path: Path, ser
         )
         assert not any(client.calls(*map(place.public, ("read", "move", "erase"))).values())
         place.command("tools", "approve", "--all", "--yes")
-        deadline = time.monotonic() + 30
-        while not all(client.calls(place.public("erase")).values()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: all(client.calls(place.public("erase")).values()))
         assert all(client.calls(*map(place.public, ("read", "move", "erase"))).values()), "a running process notices"
 
 
@@ -386,10 +382,7 @@ def test_a_running_process_follows_what_others_see_and_decide(tmp_path: Path) ->
 
 def called_within(client: Client, expected: Mapping[str, bool]) -> None:
     """Wait until calls of these tools reach their server, or do not."""
-    deadline = time.monotonic() + 30
-    while client.calls(*expected) != expected:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: client.calls(*expected) == expected, f"calls succeed as in {expected}")
 
 
 def test_approved_tools_can_be_kept_as_a_file(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from riglm.domain.retention import Expiry
 from riglm.domain.schemas.settings import Settings
 from tests.contracts.maintenance_contract import a_used_session
 from tests.records import a_learned_pair
+from tests.waiting import WAIT_SECONDS
 
-DEADLINE = 60.0
+DEADLINE = WAIT_SECONDS
 SESSIONS = 100
 KEEPER = """
 import json, sys, threading, time

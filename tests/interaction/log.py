@@ -1,6 +1,5 @@
 """What a scripted server wrote down."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interaction import text
+from tests.waiting import wait_until_async
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +76,10 @@ class ServerLog:
         """The methods of the requests received since the mark, in order."""
         return [entry.method for entry in self.received() if entry.method and "id" in entry.parts]
 
-    async def wait_for(self, condition: Callable[[Entry], bool], within: float = 15.0) -> Entry:
+    async def wait_for(self, condition: Callable[[Entry], bool]) -> Entry:
         """The first entry that meets the condition, as soon as it is there."""
-        found: list[Entry] = []
+        return await wait_until_async(lambda: next(filter(condition, self.entries()), None), "the server's log has it")
 
-        def look() -> bool:
-            found[:] = [entry for entry in self.entries() if condition(entry)]
-            return bool(found)
-
-        await eventually(look, within, "the server's log shows it")
-        return found[0]
-
-    async def wait_for_event(self, event: str, within: float = 15.0) -> Entry:
+    async def wait_for_event(self, event: str) -> Entry:
         """The first such event, as soon as it is there."""
-        return await self.wait_for(lambda entry: entry.event == event, within)
-
-
-async def eventually(condition: Callable[[], bool], within: float, what: str) -> None:
-    """Wait until a condition outside this process holds; past the deadline the test fails, naming what was awaited."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
-    while not condition():
-        assert loop.time() < deadline, f"not within {within} s: {what}"
-        await asyncio.sleep(0.01)
+        return await self.wait_for(lambda entry: entry.event == event)

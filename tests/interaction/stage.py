@@ -30,6 +30,7 @@ from tests.interaction.log import ServerLog
 from tests.interaction.route import Route
 from tests.preloaded import MARK, Forked, can_start, process_name, start
 from tests.started import die_with_the_starter, free_port
+from tests.waiting import WAIT_SECONDS, wait_until
 
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
 SDK_SERVER = Path(__file__).parent / "servers" / "sdk_server.py"
@@ -71,7 +72,7 @@ class Process:
             )
         self.pid = self._child.pid
 
-    def read_line(self, within: float = 20.0) -> bytes:
+    def read_line(self, within: float = WAIT_SECONDS) -> bytes:
         """The first line of its output."""
         assert self._child.stdout
         ready, _, _ = select.select([self._child.stdout], [], [], within)
@@ -84,15 +85,16 @@ class Process:
         """Whether it has not ended."""
         return self._child.poll() is None
 
-    def wait_for_port(self, port: int, within: float = 20.0) -> None:
+    def wait_for_port(self, port: int) -> None:
         """Until it listens on this port of loopback."""
-        deadline = time.monotonic() + within
-        while not self.listening_on(port):
+
+        def is_listening() -> bool:
             assert self.running, (
                 f"ended with {self._child.returncode}: {self.stderr.read_text(errors='replace')[-2000:]}"
             )
-            assert time.monotonic() < deadline, f"nobody listens on {port}: {self.command}"
-            time.sleep(0.02)
+            return bool(self.listening_on(port))
+
+        wait_until(is_listening, f"a server listens on {port}: {self.command}")
 
     def listening_on(self, port: int) -> set[str]:
         """The addresses on which the process listens at this port."""
@@ -106,11 +108,11 @@ class Process:
         """Send a signal to the process alone."""
         os.kill(self.pid, number)
 
-    def wait(self, within: float = 10.0) -> int:
+    def wait(self, within: float = WAIT_SECONDS) -> int:
         """Its exit code, once it ended."""
         return self._child.wait(within)
 
-    def end(self, number: signal.Signals = signal.SIGTERM, within: float = 10.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM, within: float = WAIT_SECONDS) -> int:
         """Ask it to go, make it go if it stays, and return its exit code."""
         try:
             if self.running:
@@ -121,7 +123,7 @@ class Process:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-            self._child.wait(5)
+            self._child.wait(WAIT_SECONDS)
             if self._child.stdout:
                 self._child.stdout.close()
 
@@ -320,7 +322,7 @@ class Stage:
             except AssertionError as problem:
                 problems.append(str(problem))
         self._listening.clear()
-        for pid, command in self.leaks(5.0).items():
+        for pid, command in self.leaks(WAIT_SECONDS).items():
             problems.append(f"left behind: {pid} {command}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -2,11 +2,11 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, HTTP_FRONT, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers.tools import NOISE
 from tests.interaction.stage import Stage, raw_post
+from tests.waiting import wait_until_async
 
 NO_MESSAGES = {
     b"": None,
@@ -120,7 +120,7 @@ async def test_blank_lines_and_carriage_returns_are_harmless(actors: Stage, rout
         assert (await exchange.answer()).words == "first"
         assert (await second.answer()).words == "plain"
         await _still_works(client)
-        await eventually(lambda: bool(client.strays), 10, "the last call is answered, over HTTP after later calls")
+        await wait_until_async(lambda: client.strays, "the last call is answered, over HTTP after later calls")
         assert [text.value(text.at_path(stray, "id")) for stray in client.strays] == ["second"]
         client.strays.clear()
 

@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from tests.interaction import text
@@ -9,6 +7,7 @@ from tests.interaction.route import CORNERS, CROSSED, EVERY, HTTP_FRONT, RIGLM, 
 from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import HANDSHAKE_VERSIONS, MODERN_VERSION
 from tests.interaction.stage import Stage, raw_post
+from tests.waiting import wait_until_async
 
 UNSUPPORTED = -32022
 
@@ -62,9 +61,11 @@ async def test_a_modern_client_is_served_once_a_slow_server_has_started(stage: S
         assert refused.code == UNSUPPORTED
         assert "has not answered yet" in refused.decoded("error")["message"]
         await stage.log().wait_for_event("started")
-        async with asyncio.timeout(10):
-            while "error" in (await client.request("tools/list", within=40)).parts:
-                await asyncio.sleep(0.1)
+
+        async def is_served() -> bool:
+            return "error" not in (await client.request("tools/list")).parts
+
+        await wait_until_async(is_served)
         assert (await client.call("echo")).result
 
 

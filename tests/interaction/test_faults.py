@@ -8,6 +8,7 @@ from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, RIGLM, STDIO_BACK, Route, routes
 from tests.interaction.stage import Stage
+from tests.waiting import WAIT_SECONDS
 
 DEATHS = {
     "exit code 1": {"code": 1},
@@ -30,7 +31,7 @@ HTTP_FAULTS = (
     "502",
 )
 UNSUPPORTED = -32022
-SOON = 15.0
+SOON = WAIT_SECONDS
 """Within how many seconds a fault must have become an error; generous, since machines that run tests are busy."""
 
 

@@ -23,11 +23,11 @@ from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.knowledge.records import Embedding, Entity, Observation, Thought, content_hash
 from riglm.domain.session import uuid7
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
-from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_peers import MODES, sdk_client
+from tests.waiting import wait_until_async
 
 NAME = "inner_voice.retrieve"
 ON = {"SURR_ENABLE_INNER_VOICE": "1"}
@@ -536,7 +536,7 @@ def log_of(stage: Stage) -> list[dict[str, Any]]:
 
 async def told(stage: Stage, event: str) -> dict[str, Any]:
     """The line of the log with this event, as soon as it is there."""
-    await eventually(lambda: any(line["event"] == event for line in log_of(stage)), 15, f"{event} is logged")
+    await wait_until_async(lambda: any(line["event"] == event for line in log_of(stage)), f"{event} is logged")
     return next(line for line in log_of(stage) if line["event"] == event)
 
 

@@ -12,11 +12,11 @@ import pytest
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import HTTP_FRONT, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.stage import SCRIPTED, Stage
 from tests.started import free_port
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 GRACE = 15.0
 """Within how many seconds after riglm's end nothing of it may be left."""
@@ -88,7 +88,7 @@ async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, 
         await log.wait_for_event("holding")
         if how != "end of input":
             os.kill(_riglm_of(client), getattr(signal, how))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await link.process.wait()
             assert "riglm is stopping" in (await exchange.answer()).decoded("error")["message"]
     assert link.exit_code == 0, link.stderr.read_text(errors="replace")[-1000:]
@@ -178,8 +178,8 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
     def servers() -> list[int]:
         return [child.pid for child in riglm.children(recursive=True) if str(SCRIPTED) in _words(child)]
 
-    await eventually(lambda: not servers(), 10, "the first client's child is gone")
-    await eventually(lambda: any(file.path.endswith("-wal") for file in riglm.open_files()), 10, "the store is open")
+    await wait_until_async(lambda: not servers(), "the first client's child is gone")
+    await wait_until_async(lambda: any(file.path.endswith("-wal") for file in riglm.open_files()), "the store is open")
     children, files = len(riglm.children(recursive=True)), descriptors(riglm.pid)
     for _ in range(3):
         link = stage.link(route, env=env)
@@ -188,8 +188,8 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
             await client.call("echo")
             if farewell == "left" and isinstance(link, StreamableLink):
                 link.drop()
-    await eventually(lambda: len(riglm.children(recursive=True)) <= children, 10, "no child is left")
-    await eventually(lambda: descriptors(riglm.pid) <= files, 10, "no file is left open")
+    await wait_until_async(lambda: len(riglm.children(recursive=True)) <= children, "no child is left")
+    await wait_until_async(lambda: descriptors(riglm.pid) <= files, "no file is left open")
 
 
 @behaviour("life.sessions")

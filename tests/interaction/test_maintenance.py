@@ -13,6 +13,7 @@ from tests.interaction.clients.raw import HANDSHAKE
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route
 from tests.interaction.stage import Stage
+from tests.waiting import wait_until_async
 
 ROUTE = Route("stdio", "stdio", RIGLM, HANDSHAKE)
 OLD_SESSIONS = 300
@@ -85,7 +86,5 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_leaves_nothing(stage
 
 async def until_stored(url: str, calls: int) -> None:
     """Wait until so many calls are stored: a riglm that ends on a busy machine leaves them to its next start."""
-    async with asyncio.timeout(60):
-        with SqlAnalytics(url) as store:
-            while sum(each.invocations for each in store.tool_statistics()) < calls:
-                await asyncio.sleep(0.02)
+    with SqlAnalytics(url) as store:
+        await wait_until_async(lambda: sum(each.invocations for each in store.tool_statistics()) >= calls)

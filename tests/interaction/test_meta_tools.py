@@ -1,6 +1,5 @@
 """riglm's own tools, through real pipes and sockets."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +14,7 @@ from tests.interaction.route import CORNERS, CROSSED, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening, stamp
 from tests.interaction.test_peers import MODES, sdk_client
+from tests.waiting import wait_until_async
 
 NAMES = (
     "email_send,slack_post,calendar_create,calendar_delete,file_read,file_write,file_delete,git_commit,git_push,"
@@ -47,9 +47,11 @@ Call = Callable[[str, dict[str, Any], str], Awaitable[Any]]
 
 async def reached(call: Call, holds: Callable[[dict[str, Any]], bool]) -> None:
     """Wait until riglm says of itself what is waited for."""
-    async with asyncio.timeout(30):
-        while not holds(await call("index_status", {}, "status")):
-            await asyncio.sleep(0.05)
+
+    async def is_reached() -> bool:
+        return holds(await call("index_status", {}, "status"))
+
+    await wait_until_async(is_reached)
 
 
 async def example(call: Call) -> None:

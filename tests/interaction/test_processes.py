@@ -20,6 +20,7 @@ from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.stage import Stage
 from tests.stores import valkey
+from tests.waiting import wait_until_async
 
 FILTERED = {
     "RIGLM_FILTERING__MODE": "enforce",
@@ -246,9 +247,7 @@ async def test_calls_of_one_session_that_two_processes_serve_at_once_are_counted
         asked = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(60)]
         assert [(await one.answer()).words for one in asked] == [str(number) for number in range(60)]
     with SqlAnalytics(postgres_url) as store:
-        async with asyncio.timeout(60):
-            while sum(each.invocations for each in store.tool_statistics()) < 60:
-                await asyncio.sleep(0.05)
+        await wait_until_async(lambda: sum(each.invocations for each in store.tool_statistics()) >= 60)
         [session] = [each.session for each in store.list_sessions() if each.invocations]
         numbers = [call.sequence_number for call in store.list_invocations(session.id)]
     assert sorted(numbers) == list(range(1, 61))
@@ -317,9 +316,7 @@ async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postg
         await client.request("tools/list")
         await client.call("set_context", {"context": "see how often this was called"})
         await client.call("counter")
-        async with asyncio.timeout(40):
-            while not await pairs_known(newcomer):  # nobody tells a client what was learned
-                await asyncio.sleep(0.1)
+        await wait_until_async(lambda: pairs_known(newcomer), "a client is not notified of learned pairs")
 
 
 @behaviour("processes.forgotten")
@@ -334,13 +331,13 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_is_remembered_by_no_
             await client.call("nonce", {"nonce": "1"})
         assert b"find the zebra" in await riglms.shared()
         with SqlAnalytics(postgres_url) as store:
-            async with asyncio.timeout(60):
-                while not store.list_sessions():
-                    await asyncio.sleep(0.05)
+            await wait_until_async(store.list_sessions)
         await riglms.command("db", "forget", "--client", "raw", "--yes")
-        async with asyncio.timeout(90):
-            while b"forgotten_at" not in await riglms.shared():  # nobody tells when a process has heard of it
-                await asyncio.sleep(0.1)
+
+        async def is_forgotten() -> bool:
+            return b"forgotten_at" in await riglms.shared()
+
+        await wait_until_async(is_forgotten)
         for number in range(4):
             assert (await client.call("nonce", {"nonce": str(number)})).words == str(number)
         assert b"zebra" not in await riglms.shared()

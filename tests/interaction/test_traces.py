@@ -2,17 +2,17 @@ import asyncio
 
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE
-from tests.interaction.log import eventually
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 from tests.otlp import CLIENT, SERVER, Collected, collecting
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{CALLER}-01"
 CANARY = "canary-in-arguments-90c1b7"
 META = {"traceparent": PARENT, "tracestate": "vendor=1,other=x", "baggage": "user=%41,k=v", "vendor/x": 1.0}
-WITHIN = 30.0
+WITHIN = WAIT_SECONDS
 KINDS = (SERVER, CLIENT)
 
 
@@ -35,7 +35,7 @@ async def test_a_clients_trace_goes_on_through_riglm_to_the_server(stage: Stage,
             await client.call("nonce", {"nonce": CANARY}, meta=META)
             await client.call("is_error", {"secret": CANARY})
             await client.call("fail", {"code": -31999, "message": CANARY})
-            await eventually(lambda: all(len(calls(collector.spans, kind)) == 3 for kind in KINDS), WITHIN, "the spans")
+            await wait_until_async(lambda: all(len(calls(collector.spans, kind)) == 3 for kind in KINDS), "the spans")
     handled, asked_for = (calls(collector.spans, kind) for kind in KINDS)
     served, asked = handled[0], asked_for[0]
     assert (served.trace, served.parent, served.state) == (TRACE, CALLER, META["tracestate"])

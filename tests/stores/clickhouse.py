@@ -21,8 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.started import free_port
+from tests.waiting import WAIT_SECONDS
 
-_DEADLINE_SECONDS = 60.0
+_DEADLINE_SECONDS = WAIT_SECONDS
 _SETTINGS = ("insert_deduplication_token", "mutations_sync", "lightweight_deletes_sync")
 
 

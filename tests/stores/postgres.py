@@ -23,11 +23,12 @@ from psycopg import sql
 from riglm.adapters.analytics import schema
 from tests.started import freeze
 from tests.stores import reaper
+from tests.waiting import WAIT_SECONDS
 
 EXTERNAL = "RIGLM_TEST_POSTGRES_URL"
 """The variable that names a server to use instead; its user may create databases."""
 
-_DEADLINE_SECONDS = 60.0
+_DEADLINE_SECONDS = WAIT_SECONDS
 _ALL_MAY_PASS = 0o001
 
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+from tests.waiting import WAIT_SECONDS
+
 _LINGER_NOT = struct.pack("ii", 1, 0)  # closing then sends a reset
 _CHUNK = 65_536
 
@@ -59,7 +61,7 @@ class FaultProxy:
         self.thaw()
         self.reset()
         for each in self._threads:
-            each.join(10)
+            each.join(WAIT_SECONDS)
 
     def _accept(self) -> None:
         while True:

@@ -11,7 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-DEADLINE_SECONDS = 10.0
+from tests.waiting import WAIT_SECONDS
+
+DEADLINE_SECONDS = WAIT_SECONDS
 
 
 def postmaster(directory: Path) -> int | None:

@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 import psutil
 
 from tests.started import die_with_the_starter, free_port, freeze
+from tests.waiting import WAIT_SECONDS
 
 EXTERNAL = "RIGLM_TEST_REDIS_URL"
 """The variable that names a server to use instead of one of our own."""
 
-_DEADLINE_SECONDS = 30.0
+_DEADLINE_SECONDS = WAIT_SECONDS
 _ATTEMPTS = 5
 
 

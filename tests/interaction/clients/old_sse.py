@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 from tests.interaction.clients import http
 from tests.interaction.clients.link import Receiver
+from tests.waiting import WAIT_SECONDS
 
 
 class SseLink:
@@ -20,7 +21,7 @@ class SseLink:
         self._receiver = receiver
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             self.endpoint = urljoin(self._url, await self._endpoint)
 
     async def send(self, raw: bytes) -> object:

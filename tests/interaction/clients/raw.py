@@ -9,10 +9,11 @@ from typing import Any, Self
 from tests.interaction import text
 from tests.interaction.clients.link import Link
 from tests.interaction.clients.message import Message
+from tests.waiting import WAIT_SECONDS
 
 HANDSHAKE = "handshake"
 MODERN = "modern"
-WITHIN = 20.0
+WITHIN = WAIT_SECONDS
 """How long, in seconds, a client waits for anything before the test fails."""
 
 CAPABILITIES = (

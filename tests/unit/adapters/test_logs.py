@@ -12,6 +12,7 @@ import pytest
 
 from riglm.adapters.telemetry import logs
 from riglm.adapters.telemetry.logs import JsonLogs
+from tests.waiting import WAIT_SECONDS
 
 logger = logging.getLogger("riglm.test")
 
@@ -169,7 +170,7 @@ def test_a_reader_that_is_slow_gets_every_line_of_a_non_blocking_pipe(pipe: Pipe
             logger.info("line %d", number, extra={"padding": "z" * 1000})
         reader.start()
     pipe.close_writer()
-    reader.join(10)
+    reader.join(WAIT_SECONDS)
     events = [json.loads(line)["event"] for line in b"".join(received).splitlines()]
     assert events == [f"line {number}" for number in range(500)]
 

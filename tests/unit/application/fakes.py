@@ -17,6 +17,7 @@ from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import ClientChannel, ClientResponseSink
 from riglm.ports.upstream import UpstreamLink, UpstreamPort
+from tests.waiting import WAIT_SECONDS
 
 
 class Clock:
@@ -98,7 +99,7 @@ class Watched:
 
     async def until(self, holds):
         """Wait until `holds()` is true, and give what it gives."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not (found := holds()):
                 self._changed.clear()
                 await self._changed.wait()

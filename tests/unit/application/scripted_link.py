@@ -6,6 +6,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.downstream import NO_HEADERS
 from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
+from tests.waiting import WAIT_SECONDS
 
 SPEC = UpstreamSpec(name="far", kind="http", url="http://127.0.0.1:1/mcp")
 
@@ -69,7 +70,7 @@ class Link(UpstreamLink):
 
     async def until(self, count):
         """The last of so many requests, as soon as it is there."""
-        async with asyncio.timeout(5), self._more:
+        async with asyncio.timeout(WAIT_SECONDS), self._more:
             await self._more.wait_for(lambda: len(self.asked) >= count)
         return self.asked[count - 1]
 

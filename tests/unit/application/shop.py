@@ -1,15 +1,14 @@
 """A store that can be away, slow, or picky, and a recorder that does not wait for it."""
 
 import threading
-import time
-from collections.abc import Callable
 
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.stores.memory import InMemoryAnalytics
+from tests.waiting import WAIT_SECONDS
 
-SOON = 10.0
+SOON = WAIT_SECONDS
 AT_ONCE = Backoff(first=0.001, longest=0.002)
 
 
@@ -54,14 +53,6 @@ class Eager(Recorder):
 
     def __init__(self, open_store, **options):
         super().__init__(open_store, **{"head_start": 0.0, "backoff": AT_ONCE, **options})
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        pause.wait(0.001)
 
 
 def obeys_the_law(recorder: Recorder) -> bool:

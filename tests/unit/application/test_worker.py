@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from riglm.application.worker import Urgency, Worker
+from tests.waiting import WAIT_SECONDS
 
 
 def test_jobs_are_done_the_most_urgent_first_and_in_order_among_equals():
@@ -34,9 +35,9 @@ def test_what_was_not_begun_at_the_end_is_cancelled():
     begun, go = threading.Event(), threading.Event()
     worker = Worker()
     worker.start()
-    running = worker.submit(lambda: (begun.set(), go.wait(5)))
+    running = worker.submit(lambda: (begun.set(), go.wait(WAIT_SECONDS)))
     waiting = worker.submit(lambda: "never")
-    assert begun.wait(5)
+    assert begun.wait(WAIT_SECONDS)
     worker.close(timeout=0)
     go.set()
     assert running.result(5)

@@ -6,6 +6,7 @@ import uuid
 
 from riglm.domain import session
 from riglm.domain.session import uuid7
+from tests.waiting import WAIT_SECONDS
 
 
 def test_an_identifier_is_a_uuid_of_version_7_that_tells_its_time():
@@ -25,7 +26,7 @@ def test_identifiers_made_by_many_threads_are_distinct_and_ascend_in_each():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
     assert all(mine == sorted(mine) for mine in made)
     assert len({each for mine in made for each in mine}) == 20_000
 

@@ -11,6 +11,7 @@ from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.domain.knowledge.provenance import Table
 from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding
+from tests.waiting import WAIT_SECONDS
 
 
 def test_while_one_question_reads_its_snippets_another_is_answered(tmp_path: Path):
@@ -21,7 +22,7 @@ def test_while_one_question_reads_its_snippets_another_is_answered(tmp_path: Pat
         if "thought.text" in statement and not asking:
             asking.append(threading.Thread(target=ask_another, daemon=True))
             asking[0].start()
-            was_answered.append(answered.wait(30))
+            was_answered.append(answered.wait(WAIT_SECONDS))
 
     def ask_another() -> None:
         store.nearest(Table.THOUGHTS, an_embedding(0, 1), MINE, 5)
@@ -35,7 +36,7 @@ def test_while_one_question_reads_its_snippets_another_is_answered(tmp_path: Pat
             store.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 5)
         finally:
             event.remove(Engine, "before_cursor_execute", ask_meanwhile)
-        asking[0].join(30)
+        asking[0].join(WAIT_SECONDS)
     assert was_answered == [True]
 
 

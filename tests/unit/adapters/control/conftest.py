@@ -16,8 +16,9 @@ from riglm.adapters.control.tokens import FILE_NAME, TokenFile, Tokens
 from riglm.adapters.mcp.downstream.http import bound_socket
 from riglm.domain.schemas.downstream import ControlSettings
 from tests.unit.adapters.control.scripted import ScriptedControl
+from tests.waiting import WAIT_SECONDS
 
-PATIENCE = 20.0
+PATIENCE = WAIT_SECONDS
 
 
 class Answer(NamedTuple):

@@ -2,13 +2,13 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 
 import pytest
 
 from riglm.adapters.control import server
 from riglm.adapters.control.server import MAX_CONNECTIONS, ControlServer
 from tests.unit.adapters.control.conftest import PATIENCE, Serve, Served
+from tests.waiting import wait_until, wait_until_async
 
 
 def connected(served: Served, sent: bytes = b"") -> socket.socket:
@@ -74,9 +74,7 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
     found = (refused.problem["status"], refused.headers["retry-after"], refused.headers["connection"])
     assert found == (503, "2", "close")
     crowd[0].close()
-    until = time.monotonic() + PATIENCE
-    while served.ask("GET", "/ready").status != 200:
-        assert time.monotonic() < until
+    wait_until(lambda: served.ask("GET", "/ready").status == 200)
     for each in crowd:
         each.close()
 
@@ -134,9 +132,8 @@ async def test_an_application_that_cannot_be_built_ends_alone(caplog: pytest.Log
 
     running = ControlServer(listener, broken)  # type: ignore[arg-type]
     running.start()
+    await wait_until_async(lambda: "goes on without it" in caplog.text)
     async with asyncio.timeout(PATIENCE):
-        while "goes on without it" not in caplog.text:
-            await asyncio.sleep(0.01)
         await running.stop()
     assert listener.fileno() == -1
 

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from riglm.adapters.mcp.wire.sse import Event, EventParser
+from tests.waiting import WAIT_SECONDS
 
 T = TypeVar("T")
-PATIENCE = 10.0
+PATIENCE = WAIT_SECONDS
 BOTH = "application/json, text/event-stream"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 

@@ -10,6 +10,7 @@ from riglm.adapters.embedding.frames import Turns
 from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder
+from tests.waiting import WAIT_SECONDS
 
 
 def test_only_new_texts_are_asked_for_and_each_once() -> None:
@@ -117,10 +118,10 @@ def test_who_waits_comes_before_who_was_just_there() -> None:
     thread = threading.Thread(target=other)
     with turns:
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(WAIT_SECONDS)
         while not turns._next.locked():
             pass
     with turns:
         order.append("again")
-    thread.join(10)
+    thread.join(WAIT_SECONDS)
     assert order == ["other", "again"]

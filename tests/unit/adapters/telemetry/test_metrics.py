@@ -22,6 +22,7 @@ from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import MetricSources
+from tests.waiting import WAIT_SECONDS
 
 SESSION = uuid7()
 ACCEPT = (  # as Prometheus 3 says it
@@ -351,7 +352,7 @@ def test_scraping_on_another_thread_while_calls_are_counted_neither_fails_nor_lo
         if not number % 1000:
             time.sleep(0)
     stop.set()
-    thread.join(20)
+    thread.join(WAIT_SECONDS)
     assert failures == []
     counted = [one for (name, _), one in values(metrics).items() if name == "riglm_calls_total"]
     assert sum(counted) == 20_000

@@ -20,8 +20,9 @@ from riglm.ports.upstream import (
     ServerMessageHandler,
     UpstreamLink,
 )
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-PATIENCE = 10.0
+PATIENCE = WAIT_SECONDS
 SPEC = UpstreamSpec(name="server", kind="stdio", command=("server",))
 QUICK = UpstreamTimeouts(connect=5, initialize=5, list=5, call=5, call_max=10, shutdown=1)
 
@@ -31,13 +32,6 @@ T = TypeVar("T")
 async def within(waiting: Awaitable[T]) -> T:
     async with asyncio.timeout(PATIENCE):
         return await waiting
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Let the loop run until something holds; the deadline only ends a test that failed."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def settle() -> None:
@@ -227,7 +221,7 @@ class Wires:
 
     async def number(self, count: int) -> Wire:
         """The wire that was opened as the given one, once it is; 1 is the first."""
-        await eventually(lambda: len(self.all) >= count)
+        await wait_until_async(lambda: len(self.all) >= count)
         await settle()
         return self.all[count - 1]
 

@@ -15,6 +15,7 @@ from riglm.composition.accounts import account_file
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.wire.peers import Answer, answering, serving
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 URL = "http://127.0.0.1:9/mcp"
 PLAIN = Account(
@@ -106,9 +107,7 @@ def sending(accounts):
 
 
 async def settled(client_send_count, network):
-    async with asyncio.timeout(10):
-        while len(network.sent) < client_send_count:
-            await asyncio.sleep(0.001)
+    await wait_until_async(lambda: len(network.sent) >= client_send_count)
 
 
 async def test_a_request_that_is_aborted_while_it_waits_is_not_sent(accounts):
@@ -147,7 +146,7 @@ async def test_an_unreadable_file_fails_only_what_the_server_refuses(accounts):
     exchange.sink.head(401, HttpHeaders())
     exchange.sink.data(b"refused")
     exchange.end()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await sink.over.wait()
     assert "cannot be decrypted" in str(sink.failure)
     assert sink.heard == ["failed"]

@@ -15,12 +15,12 @@ from tests.unit.adapters.upstream.actors import (
     Rest,
     Wires,
     ask,
-    eventually,
     greeted,
     notification,
     request,
     settle,
 )
+from tests.waiting import wait_until_async
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ async def test_a_server_that_answers_no_handshake_is_restarted_after_the_second(
     first = await wires.number(1)
     ask(link, 2, "initialize")
     second = await wires.number(2)
-    await eventually(lambda: second.methods == ["initialize"])
+    await wait_until_async(lambda: second.methods == ["initialize"])
     assert first.methods == ["initialize", "initialize"]
     assert first.closed == 1
     await link.close()
@@ -291,4 +291,4 @@ async def test_a_pipe_has_no_place_to_resume_and_always_listens(link, wires):
     link.listen(listening=True)
     link.resume(b"7", rest)
     assert rest.over.is_set()
-    await eventually(lambda: not wires.all)
+    await wait_until_async(lambda: not wires.all)

@@ -9,8 +9,9 @@ from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.upstream import UpstreamHealth
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, eventually, greeted, within
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, within
 from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, visibility
+from tests.waiting import wait_until_async
 
 
 class Piped(ChannelUpstream):
@@ -55,9 +56,9 @@ async def test_a_server_is_opening_until_its_channel_is_there_and_idle_when_its_
     wires.gate.clear()
     link = piped.connect(Ears())
     ask(link, 1, "tools/list")
-    await eventually(lambda: state(piped) == "opening")
+    await wait_until_async(lambda: state(piped) == "opening")
     wires.gate.set()
-    await eventually(lambda: state(piped) == "open")
+    await wait_until_async(lambda: state(piped) == "open")
     await within(link.close())
     assert state(piped) == "idle"
 
@@ -66,7 +67,7 @@ async def test_closing_while_it_opens_leaves_nothing_opening(piped, wires):
     wires.gate.clear()
     link = piped.stateless(Ears())
     ask(link, 1, "tools/list")
-    await eventually(lambda: state(piped) == "opening")
+    await wait_until_async(lambda: state(piped) == "opening")
     await within(link.close())
     assert state(piped) == "idle"
 
@@ -78,7 +79,7 @@ async def test_a_server_that_cannot_be_opened_is_broken_and_says_why_also_when_i
     assert (state(piped), piped.health().last_error) == ("broken", "has no such program")
     since = piped.health().since
     ask(link, 2, "tools/list")
-    await eventually(lambda: state(piped) == "open")
+    await wait_until_async(lambda: state(piped) == "open")
     assert piped.health().last_error == "has no such program"
     assert piped.health().since >= since
 

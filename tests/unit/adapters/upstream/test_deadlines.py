@@ -6,7 +6,8 @@ from riglm.adapters.mcp.upstream import deadlines
 from riglm.adapters.mcp.upstream.channel import PendingRequests
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, PausableClock, RequestDeadline, UpstreamTimeouts
 from riglm.domain.invocation import ErrorKind
-from tests.unit.adapters.upstream.actors import Answer, eventually, request, settle
+from tests.unit.adapters.upstream.actors import Answer, request, settle
+from tests.waiting import wait_until_async
 
 HASTY = UpstreamTimeouts(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
 
@@ -68,7 +69,7 @@ async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(metho
     waiting = clock.add(answer, expired.append)
     assert await answer.words() == f"upstream 'server' did not answer {method} within 0.05 s"
     assert (answer.failure[0], expired, len(clock)) == (ErrorKind.TIMEOUT, [waiting], 0)
-    await eventually(lambda: clock._timer is None)
+    await wait_until_async(lambda: clock._timer is None)
 
 
 async def test_signs_of_life_are_worth_time_but_not_for_ever():
@@ -88,7 +89,7 @@ async def test_an_answered_request_does_not_expire_and_the_clock_stops():
     clock.add(other, ignore)
     await other.words()
     assert not answer.over.is_set()
-    await eventually(lambda: clock._timer is None)
+    await wait_until_async(lambda: clock._timer is None)
 
 
 async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
@@ -104,7 +105,7 @@ async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     clock.add(one, ignore)
     clock.add(later, ignore)
     await one.words()
-    await eventually(lambda: bool(failures))
+    await wait_until_async(lambda: bool(failures))
     second = Answer(request(3, "tools/call"))
     clock.add(second, ignore)
     await second.words()

@@ -11,9 +11,10 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import EventPosition, UpstreamLink
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Ears, Rest, ask, eventually, notification, settle, within
+from tests.unit.adapters.upstream.actors import Ears, Rest, ask, notification, settle, within
 from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, visibility
 from tests.unit.adapters.wire.peers import Caller
+from tests.waiting import wait_until_async
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -74,13 +75,13 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         link.listen(listening=True)
         link.send(notification("notifications/roots/list_changed"))
         link.cancel(given_up, None)
-        await eventually(lambda: "notifications/initialized" in server.methods)
+        await wait_until_async(lambda: "notifications/initialized" in server.methods)
         await settle()
         assert server.methods[-1] == "notifications/initialized"
         assert server.gets == []
         gate.set()
         await answer.result()
-        await eventually(lambda: len(server.messages) == 5 and len(server.gets) == 1)
+        await wait_until_async(lambda: len(server.messages) == 5 and len(server.gets) == 1)
         assert "tools/call" not in server.methods
 
 
@@ -124,7 +125,7 @@ async def test_closing_ends_what_is_held_and_what_is_in_flight():
         await greet(link)
         held = ask(link, 1, "tools/list")
         flying = ask(other, 1, "tools/call")
-        await eventually(lambda: "tools/call" in server.methods)
+        await wait_until_async(lambda: "tools/call" in server.methods)
         for one, answer in ((link, held), (other, flying)):
             await within(one.close())
             assert answer.failure == (
@@ -142,14 +143,14 @@ async def test_a_cancelled_request_is_told_and_its_connection_let_go(monkeypatch
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer, other = ask(link, 1, "tools/call"), ask(link, 2, "tools/call")
-        await eventually(lambda: server.methods == ["tools/call"] * 2)
+        await wait_until_async(lambda: server.methods == ["tools/call"] * 2)
         link.cancel(answer, notification("notifications/cancelled", {"requestId": 1, "reason": "user"}))
         link.cancel(answer, None)
         link.cancel(other, None)
-        await eventually(lambda: len(server.messages) == 4)
+        await wait_until_async(lambda: len(server.messages) == 4)
         reasons = sorted(str(message["params"]["reason"]) for message in server.messages[2:])
         assert reasons == ["the client gave up", "user"]
-        await eventually(lambda: link._deliveries._kept is None)
+        await wait_until_async(lambda: link._deliveries._kept is None)
 
 
 async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
@@ -165,10 +166,10 @@ async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
-        await eventually(lambda: server.methods == ["tools/call"])
+        await wait_until_async(lambda: server.methods == ["tools/call"])
         link.cancel(answer, None)
         gate.set()
-        await eventually(lambda: link._deliveries._kept is None)
+        await wait_until_async(lambda: link._deliveries._kept is None)
         assert not answer.over.is_set()
 
 
@@ -182,7 +183,7 @@ async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not
         call, opening = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
         assert "within 0.1 s" in await call.words()
         await opening.words()
-        await eventually(lambda: "notifications/cancelled" in server.methods)
+        await wait_until_async(lambda: "notifications/cancelled" in server.methods)
         cancelled = [one["params"]["requestId"] for one in server.messages if "cancelled" in str(one["method"])]
         assert cancelled == ["c"]
 
@@ -238,7 +239,7 @@ async def test_a_refusal_that_comes_after_the_new_session_opens_no_other(status,
         await greet(link)
         server.session = b"s2"
         straggler = ask(link, 1, "tools/call")
-        await eventually(lambda: "tools/call" in server.methods)
+        await wait_until_async(lambda: "tools/call" in server.methods)
         await ask(link, 2, "tools/list").result()
         gate.set()
         if words is None:
@@ -414,7 +415,7 @@ async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():
         server.handlers["tools/call"] = saying(reply(b"", 404))
         server.handlers["initialize"] = hold
         answer = ask(link, 1, "tools/call")
-        await eventually(lambda: server.methods.count("initialize") == 2)
+        await wait_until_async(lambda: server.methods.count("initialize") == 2)
         await within(link.close())
         assert "closed" in await answer.words()
 
@@ -504,7 +505,7 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
-        await eventually(lambda: len(ears.heard) == 2)
+        await wait_until_async(lambda: len(ears.heard) == 2)
         assert seen == [None, "7", "7"]
 
 
@@ -520,7 +521,7 @@ async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_ask
         link = upstream.connect(ears)
         await greet(link)
         link.listen(listening=True)
-        await eventually(lambda: link._listening._timer is not None)
+        await wait_until_async(lambda: link._listening._timer is not None)
         link.listen(listening=True)
         await link.close()
         assert (len(server.gets), link._listening._timer) == (1, None)
@@ -532,7 +533,7 @@ async def test_a_server_without_such_a_stream_is_asked_once():
         link = upstream.connect(Ears())
         await greet(link)
         link.listen(listening=True)
-        await eventually(lambda: len(server.gets) == 1 and link._listening._exchange is None)
+        await wait_until_async(lambda: len(server.gets) == 1 and link._listening._exchange is None)
         assert link._listening._timer is None
 
 
@@ -553,7 +554,7 @@ async def test_the_stream_is_opened_anew_with_a_new_session():
         server.session = b"s2"
         server.handlers["tools/call"] = saying(reply(b"", 404), reply(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
         await ask(link, 1, "tools/call").result()
-        await eventually(lambda: len(ears.heard) == 2)
+        await wait_until_async(lambda: len(ears.heard) == 2)
         headers = server.gets[1].headers
         assert (headers["mcp-session-id"], "last-event-id" in headers) == ("s2", False)
 
@@ -592,7 +593,7 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
         await greet(link)
         link.resume(b"7", rest)
         if how == "closed":
-            await eventually(lambda: len(server.gets) == 1)
+            await wait_until_async(lambda: len(server.gets) == 1)
             await link.close()
             assert link._deliveries._kept is None
         else:
@@ -640,5 +641,5 @@ async def test_a_notification_that_is_never_taken_is_given_up():
     async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.05)) as upstream:
         link = upstream.connect(Ears())
         link.send(notification("notifications/vendor"))
-        await eventually(lambda: server.methods == ["notifications/vendor"])
-        await eventually(lambda: link._deliveries._kept is None)
+        await wait_until_async(lambda: server.methods == ["notifications/vendor"])
+        await wait_until_async(lambda: link._deliveries._kept is None)

@@ -7,9 +7,10 @@ from riglm.domain import protocol
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import ProtocolEra
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Answer, Ears, Rest, ask, eventually, notification, request, within
+from tests.unit.adapters.upstream.actors import Answer, Ears, Rest, ask, notification, request, within
 from tests.unit.adapters.upstream.web import WebServer, cut, hold, reply, saying, streaming, visibility
 from tests.unit.adapters.wire.peers import Caller
+from tests.waiting import wait_until_async
 
 META = {"_meta": {protocol.META_VERSION: "2026-07-28"}}
 SCHEMA = Raw(b'{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}')
@@ -67,7 +68,7 @@ async def test_to_give_a_request_up_is_to_close_its_connection():
     async with visibility(server) as upstream:
         link = upstream.stateless(Ears())
         answer = ask(link, 1, "tools/call", META)
-        await eventually(lambda: server.methods == ["tools/call"])
+        await wait_until_async(lambda: server.methods == ["tools/call"])
         link.cancel(answer, notification("notifications/cancelled", {"requestId": 1}))
         link.cancel(answer, None)
         await within(left.wait())
@@ -78,7 +79,7 @@ async def test_notifications_are_posted():
     server = WebServer()
     async with visibility(server) as upstream:
         upstream.stateless(Ears()).send(notification("notifications/vendor"))
-        await eventually(lambda: server.methods == ["notifications/vendor"])
+        await wait_until_async(lambda: server.methods == ["notifications/vendor"])
         assert server.requests[0].headers["mcp-method"] == "notifications/vendor"
 
 
@@ -125,7 +126,7 @@ async def test_closing_the_upstream_ends_what_is_in_flight_on_every_link():
     async with visibility(server) as upstream:
         links: list[HttpLink] = [upstream.stateless(Ears()), upstream.connect(Ears())]  # type: ignore[list-item]
         answers = [ask(link, 1, "tools/call", META) for link in links]
-        await eventually(lambda: len(server.messages) == 2)
+        await wait_until_async(lambda: len(server.messages) == 2)
         await within(upstream.close())
         for answer in answers:
             assert "closed" in await answer.words()

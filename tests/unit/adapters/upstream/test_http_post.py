@@ -7,7 +7,7 @@ from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Answer, Ears, ask, eventually, request, within
+from tests.unit.adapters.upstream.actors import Answer, Ears, ask, request, within
 from tests.unit.adapters.upstream.web import (
     ANSWER,
     LIMIT,
@@ -21,6 +21,7 @@ from tests.unit.adapters.upstream.web import (
     visibility,
 )
 from tests.unit.adapters.wire.peers import Caller
+from tests.waiting import wait_until_async
 
 PROGRESS = note("notifications/progress", {"progressToken": 1})
 
@@ -44,7 +45,7 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         assert [message.method for message in answer.heard] == ["notifications/progress"]
         assert answer.marks == [EventPosition(b"1", 500), EventPosition(b"2")]
         assert answer.status == 200
-        await eventually(lambda: link._deliveries._kept is None)
+        await wait_until_async(lambda: link._deliveries._kept is None)
         if finish:
             await ask(link, 2, "tools/list").result()
             assert server.served.callers == 1, "the connection is used again"
@@ -62,7 +63,7 @@ async def test_a_connection_that_breaks_after_the_answer_is_let_go():
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "tools/call").result()
-        await eventually(lambda: link._deliveries._kept is None)
+        await wait_until_async(lambda: link._deliveries._kept is None)
 
 
 async def test_an_answer_passes_byte_for_byte_whatever_its_status():
@@ -196,7 +197,7 @@ async def test_a_closed_link_takes_no_stream_up(monkeypatch):
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
-        await eventually(lambda: any(post._timer for post in link._posts.values()))
+        await wait_until_async(lambda: any(post._timer for post in link._posts.values()))
         [post] = link._posts.values()
         assert post._timer.when() - asyncio.get_running_loop().time() <= 30
         await link.close()

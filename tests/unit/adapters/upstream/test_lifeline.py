@@ -8,7 +8,8 @@ from riglm.adapters.mcp.upstream.channel import MessageChannel
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
-from tests.unit.adapters.upstream.actors import Wire, Wires, eventually, settle, within
+from tests.unit.adapters.upstream.actors import Wire, Wires, settle, within
+from tests.waiting import wait_until_async
 
 ONE, TWO, THREE = b'{"n":1}', b'{"n":2}', b'{"n":3}'
 
@@ -35,7 +36,7 @@ class Owner:
         self.after_down()
 
     async def went_down(self, times: int = 1) -> str:
-        await eventually(lambda: len(self.downs) >= times)
+        await wait_until_async(lambda: len(self.downs) >= times)
         return self.downs[-1]
 
 
@@ -99,7 +100,7 @@ async def test_a_channel_that_ends_while_it_opens_is_not_used(wires):
     wires.prepare = lambda wire: wire.receiver.ended("exited with code 1")
     owner.line.send(ONE)
     assert await owner.went_down() == "exited with code 1"
-    await eventually(lambda: wires.all[0].closed == 1)
+    await wait_until_async(lambda: wires.all[0].closed == 1)
     assert wires.all[0].raw == []
     await owner.line.close()
 
@@ -185,7 +186,7 @@ async def test_a_channel_that_takes_nothing_of_what_waited_is_given_up(wires):
     wires.prepare = lambda wire: setattr(wire, "refusal", "does not read its input")
     owner.line.send(ONE)
     assert await owner.went_down() == "does not read its input"
-    await eventually(lambda: wires.all[0].closed == 1)
+    await wait_until_async(lambda: wires.all[0].closed == 1)
     await owner.line.close()
 
 
@@ -241,7 +242,7 @@ async def test_a_greeting_that_fails_is_the_end_of_the_channel(wires, failure, w
     owner = Owner(wires, greet)
     owner.line.send(ONE)
     assert await owner.went_down() == words
-    await eventually(lambda: wires.all[0].closed == 1)
+    await wait_until_async(lambda: wires.all[0].closed == 1)
     await owner.line.close()
 
 

@@ -16,7 +16,8 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import eventually, settle, within
+from tests.unit.adapters.upstream.actors import settle, within
+from tests.waiting import wait_until_async
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
 LIMIT = 65_536
@@ -234,14 +235,14 @@ async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_end
         left = (await running.hear())["result"]
         assert await running.ended() == "exited with code 0"
         assert psutil.Process(left).is_running()
-    await eventually(lambda: is_missing(left))
+    await wait_until_async(lambda: is_missing(left))
 
 
 async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(reaper):
     async with Running(reaper, "stubborn", grace=0.1) as running:
         running.notify("spawn")
         left = (await running.hear())["result"]
-    await eventually(lambda: is_missing(left))
+    await wait_until_async(lambda: is_missing(left))
 
 
 async def test_complaints_are_drained_however_many(reaper):
@@ -322,7 +323,7 @@ async def test_a_start_that_is_given_up_leaves_no_process(reaper):
             assert running.gone[:1] == [running.child] or steps == 0
         else:
             await within(running.child.close())
-        await eventually(lambda running=running: not running.child._group or not alive(running.child._group))
+        await wait_until_async(lambda running=running: not running.child._group or not alive(running.child._group))
 
 
 async def test_a_child_that_was_not_started_can_be_closed(reaper):
@@ -407,7 +408,7 @@ async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its
         running.child.hold(on=True)
         running.child.hold(on=True)
         running.notify("answer and die", size=10)
-        await eventually(lambda: running.child.is_missing)
+        await wait_until_async(lambda: running.child.is_missing)
         await settle()
         assert running.hearing.lines.empty()
         assert running.child._ending is None, "nothing counts down to its end"

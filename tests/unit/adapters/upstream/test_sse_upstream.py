@@ -11,8 +11,9 @@ from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, request, settle, within
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, request, settle, within
 from tests.unit.adapters.wire.peers import Caller, serving
+from tests.waiting import wait_until_async
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted"
@@ -199,7 +200,7 @@ async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
     server.endpoint = ""
     async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "ping")
-        await eventually(lambda: len(server.streams) == 1)
+        await wait_until_async(lambda: len(server.streams) == 1)
         server.streams[0].writer.close()
         assert "closed its event stream" in await answer.words()
 
@@ -210,7 +211,7 @@ async def test_closing_while_the_endpoint_is_awaited_lets_the_stream_go():
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "ping")
-        await eventually(lambda: len(server.streams) == 1)
+        await wait_until_async(lambda: len(server.streams) == 1)
         await within(link.close())
         assert answer.failure is not None
         await within(upstream.served.settle())
@@ -224,7 +225,7 @@ async def test_a_broken_stream_fails_what_is_in_flight_and_is_opened_again_with_
         link.send(notification("notifications/initialized"))
         server.answers = False
         answer = ask(link, 2, "tools/call")
-        await eventually(lambda: "tools/call" in server.methods)
+        await wait_until_async(lambda: "tools/call" in server.methods)
         server.streams[0].reset()
         assert "lost its event stream" in await answer.words()
         server.answers = True
@@ -240,7 +241,7 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         await ask(link, 1, "initialize").result()
         link.send(notification("notifications/initialized"))
         answer = ask(link, 2, "tools/list")
-        await eventually(lambda: "notifications/initialized" in server.methods)
+        await wait_until_async(lambda: "notifications/initialized" in server.methods)
         await settle()
         assert "tools/list" not in server.methods
         server.gates["notifications/initialized"].set()
@@ -320,7 +321,7 @@ async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():
         assert "could not be sent" in (await ask(link, 3, "tools/call").error())["message"]
         assert server.methods.count("tools/call") == 1
         link.send(notification("notifications/vendor"))
-        await eventually(lambda: "notifications/vendor" in server.methods)
+        await wait_until_async(lambda: "notifications/vendor" in server.methods)
 
 
 async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
@@ -329,7 +330,7 @@ async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
-        await eventually(lambda: server.methods == ["tools/call"])
+        await wait_until_async(lambda: server.methods == ["tools/call"])
         await server.event("x" * (LIMIT + 1))
         assert f"over the limit of {LIMIT} bytes" in await answer.words()
         server.answers = True
@@ -356,11 +357,11 @@ async def test_a_closed_link_leaves_no_connection_of_its_own():
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         answer = ask(link, 1, "tools/call")
-        await eventually(lambda: server.methods == ["tools/call"])
+        await wait_until_async(lambda: server.methods == ["tools/call"])
         channel = link._line._channel
         await within(link.close())
         assert "closed" in await answer.words()
         channel.write(request(2, "tools/call").line)
         channel.end()
-        await eventually(server.streams[0].writer.is_closing)
+        await wait_until_async(server.streams[0].writer.is_closing)
         assert channel._posts == {}

@@ -12,7 +12,8 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
-from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, eventually, notification, within
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, within
+from tests.waiting import wait_until_async
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
 LIMIT = 65_536
@@ -77,7 +78,7 @@ async def test_a_process_that_was_started_early_and_ended_is_replaced(upstream):
     await one.start_early()
     [early] = [child for child in psutil.Process().children() if SCRIPT in child.cmdline()]
     early.kill()
-    await eventually(lambda: one._early[0].is_missing)
+    await wait_until_async(lambda: one._early[0].is_missing)
     assert await pid(one.connect(Ears())) != early.pid
 
 
@@ -153,7 +154,7 @@ async def test_clients_beyond_the_limit_share_one_more_process_which_is_said_onc
     assert caplog.text.count("more clients than max_processes") == 1
     for link in guests:
         await link.close()
-    await eventually(lambda: not psutil.pid_exists(pids[0]))
+    await wait_until_async(lambda: not psutil.pid_exists(pids[0]))
     late = one.connect(Ears())
     await greet(late)
     assert await pid(late) not in pids
@@ -298,7 +299,7 @@ async def test_closing_while_the_spare_process_is_tried_leaves_nothing(upstream)
     await refused_modern(one)
     link = one.connect(Ears())
     answer = ask(link, 1, "initialize")
-    await eventually(lambda: one._stateless is not None and one._stateless._line._channel is None)
+    await wait_until_async(lambda: one._stateless is not None and one._stateless._line._channel is None)
     await within(link.close())
     assert answer.failure is not None
 
@@ -348,5 +349,5 @@ async def test_many_crashes_leave_no_process_and_no_file(upstream):
         await ask(link, 2, "kill").words()
         await pid(link)
         next(iter(one._links))._line._failures = 0
-    await eventually(lambda: psutil.Process().num_fds() == files)
+    await wait_until_async(lambda: psutil.Process().num_fds() == files)
     assert len(one._running) == 1

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpExchange, HttpHeaders, Target
+from tests.waiting import WAIT_SECONDS
 
-PATIENCE = 10.0
+PATIENCE = WAIT_SECONDS
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HEADERS = b"Content-Type: application/json\r\n"
 

@@ -9,6 +9,7 @@ from riglm.adapters.mcp.wire import decoding
 from riglm.adapters.mcp.wire.decoding import LONG_BYTES, Decoded, MessageDecoder
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
+from tests.waiting import WAIT_SECONDS
 
 SHORT = b'{"id":2,"result":{}}'
 LONG = b'{"id":1,"result":"%b"}' % (b"x" * LONG_BYTES)
@@ -31,7 +32,7 @@ class Peer:
 
     async def end(self) -> None:
         self.decoder.end(self.ended.set)
-        await asyncio.wait_for(self.ended.wait(), 10)
+        await asyncio.wait_for(self.ended.wait(), WAIT_SECONDS)
 
 
 async def test_a_short_message_is_delivered_at_once() -> None:
@@ -85,7 +86,7 @@ async def test_an_end_is_reported_once() -> None:
     peer, ends = Peer(), []
     peer.feed(LONG)
     peer.decoder.end(lambda: ends.append(len(peer.ids)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while peer.pauses != [True, False]:
             await asyncio.sleep(0)
         peer.feed(LONG)

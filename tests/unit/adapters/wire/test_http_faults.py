@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 
 import pytest
 
 from riglm.adapters.mcp.wire.dialing import BACK_OFF
 from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, free_port, post, serving, within
+from tests.waiting import wait_until_async
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LIMIT = 2_000
@@ -248,17 +248,9 @@ async def test_a_sink_that_aborts_and_raises_hears_nothing_more(what: str) -> No
         answer = Raising(what, "abort")
         answer.exchange = client.send(server.target, b"POST", b"", b"{}", answer)
         await within(answer.began.wait()) if what == "data" else None
-        await until(lambda: server.callers == 1)
+        await wait_until_async(lambda: server.callers == 1)
         await server.settle()
         assert answer.heard == ["head", "data"][: 2 if what == "data" else 1]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not condition():
-            await asyncio.sleep(0)
-
-    await within(poll())
 
 
 @pytest.mark.parametrize("what", ["head", "data"])

@@ -16,6 +16,7 @@ from riglm.domain.upstream import UpstreamSpec
 from tests.unit.application.aggregation import test_modern
 from tests.unit.application.aggregation.test_conversation import INITIALIZE, TOOLS_CHANGED, Stage, call, held, server
 from tests.unit.application.fakes import listed, opened, tools
+from tests.waiting import WAIT_SECONDS
 
 
 async def catalogs_of(*servers):
@@ -33,7 +34,7 @@ async def later(*servers, initialize=held, catalogs=None, **more):
     for each in servers:
         each.answers["initialize"] = initialize
     stage = Stage(*servers, catalogs=catalogs, grace=3600.0, longest_list=3600.0, **more)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         return stage, jsonrpc.plain((await stage.open()).result)
 
 
@@ -49,7 +50,7 @@ async def test_a_later_start_waits_for_no_server():
     stage, greeting = await later(steady("a", "t"), steady("b", "u"))
     assert greeting["capabilities"] == {"tools": {"listChanged": True}}
     assert greeting["instructions"] == "# a\na!\n\n# b\nb!"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         answer = await stage.ask("tools/list")
         assert bytes(answer.result) == b'{"tools":[{"name":"a__t"},{"name":"b__u"}]}'
         assert bytes((await stage.ask("prompts/list")).result) == b'{"prompts":[]}'
@@ -167,7 +168,7 @@ async def later_modern(*servers):
 
 async def test_a_later_start_of_the_modern_era_waits_for_no_server():
     stage = await later_modern(modern("a", "t"), modern("b", "u"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert jsonrpc.plain((await stage.ask("server/discover")).result)["capabilities"] == {
             "tools": {"listChanged": True}
         }
@@ -199,7 +200,7 @@ async def test_the_tools_of_a_server_that_lost_the_era_are_withdrawn(caplog):
     assert await stage.names() == ["a__t", "b__u"]
     (await stage.link("b").next("server/discover")).error(-32601)
     (await stage.link("b").next("tools/list")).error(-32600)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await stage.names() != ["a__t"]:
             pass
     assert {record.upstream for record in caplog.records} == {"b"}

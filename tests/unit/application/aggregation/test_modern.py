@@ -13,6 +13,7 @@ from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.session import ProtocolEra, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, World, asks, listed, tools
+from tests.waiting import WAIT_SECONDS
 
 META = (
     b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -140,7 +141,7 @@ async def test_requests_wait_once_for_a_server_that_does_not_say_its_era():
     await stage.link("b").next("server/discover")
     assert first.got == []
     stage.modern._era_negotiation._asked_at["b"] -= 3600.0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await stage.names() == ["a__t"]
     await stage.modern.close()
 
@@ -253,7 +254,7 @@ async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice_however_mu
     assert await stage.names() == ["a__t"]
     (await stage.link("b").next("tools/list")).result(tools("t", **FRESH))
     slow.answers["tools/list"] = tools("t", **FRESH)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await stage.names() != ["a__t", "b__t"]:
             pass
     await stage.modern.close()

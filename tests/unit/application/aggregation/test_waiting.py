@@ -3,6 +3,7 @@
 import asyncio
 
 from riglm.application.aggregation.merged_lists import wait_for_each
+from tests.waiting import WAIT_SECONDS
 
 
 async def test_a_task_is_not_waited_for_beyond_its_own_timeout():
@@ -13,7 +14,7 @@ async def test_a_task_is_not_waited_for_beyond_its_own_timeout():
     await asyncio.sleep(0.02)
     assert not waiting.done()
     answer.set_result(None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         await waiting
     assert not hung.done()
     hung.cancel()
@@ -21,6 +22,6 @@ async def test_a_task_is_not_waited_for_beyond_its_own_timeout():
 
 async def test_nothing_is_waited_for_when_no_time_is_left():
     hung = asyncio.get_running_loop().create_task(asyncio.sleep(3600.0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         await wait_for_each({hung: 0.0})
     hung.cancel()

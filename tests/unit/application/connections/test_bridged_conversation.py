@@ -16,6 +16,7 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.scripted_link import Client, Upstream
+from tests.waiting import WAIT_SECONDS
 
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
@@ -106,7 +107,7 @@ async def test_the_old_link_is_closed_without_holding_up_the_greeting():
     stage.near.asked[0].error(UNSUPPORTED)
     stage.far.asked[0].result(DISCOVERED)
     assert sink.outcome == GREETED
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         await closing.wait()
         left = asyncio.ensure_future(stage.conversation.close())
         go_on.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
 from riglm.domain.control import ControlUnavailableError
@@ -11,8 +11,9 @@ from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.fakes import World
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-SOON = 30.0
+SOON = WAIT_SECONDS
 BRIEFLY = 0.05
 """For whoever waits for what does not come; nothing that comes is waited for so briefly."""
 
@@ -79,12 +80,14 @@ class Office:
 
 async def settled(store):
     """Wait until all that was asked before is done, or was never begun."""
-    async with asyncio.timeout(SOON):
-        while True:
-            try:
-                return await store.ask(lambda _: None, timeout_seconds=SOON)
-            except ControlUnavailableError:
-                await asyncio.sleep(0.001)
+
+    async def is_settled():
+        with suppress(ControlUnavailableError):
+            await store.ask(lambda _: None, timeout_seconds=SOON)
+            return True
+        return False
+
+    await wait_until_async(is_settled)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from riglm.application.control.configuration import (
 )
 from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
 from riglm.domain.errors import ConfigurationError
+from tests.waiting import WAIT_SECONDS
 
 TEXT = "upstream: {url: 'http://h/mcp'}\npredictor: {kind: frequency, options: {api_key: canary-of-options}}\n"
 CHANGE = {"filtering": {"max_tools": 9}, "retention": {"session_days": 3}}
@@ -170,7 +171,7 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
 
     def make(settings):
         if settings.predictor.kind == "hangs":
-            go_on.wait(30)
+            go_on.wait(WAIT_SECONDS)
 
     here = live(PredictionReloadHandler(prediction, lambda settings: settings, make))
     try:
@@ -190,7 +191,7 @@ async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_
     write = here._documents.write_temporary
 
     def slow(*given):
-        go_on.wait(30)
+        go_on.wait(WAIT_SECONDS)
         written = write(*given)
         discard = written.discard
         written.discard = lambda: (discard(), discarded.set())

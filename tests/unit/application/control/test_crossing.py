@@ -9,6 +9,7 @@ from riglm.application.control.thread_bridge import ProxyLoop
 from riglm.domain.control import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.office import BRIEFLY, SOON, an_office, settled
+from tests.waiting import wait_until_async
 
 
 class Elsewhere:
@@ -103,9 +104,7 @@ async def test_while_a_store_hangs_others_are_told_at_once_and_it_is_asked_nothi
     with an_office(timeout_seconds=BRIEFLY) as office:
         office.archive.gate.clear()
         first = asyncio.create_task(office.store.ask(lambda store: store.count_sessions(), timeout_seconds=SOON))
-        async with asyncio.timeout(SOON):
-            while not office.store.is_failing:
-                await asyncio.sleep(0.001)
+        await wait_until_async(lambda: office.store.is_failing)
         with pytest.raises(ControlUnavailableError, match="did not answer in time"):
             await office.store.ask(lambda store: store.count_sessions(), timeout_seconds=SOON)
         assert office.archive.asked == 1

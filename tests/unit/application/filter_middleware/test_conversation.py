@@ -18,6 +18,7 @@ from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
 from tests.unit.application.filter_middleware.scripted import OWN, ShowingWorld
+from tests.waiting import WAIT_SECONDS
 
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 CALLER = Caller(transport=Transport.HTTP)
@@ -775,7 +776,7 @@ async def test_a_client_is_told_when_other_rules_make_its_list_another_one(stage
     stage.filter.others = True
     for _ in range(3):
         stage.showing.reconfigured()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not stage.channel.told:
             await asyncio.sleep(0)
     assert stage.channel.told == [CHANGED]

@@ -11,6 +11,7 @@ from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.records import an_override
 from tests.stores.memory import InMemoryAnalytics
+from tests.waiting import WAIT_SECONDS
 
 
 class Store(InMemoryAnalytics):
@@ -93,7 +94,7 @@ async def test_the_store_is_looked_at_again_and_again(stage):
     await stage.overrides.ready(10)
     assert stage.told == 0
     stage.store.put_override(an_override(tool="read"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await stage.changed.wait()
     assert [each.tool for each in stage.overrides.in_force()] == ["read"]
     following.cancel()

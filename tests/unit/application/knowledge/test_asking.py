@@ -16,6 +16,7 @@ from riglm.ports.embedder import Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge
 from tests.unit.application.knowledge.voices import a_thought, embedded
+from tests.waiting import WAIT_SECONDS
 
 MINE = Scope(owner="")
 
@@ -38,7 +39,7 @@ class Model(HashingEmbedder):
         self.closed += 1
 
     def embed(self, texts: Any) -> Any:
-        assert self.gate.wait(10)
+        assert self.gate.wait(WAIT_SECONDS)
         if self.is_down:
             raise EmbedderUnavailableError("it is down")
         return super().embed(texts)
@@ -136,7 +137,7 @@ class Away(InMemoryKnowledge):
         self.closed += 1
 
     def nearest(self, *asked: Any) -> Any:
-        assert self.gate.wait(10)
+        assert self.gate.wait(WAIT_SECONDS)
         return super().nearest(*asked)
 
 

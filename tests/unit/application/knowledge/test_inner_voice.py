@@ -18,6 +18,7 @@ from riglm.domain.knowledge.records import Embedding, Entity, Observation
 from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.unit.application.knowledge.voices import Stage, a_thought, embedded
+from tests.waiting import WAIT_SECONDS
 
 SCHEMA = Draft202012Validator(OUTPUT_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
 WORDS = ("falcon", "ridge", "north", "migration", "tea.", "Whale!", "\ud800", "\x00", "😀", "\u200b", "İ", "a\nb")
@@ -212,7 +213,7 @@ async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_ca
     stage.kept.add_thoughts([a_thought("what is known")])
     for _ in range(3):
         stage.voice.get_ready()
-    await asyncio.wait_for(stage.store.was_asked_for(3), 30)
+    await asyncio.wait_for(stage.store.was_asked_for(3), WAIT_SECONDS)
     assert [(table, scope.include_private, most) for table, scope, most in stage.store.asked] == [
         (table, False, 1) for table in Table
     ]
@@ -227,7 +228,7 @@ async def test_a_rehearsal_that_fails_leaves_it_to_the_question(error: Exception
     stage = Stage()
     stage.error = stage.store.error = error
     stage.voice.get_ready()
-    await asyncio.wait_for(stage.was_embedding.wait(), 30)
+    await asyncio.wait_for(stage.was_embedding.wait(), WAIT_SECONDS)
     stage.error = stage.store.error = None
     assert (await stage.ask("falcon"))["snippets"] == []
     await stage.voice.close()
@@ -237,5 +238,5 @@ async def test_a_rehearsal_that_hangs_does_not_keep_it_from_ending():
     stage = Stage()
     stage.hangs = True
     stage.voice.get_ready()
-    await asyncio.wait_for(stage.was_embedding.wait(), 30)
-    await asyncio.wait_for(stage.voice.close(), 30)
+    await asyncio.wait_for(stage.was_embedding.wait(), WAIT_SECONDS)
+    await asyncio.wait_for(stage.voice.close(), WAIT_SECONDS)

@@ -19,6 +19,7 @@ from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, 
 from riglm.domain.tool import read_catalog
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
+from tests.waiting import WAIT_SECONDS
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
@@ -51,7 +52,7 @@ class ScriptedEmbedder(EmbedderPort):
 
     def __enter__(self):
         self.entered.set()
-        assert self.opening.wait(10)
+        assert self.opening.wait(WAIT_SECONDS)
         self.open = 1
         return self
 
@@ -67,7 +68,7 @@ class ScriptedEmbedder(EmbedderPort):
         if self.held_after is None or len(self.asked) > self.held_after:
             if not self.go.is_set():
                 self.held.set()
-            assert self.go.wait(10)
+            assert self.go.wait(WAIT_SECONDS)
         if self.fails_after is not None and len(self.asked) > self.fails_after:
             raise EmbedderUnavailableError("it ended")
         if self.error is not None:
@@ -169,7 +170,7 @@ class Stage:
     async def known(self):
         """Wait until all is loaded but the model."""
         self.service._loading.begin()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while self.service.knowledge is None:
                 await asyncio.sleep(0)
             await self.service.knowledge.scope_models.ready("", 10)
@@ -181,7 +182,7 @@ class Stage:
 
     async def at_rest(self):
         """Wait until the worker has nothing left to do, and the loop has heard of it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(20):
                 idle: Future = self.worker.submit(lambda: None, 99)
                 await asyncio.wrap_future(idle)

@@ -14,6 +14,7 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalog
+from tests.waiting import WAIT_SECONDS
 
 NAMES = TOOLS.names
 
@@ -160,7 +161,7 @@ async def test_a_mark_does_not_wait_for_the_calls_before_it():
         for _ in range(250):
             service.called(session, state, "read_file", DiscoveryMethod.LISTED, NAMES)
         service.marked(session, state, "play_song", relevant=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not any(isinstance(record, LearnedPair) for record in stage.put):
                 await asyncio.sleep(0)
         assert stage.put[0].tool == "play_song"
@@ -179,7 +180,7 @@ async def test_a_long_past_is_replayed_in_slices_between_which_others_get_their_
     async with stage.running() as service:
         await loaded(stage)
         held, running = threading.Event(), threading.Event()
-        stage.worker.submit(lambda: running.set() or held.wait(10))
+        stage.worker.submit(lambda: running.set() or held.wait(WAIT_SECONDS))
         assert await asyncio.to_thread(running.wait, 10)
         assert first(stage, "ann") is None
         for _ in range(3):

@@ -8,6 +8,7 @@ from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
+from tests.waiting import WAIT_SECONDS
 
 NAMES = TOOLS.names
 
@@ -58,7 +59,7 @@ async def test_another_predictor_learns_from_the_record_before_it_answers():
         service.on_reload(told.set)
         service.follow(a_plan(), reload=True)
         assert {who: predictor(stage, who) for who in before} == before
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await told.wait()
         assert {predictor(stage, who) for who in before} == {Contrary}
         knowledge = service.knowledge.scope_models
@@ -85,7 +86,7 @@ async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_af
         await stage.known()
         service.follow(a_plan(), reload=True)
         stage.embedder.opening.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await told.wait()
         assert predictor(stage) is Contrary
 
@@ -100,7 +101,7 @@ async def test_the_last_of_several_plans_counts():
         for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
             service.follow(a_plan(make_predictor=make), reload=True)
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await told.wait()
         await stage.at_rest()
         assert predictor(stage) is Contrary

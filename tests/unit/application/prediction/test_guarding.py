@@ -9,6 +9,7 @@ import pytest
 from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
+from tests.waiting import WAIT_SECONDS
 
 SITUATION = PredictionInput(candidates=("a", "b"))
 
@@ -85,7 +86,7 @@ def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, capl
 
     def slow():
         asked.append(1)
-        go.wait(10)
+        go.wait(WAIT_SECONDS)
         return scores(5, 6)
 
     predictor = guard(slow, timeout_seconds=0.01)
@@ -115,6 +116,6 @@ def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
     guarded.predict(SITUATION)
     thread, gone = guarded._worker._thread, weakref.ref(guarded)
     del guarded
-    thread.join(10)
+    thread.join(WAIT_SECONDS)
     assert gone() is None
     assert not thread.is_alive()

@@ -19,6 +19,7 @@ from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalog
+from tests.waiting import WAIT_SECONDS
 
 NAMES = TOOLS.names
 
@@ -263,7 +264,7 @@ async def test_calls_before_and_while_prediction_loads_are_learned_once():
     async with stage.running() as service:
         service.know(TOOLS)
         service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
-        stage.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
+        stage.worker.submit(lambda: held.wait(WAIT_SECONDS), Urgency.AWAITED)
         service.begin()
         service.called(a_session(), state, "send_mail", DiscoveryMethod.LISTED, NAMES)
         stage.used_before("read_file", "send_mail")  # what the recorder stored by now

@@ -11,6 +11,7 @@ from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import request_texts
 from tests.unit.application.prediction.scripted_embedder import ScriptedEmbedder, catalog
+from tests.waiting import WAIT_SECONDS
 
 LEDGER, ZEBRA = ({"keep": said, "send": "Send a mail."} for said in ("Keep a ledger.", "Feed a zebra."))
 
@@ -64,7 +65,7 @@ def test_a_description_that_comes_back_before_the_other_was_read_is_what_counts(
         bench.know(**LEDGER)
         first = bench.index.fingerprint("keep")
         held = threading.Event()
-        bench.worker.submit(lambda: held.wait(10), Urgency.AWAITED)
+        bench.worker.submit(lambda: held.wait(WAIT_SECONDS), Urgency.AWAITED)
         for described in (ZEBRA, LEDGER):
             bench.index.know(catalog(**described))
         held.set()
@@ -102,7 +103,7 @@ def test_vectors_count_while_others_are_still_made():
         bench.embedder.held_after = 3
         bench.embedder.go.clear()
         bench.index.know(catalog(**tools))
-        assert bench.embedder.held.wait(10)
+        assert bench.embedder.held.wait(WAIT_SECONDS)
         counted = bench.index.counts()[1]
         assert bench.index.counts()[0] == 64
         assert 8 <= counted <= 24
@@ -119,7 +120,7 @@ def test_until_the_first_vectors_are_there_words_count_alone():
         bench.embedder.held_after = 0
         bench.embedder.go.clear()
         bench.index.know(catalog(**LEDGER))
-        assert bench.embedder.held.wait(10)
+        assert bench.embedder.held.wait(WAIT_SECONDS)
         assert bench.index.counts() == (2, 0)
         assert (bench.index.weights.lexical, bench.index.weights.semantic) == (1.0, 0.0)
         assert bench.found("ledger") == ["keep"]
@@ -133,7 +134,7 @@ def test_what_the_last_model_embedded_is_compared_with_its_vectors_while_another
         bench.embedder.go.clear()
         bench.embedder.name = "model-b"
         bench.index.answered_by("model-b")
-        assert bench.embedder.held.wait(10)
+        assert bench.embedder.held.wait(WAIT_SECONDS)
         retriever = bench.index.retriever
         assert retriever.weights("model-a").semantic > 0 == retriever.weights("model-b").semantic
         assert bench.index.counts() == (2, 0)

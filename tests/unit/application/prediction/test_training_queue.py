@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from riglm.application.prediction.training_queue import MAX_PAIR_UPDATES, MAX_UPDATES, TrainingQueue
+from tests.waiting import WAIT_SECONDS
 
 
 async def all_of(learned, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(learned) < count:
             await asyncio.sleep(0)
 

@@ -11,6 +11,7 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import PROFILE, ClientInfo
 from tests.records import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
+from tests.waiting import WAIT_SECONDS
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
@@ -29,7 +30,7 @@ class Store(InMemoryAnalytics):
 
     def list_session_uses(self, principal=None, limit=300, *, profile=None):
         self.reads += 1
-        assert self.go.wait(10)
+        assert self.go.wait(WAIT_SECONDS)
         if self.error is not None:
             raise self.error
         return super().list_session_uses(principal, limit, profile=profile)
@@ -219,7 +220,7 @@ async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(s
     stage.store.go.clear()
     assert await stage.usage() is None
     stage.store.go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await stage.usage() is None:
             await asyncio.sleep(0)
 

@@ -10,8 +10,9 @@ from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
 from tests.records import a_learned_pair, a_session, an_invocation, an_override
 from tests.stores.memory import InMemoryAnalytics
+from tests.waiting import WAIT_SECONDS, wait_until
 
-SOON = 30.0
+SOON = WAIT_SECONDS
 NOW = 10_000.0
 
 
@@ -230,11 +231,7 @@ def test_two_at_once_purge_nothing_twice(store):
     both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), schedule=schedule) for _ in range(2)]
     for each in both:
         each.start()
-    deadline = threading.Event()
-    for _ in range(3000):
-        if not store.list_sessions():
-            break
-        deadline.wait(0.01)
+    wait_until(lambda: not store.list_sessions())
     for each in both:
         each.close(SOON)
     assert sum(told) == 500

@@ -11,7 +11,8 @@ from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
+from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,13 +45,13 @@ def test_a_full_batch_does_not_wait_for_its_time(shop):
     with Eager(lambda: shop, limits=QueueLimits(batch_records=3, batch_seconds=3600)) as recorder:
         for _ in range(3):
             recorder.put(an_invocation(session, "read"))
-        until(lambda: recorder.counts().stored == 3)
+        wait_until(lambda: recorder.counts().stored == 3)
 
 
 def test_a_single_record_is_stored_when_its_time_has_come(shop):
     with Eager(lambda: shop, limits=QueueLimits(batch_seconds=0.01)) as recorder:
         recorder.put(a_session())
-        until(lambda: recorder.counts().stored == 1)
+        wait_until(lambda: recorder.counts().stored == 1)
 
 
 def test_putting_neither_opens_the_store_nor_waits_for_it(shop):
@@ -129,7 +130,7 @@ def test_the_writer_begins_once_the_first_list_is_out(shop):
     with Recorder(lambda: shop, head_start=3600.0, limits=limits) as recorder:
         recorder.put(a_session())
         recorder.begin()
-        until(lambda: recorder.counts().stored == 1)
+        wait_until(lambda: recorder.counts().stored == 1)
 
 
 def test_closing_stores_what_is_queued_and_closes_the_store(shop):
@@ -166,7 +167,7 @@ def test_closing_gives_up_on_a_store_that_stays_away(shop, caplog):
         recorder.put(a_session())
     with caplog.at_level(logging.WARNING):
         recorder.close(timeout=0.05)
-    until(lambda: recorder.counts().reasons["closed"] == 5)  # those in hand a moment later, on a busy machine
+    wait_until(lambda: recorder.counts().reasons["closed"] == 5)  # those in hand a moment later, on a busy machine
     counts = recorder.counts()
     assert (counts.accepted, counts.stored, counts.queued) == (5, 0, 0)
     assert "5 records could not be stored before the end" in caplog.text
@@ -177,7 +178,7 @@ def test_closing_does_not_wait_for_a_store_that_is_away(shop, caplog):
     recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0), close_timeout=3600.0)
     recorder.start()
     recorder.put(a_session())
-    until(lambda: shop.closed == 1)
+    wait_until(lambda: shop.closed == 1)
     shop.gate.clear()
     assert recorder.close().stored == 0
     assert "1 records could not be stored before the end and are lost" in caplog.text
@@ -215,7 +216,7 @@ def test_closing_does_not_wait_out_the_pause_before_the_next_try(shop):
     recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0))
     recorder.start()
     recorder.put(a_session())
-    until(lambda: shop.closed == 1)
+    wait_until(lambda: shop.closed == 1)
     shop.away = False
     assert recorder.close(timeout=SOON).stored == 1
 
@@ -230,7 +231,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(shop):
     counts = recorder.close(timeout=0.0)
     assert (counts.stored, counts.queued + counts.dropped) == (0, 2)
     shop.gate.set()
-    until(lambda: recorder.counts().queued == 0)
+    wait_until(lambda: recorder.counts().queued == 0)
     assert obeys_the_law(recorder)
 
 
@@ -241,7 +242,7 @@ def test_records_wait_while_the_store_is_away_and_are_stored_when_it_is_back(sho
     with caplog.at_level(logging.INFO, "riglm.recorder"), Eager(lambda: shop) as recorder:
         for call in calls:
             recorder.put(call)
-        until(lambda: shop.tries >= 5)
+        wait_until(lambda: shop.tries >= 5)
         assert recorder.counts().queued == 30
         shop.away = False
         assert recorder.flush(SOON)
@@ -266,7 +267,7 @@ def test_a_record_whose_storing_failed_half_way_keeps_its_identifier(shop):
     shop.away = True
     with Eager(lambda: shop) as recorder:
         recorder.put(note)
-        until(lambda: shop.tries >= 3)
+        wait_until(lambda: shop.tries >= 3)
         shop.away = False
         assert recorder.flush(SOON)
     assert note.made == 1
@@ -296,7 +297,7 @@ def test_a_store_that_fails_to_close_is_opened_anew(caplog):
     shop.away = True
     with Eager(lambda: shop) as recorder:
         recorder.put(a_session())
-        until(lambda: shop.opened > 1)
+        wait_until(lambda: shop.opened > 1)
         shop.away = False
         assert recorder.flush(SOON)
     assert "the store could not be closed" in caplog.text
@@ -316,7 +317,7 @@ def test_the_newest_are_dropped_when_too_many_records_wait(shop, caplog):
         assert obeys_the_law(recorder)
         shop.gate.set()
         assert recorder.flush(SOON)
-        until(lambda: "3 records were dropped so far" in caplog.text)
+        wait_until(lambda: "3 records were dropped so far" in caplog.text)
     assert list(shop.list_invocations(session.id)) == calls[:5]
 
 
@@ -342,7 +343,7 @@ def test_there_is_room_again_after_records_were_given_up(shop):
     recorder.put(a_session(), 100)
     recorder.put(a_session(), 100)
     recorder.close(timeout=0.01)
-    until(lambda: recorder.counts().queued == 0)  # the one in hand a moment later, on a busy machine
+    wait_until(lambda: recorder.counts().queued == 0)  # the one in hand a moment later, on a busy machine
     assert recorder._queue._bytes == 0
 
 
@@ -402,10 +403,10 @@ def test_the_same_complaint_is_made_once_a_minute(shop, caplog):
     shop.away = True
     with Eager(lambda: shop, monotonic=lambda: now) as recorder:
         recorder.put(a_session())
-        until(lambda: shop.tries >= 4)
+        wait_until(lambda: shop.tries >= 4)
         assert caplog.text.count("records wait") == 1
         now += 61.0
-        until(lambda: caplog.text.count("records wait") == 2)
+        wait_until(lambda: caplog.text.count("records wait") == 2)
         shop.away = False
         assert recorder.flush(SOON)
 

@@ -16,7 +16,8 @@ from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
+from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.waiting import wait_until
 
 LIMITS = QueueLimits(records=1000, batch_records=7, batch_seconds=0.001, high_water=0.02)
 
@@ -153,7 +154,7 @@ class Recording(RuleBasedStateMachine):
         self.shop.gate.set()
         try:
             assert self.recorder.flush(SOON)
-            until(lambda: survey(Path(self.folder.name)) == [])
+            wait_until(lambda: survey(Path(self.folder.name)) == [])
             counts = self.recorder.counts()
             assert counts.accepted == counts.stored
             assert told(self.shop) == told(self.model)

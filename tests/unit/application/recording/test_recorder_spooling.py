@@ -15,7 +15,8 @@ from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law, until
+from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.waiting import wait_until
 
 IMPATIENT = 0.05
 LONG = Backoff(first=3600.0, longest=3600.0)
@@ -64,8 +65,8 @@ def test_what_comes_while_the_store_is_away_is_on_disk_and_stored_when_it_is_bac
         assert (counts.queued, counts.spooled, counts.dropped) == (0, 1200, 0)
         assert counts.spool_bytes > 1200 * 100
         shop.away = False
-        until(lambda: recorder.counts().stored == 1200)
-        until(lambda: recorder.counts().spool_bytes == 0)
+        wait_until(lambda: recorder.counts().stored == 1200)
+        wait_until(lambda: recorder.counts().spool_bytes == 0)
         assert obeys_the_law(recorder)
     assert list(shop.list_invocations(session.id)) == calls
     assert [call for batch in shop.batches for call in batch] == calls
@@ -88,7 +89,7 @@ def test_what_comes_while_the_store_hangs_is_on_disk_and_so_is_what_hangs_with_i
         assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 60)
         assert shop.tries == 1
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 60)
+        wait_until(lambda: recorder.counts().stored == 60)
         assert recorder.counts().accepted == 60
     assert list(shop.list_invocations(session.id)) == calls
 
@@ -107,7 +108,7 @@ def test_a_hanging_store_that_fails_in_the_end_loses_and_doubles_nothing(shop, r
             recorder.put(call)
         assert recorder.flush(SOON)
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 10)
+        wait_until(lambda: recorder.counts().stored == 10)
     assert [call for batch in shop.batches for call in batch] == calls
 
 
@@ -120,10 +121,10 @@ def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
         for _ in range(10):
             for _ in range(90):
                 recorder.put(a_session())
-            until(lambda: recorder.counts().queued == 0)
+            wait_until(lambda: recorder.counts().queued == 0)
         assert (recorder.counts().spooled, recorder.counts().dropped) == (901, 0)
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 901)
+        wait_until(lambda: recorder.counts().stored == 901)
 
 
 def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_does_not_matter(shop, root):
@@ -135,11 +136,11 @@ def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_d
         assert shop.tried.wait(SOON)
         for _ in range(35):
             recorder.put(an_invocation(session, "read"))
-        until(lambda: recorder.counts().spooled >= 4)
+        wait_until(lambda: recorder.counts().spooled >= 4)
         assert shop.tries == 1
         recorder.put(SessionClosed(session_id=session.id, ended_at=2000.0))
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 37)
+        wait_until(lambda: recorder.counts().stored == 37)
     (stored,) = shop.list_sessions()
     assert (stored.session.ended_at, stored.invocations) == (2000.0, 35)
 
@@ -151,9 +152,9 @@ def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
         recorder.put(an_invocation(a_session(), "read"), 700)
         assert shop.tried.wait(SOON)
         recorder.put(an_invocation(a_session(), "read"), 200)
-        until(lambda: recorder.counts().spooled == 1)
+        wait_until(lambda: recorder.counts().spooled == 1)
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 2)
+        wait_until(lambda: recorder.counts().stored == 2)
         assert recorder._queue._bytes == 0
 
 
@@ -165,7 +166,7 @@ def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_no
         recorder.put(first)
         recorder.put(pair)
         assert recorder.flush(SOON)
-        until(lambda: recorder.counts().spooled == 2)
+        wait_until(lambda: recorder.counts().spooled == 2)
         shop.away = False
         shop.on_try = lambda: gate.wait(SOON) if len(shop.batches) == 0 else None
         recorder._dispatcher._retry_at = 0.0  # the pause is over
@@ -176,7 +177,7 @@ def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_no
         recorder.put(an_invocation(first, "read"))
         recorder.put(an_exposure(first, "read"))
         gate.set()
-        until(lambda: recorder.counts().stored == 8)
+        wait_until(lambda: recorder.counts().stored == 8)
     (stored,) = [each.session for each in shop.list_sessions() if each.session.id == first.id]
     assert (stored.tools_available, stored.ended_at) == (("new",), 2000.0)
     assert list(shop.list_learned_pairs("minilm")) == []
@@ -192,10 +193,10 @@ def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_
             recorder.put(call)
         counts = recorder.counts()
         assert (counts.queued, counts.spooled, counts.reasons["full"]) == (10, 0, 5)
-        until(lambda: "the shelf is broken" in caplog.text)
+        wait_until(lambda: "the shelf is broken" in caplog.text)
         shop.away = False
         assert recorder.flush(SOON)
-        until(lambda: recorder.counts().stored == 10)
+        wait_until(lambda: recorder.counts().stored == 10)
     assert list(shop.list_invocations(session.id)) == calls[:10]
 
 
@@ -204,7 +205,7 @@ def test_a_spool_that_works_again_takes_what_waited(shop, root):
     shelf.fails = shop.away = True
     with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
         recorder.put(a_session())
-        until(lambda: shop.tries == 1)
+        wait_until(lambda: shop.tries == 1)
         assert not recorder.flush(0.01)
         shelf.fails = False
         assert recorder.flush(SOON)
@@ -216,9 +217,9 @@ def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
     with spooling(shop, root, shelf=Shelf(root, max_bytes=2000)) as recorder:
         for _ in range(100):
             recorder.put(a_session())
-        until(lambda: shop.tries > 2)
+        wait_until(lambda: shop.tries > 2)
         shop.away = False
-        until(lambda: recorder.counts().stored == 100)
+        wait_until(lambda: recorder.counts().stored == 100)
 
 
 def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, root, caplog):
@@ -235,7 +236,7 @@ def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, r
     assert "700 records wait on disk for the next start" in caplog.text
     shop.away = False
     with spooling(shop, root) as after:
-        until(lambda: after.counts().stored == 700)
+        wait_until(lambda: after.counts().stored == 700)
         counts = after.counts()
         assert (counts.accepted, counts.recovered, counts.spooled) == (700, 700, 0)
     assert list(shop.list_invocations(session.id)) == calls
@@ -253,10 +254,10 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     counts = recorder.close(timeout=0.05)
     assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 20)
     shop.gate.set()  # the store took them after all
-    until(lambda: recorder._writer.batch is None)
+    wait_until(lambda: recorder._writer.batch is None)
     assert (recorder.counts().stored, recorder.counts().spooled) == (0, 20)
     with spooling(shop, root) as after:
-        until(lambda: after.counts().stored == 20)
+        wait_until(lambda: after.counts().stored == 20)
     assert list(shop.list_invocations(session.id)) == calls
 
 
@@ -267,7 +268,7 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
     recorder.start()
     for _ in range(100):
         recorder.put(a_session())
-    until(lambda: recorder.counts().spooled > 0)
+    wait_until(lambda: recorder.counts().spooled > 0)
     counts = recorder.close(timeout=SOON)
     assert (counts.stored, counts.spooled) == (100, 0)
     assert list(root.iterdir()) == []
@@ -280,7 +281,7 @@ def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, ro
     shop.gate.clear()
     recorder.start()
     assert shop.tried.wait(SOON)
-    shop.on_try = lambda: until(lambda: recorder._queue.is_closed)
+    shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
     shop.gate.set()
     counts = recorder.close(timeout=SOON)
     assert (counts.stored, counts.spooled) == (10, 0)
@@ -296,7 +297,7 @@ def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop
     assert shop.tried.wait(SOON)
     counts = recorder.close(timeout=0.05)
     shop.gate.set()  # the store took them after all
-    until(lambda: recorder._writer.batch is None)
+    wait_until(lambda: recorder._writer.batch is None)
     for told in (counts, recorder.counts()):
         assert (told.stored, told.spooled) == (0, 10)
     assert len(list(root.glob("*.db"))) == 1
@@ -316,11 +317,11 @@ def test_a_session_that_a_full_spool_cannot_take_does_not_stand_in_the_way_of_ca
     with recorder:
         for _ in range(30):
             step.release()
-        until(lambda: shop.tries == 31)
+        wait_until(lambda: shop.tries == 31)
         done = [record for batch in shop.batches for record in batch]
         go_on.set()
         step.release()
-        until(lambda: recorder.counts().stored == 501)
+        wait_until(lambda: recorder.counts().stored == 501)
         assert obeys_the_law(recorder)
     assert set(calls) <= set(done)
     assert session not in done
@@ -343,7 +344,7 @@ def test_what_is_adopted_is_stored_without_any_record_of_one_s_own(shop, root):
     with SqliteSpool(root) as left:
         left.append([a_session(), a_session()])
     with spooling(shop, root) as recorder:
-        until(lambda: recorder.counts().stored == 2)
+        wait_until(lambda: recorder.counts().stored == 2)
         assert obeys_the_law(recorder)
     assert len(shop.list_sessions()) == 2
 
@@ -354,7 +355,7 @@ def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
     (path,) = root.glob("*.db")
     change(path, "UPDATE record SET checksum = 0 WHERE id = 5")
     with spooling(shop, root) as recorder:
-        until(lambda: recorder.counts().stored == 9)
+        wait_until(lambda: recorder.counts().stored == 9)
         counts = recorder.counts()
         assert (counts.accepted, counts.recovered, counts.reasons["damaged"]) == (10, 10, 1)
         assert obeys_the_law(recorder)
@@ -372,8 +373,8 @@ def test_own_records_that_are_damaged_are_counted_and_removed(shop, root):
         shop.away = False
         recorder._dispatcher._retry_at = 0.0  # the pause is over
         recorder.put(a_session())
-        until(lambda: recorder.counts().reasons["damaged"] == 10)
-        until(lambda: recorder.counts().stored == 1)
+        wait_until(lambda: recorder.counts().reasons["damaged"] == 10)
+        wait_until(lambda: recorder.counts().stored == 1)
         assert obeys_the_law(recorder)
 
 
@@ -386,9 +387,9 @@ def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, roo
             recorder.put(record)
         assert recorder.flush(SOON)
         shop.away = False
-        until(lambda: recorder.counts().stored == 2)
-        until(lambda: recorder.counts().reasons["refused"] == 1)
-        until(lambda: recorder.counts().spooled == 0)
+        wait_until(lambda: recorder.counts().stored == 2)
+        wait_until(lambda: recorder.counts().reasons["refused"] == 1)
+        wait_until(lambda: recorder.counts().spooled == 0)
         assert obeys_the_law(recorder)
 
 
@@ -402,10 +403,10 @@ def test_a_store_that_is_slow_gets_everything_by_way_of_the_spool(shop, root):
         for call in calls:
             recorder.put(call)
         assert recorder.flush(SOON)
-        until(lambda: recorder.counts().stored == 300)
-        until(lambda: recorder.counts().spooled == 0)
+        wait_until(lambda: recorder.counts().stored == 300)
+        wait_until(lambda: recorder.counts().spooled == 0)
         recorder.put(an_invocation(session, "read"))
-        until(lambda: recorder.counts().stored == 301)
+        wait_until(lambda: recorder.counts().stored == 301)
     assert {call.id for call in calls} < {call.id for call in shop.list_invocations(session.id)}
 
 
@@ -418,7 +419,7 @@ def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
     recorder = spooling(shop, root, limits=limits)
     shop.on_try = lambda: recorder.put(live) if shop.tries == 3 else None
     with recorder:
-        until(lambda: recorder.counts().stored == 2001)
+        wait_until(lambda: recorder.counts().stored == 2001)
     order = [record.tool for batch in shop.batches for record in batch]
     assert order.index("live") < 200
 
@@ -431,7 +432,7 @@ def test_a_replay_gives_way_to_what_came_faster_than_it_was_stored_and_still_get
     for _ in range(200):
         recorder.put(an_invocation(session, "live"))
     with recorder:
-        until(lambda: recorder.counts().stored == 300)
+        wait_until(lambda: recorder.counts().stored == 300)
     kinds = [batch[0].tool for batch in shop.batches]
     assert kinds[:4] == ["live"] * 4
     assert "old" in kinds[:20]
@@ -450,9 +451,9 @@ def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_some
         assert shop.tried.wait(SOON)
         for call in calls[4:]:
             recorder.put(call)
-        until(lambda: recorder.counts().spooled > 1)
+        wait_until(lambda: recorder.counts().spooled > 1)
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 40)
+        wait_until(lambda: recorder.counts().stored == 40)
     assert shop.batches[0] == calls[:4]
     assert shop.tries == len(shop.batches)
     assert "slow or hangs" not in caplog.text
@@ -495,7 +496,7 @@ def test_a_disk_that_does_not_sync_costs_no_record(shop, root, caplog):
     with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
         recorder.put(a_session())
         assert recorder.flush(SOON)
-        until(lambda: "the disk does not sync" in caplog.text)
+        wait_until(lambda: "the disk does not sync" in caplog.text)
         shelf.syncs = True
         recorder.put(a_session())
         assert recorder.flush(SOON)
@@ -508,10 +509,10 @@ def test_a_file_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_st
     shelf = Odd(root)
     shelf.reads = False
     with spooling(shop, root, shelf=shelf) as recorder:
-        until(lambda: "records stay in the spool for the next start" in caplog.text)
+        wait_until(lambda: "records stay in the spool for the next start" in caplog.text)
         shelf.reads = True
         recorder.put(a_session())
-        until(lambda: recorder.counts().stored == 1)
+        wait_until(lambda: recorder.counts().stored == 1)
         assert obeys_the_law(recorder)
     assert len(list(root.glob("*.db"))) == 1
 
@@ -547,7 +548,7 @@ def test_the_next_batch_is_made_while_the_store_has_one(shop, root):
         assert Note.made.wait(SOON)
         assert recorder.counts().queued == 4
         shop.gate.set()
-        until(lambda: recorder.counts().stored == 4)
+        wait_until(lambda: recorder.counts().stored == 4)
 
 
 def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
@@ -558,7 +559,7 @@ def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
     for _ in range(7):
         recorder.put(a_session())
     assert shop.tried.wait(SOON)
-    until(lambda: recorder._dispatcher._ready is not None)
+    wait_until(lambda: recorder._dispatcher._ready is not None)
     counts = recorder.close(timeout=0.05)
     assert (counts.queued, counts.spooled) == (0, 7)
     shop.gate.set()
@@ -613,7 +614,7 @@ def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, ca
         shelf.broken.clear()
         for call in calls[20:]:
             recorder.put(call)
-        until(lambda: recorder.counts().stored == 40)
+        wait_until(lambda: recorder.counts().stored == 40)
         assert obeys_the_law(recorder)
     assert set(shop.list_invocations(session.id)) == set(calls)
     assert "Input/output error" in caplog.text
@@ -648,5 +649,5 @@ def test_a_fault_of_riglm_itself_is_told_and_the_records_are_stored(shop, root, 
         recorder.put(a_session())
         assert Stumbling.asked.wait(SOON)
         shop.away = False
-        until(lambda: recorder.counts().stored == 1)
+        wait_until(lambda: recorder.counts().stored == 1)
     assert "stumbled" in caplog.text

@@ -10,6 +10,7 @@ from riglm.domain.errors import SessionEndedError, StateUnavailableError
 from riglm.domain.prediction import Context
 from tests.unit.application.fakes import Sink, asks
 from tests.unit.application.session_sharing.test_sharing import ANNA, HANDLED, OK, Flaky, Process, calls
+from tests.waiting import WAIT_SECONDS
 
 CALL = jsonrpc.request(
     b"1", "tools/call", b'{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}'
@@ -66,7 +67,7 @@ def remembered(process, session):
 
 async def known_with(tool, process):
     """What was called in the session, once a process knows of a call of this tool."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             session = await process.asked_modern(HANDLED, method="tools/list")
             if tool in remembered(process, session):

@@ -17,6 +17,7 @@ from riglm.domain.session_state import SessionStates
 from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
 from tests.stores.session_state import InMemorySessionState
 from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened
+from tests.waiting import WAIT_SECONDS
 
 GAP, IDLE = 1800.0, 900.0
 KEY = bytes(32)
@@ -230,7 +231,7 @@ async def test_an_ended_connection_is_ended_for_all_and_they_hear_of_it(one, oth
     conversation = await one.opens()
     there = await other.takes_over()
     await other.sharing.ended(b"id")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not one.news:
             await asyncio.sleep(0)
     assert one.news == [(b"id", ENDED)]
@@ -245,7 +246,7 @@ async def test_that_an_open_connection_ended_is_not_believed(one, other):
     await other.takes_over()
     other.sharing.notify(b"id", ENDED)
     other.sharing.notify(b"id", LISTENING)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not one.news:
             await asyncio.sleep(0)
     assert one.news == [(b"id", LISTENING)]
