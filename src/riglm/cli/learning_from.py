@@ -190,6 +190,8 @@ def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[T
     for path in paths:
         if not path.exists():
             raise UnusableInputError(f"{path}: there is nothing — fix: name a transcript or a folder of them")
+        if not path.is_file() and not path.is_dir():
+            raise UnusableInputError(f"{path}: it is a pipe or a device — fix: name a transcript or a folder of them")
     return _shared_out(chosen, paths)
 
 

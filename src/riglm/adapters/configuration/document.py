@@ -49,7 +49,8 @@ def read(file: Path) -> Document:
 
 def _text(file: Path, source: str) -> str:
     try:
-        raw = file.read_bytes()
+        with file.open("rb") as opened:
+            raw = opened.read(_MAX_FILE + 1)
         if len(raw) > _MAX_FILE:
             raise refusal(ConfigProblem(source, "", "the file is larger than 4 MiB", "name the right file"))
         return raw.decode("utf-8-sig")

@@ -1,11 +1,13 @@
 """What clients wrote down is read as they meant it, and damage costs no more than its line."""
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from riglm.adapters.clients.transcripts import cline
 from riglm.adapters.clients.transcripts import lines as reading
 from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
 from riglm.adapters.clients.transcripts.cline import ClineTranscripts
@@ -143,6 +145,22 @@ def test_a_line_without_end_is_passed_over(claude, tmp_path, monkeypatch):
     found = read(claude, file)
     assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1]
     assert len(called(found)) == 1
+
+
+@pytest.mark.parametrize("place", ["folder", "itself"])
+def test_pipes_and_devices_are_no_transcripts(claude, tmp_path, place):
+    pipe = tmp_path / "s.jsonl"
+    os.mkfifo(pipe)
+    assert claude.files(tmp_path if place == "folder" else pipe) == []
+    assert claude.files(Path("/dev/zero")) == []
+
+
+def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(cline, "MAX_LINE_LENGTH", 2_000)
+    file = tmp_path / "1.messages.json"
+    file.write_text(json.dumps({"messages": [], "note": "x" * 2_000}), "utf-8")
+    (event,) = ClineTranscripts(tmp_path, {}).read(file, lambda _: None)
+    assert event.reason == "the file is too long"
 
 
 def test_a_block_without_text_costs_nothing_beside_it(claude, tmp_path):

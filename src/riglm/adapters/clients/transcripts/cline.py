@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from riglm.adapters.clients.transcripts.codex import by_output
-from riglm.adapters.clients.transcripts.lines import decoded, finished, found_below, head, text_of
+from riglm.adapters.clients.transcripts.lines import MAX_LINE_LENGTH, decoded, finished, found_below, head, text_of
 from riglm.ports.clients import (
     CallOutcome,
     TranscriptCall,
@@ -71,8 +71,12 @@ class ClineTranscripts(TranscriptsPort):
         return head(file) == b"{"
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
-        text, name = file.read_bytes(), file.name.removesuffix(_ENDING)
+        with file.open("rb") as opened:
+            text, name = opened.read(MAX_LINE_LENGTH + 1), file.name.removesuffix(_ENDING)
         advance(len(text))
+        if len(text) > MAX_LINE_LENGTH:
+            yield UnreadableLine(line=0, reason="the file is too long")
+            return
         try:
             session = decoded(_read, text)
         except (msgspec.MsgspecError, RecursionError) as error:

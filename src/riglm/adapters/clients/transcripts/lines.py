@@ -13,8 +13,8 @@ import msgspec
 from riglm.domain.rawjson import has_surrogates, repaired
 from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, UnreadableLine
 
-MAX_LINE_LENGTH: Final = 256 * 1024 * 1024
-"""Longer lines are passed over: a picture takes some megabytes."""
+MAX_LINE_LENGTH: Final = 32 * 1024 * 1024
+"""Longer lines are passed over: a picture takes some megabytes, and reading a line takes several times its size."""
 
 _BLANK: Final = 64
 _PART: Final = 1024 * 1024
@@ -130,7 +130,7 @@ def head(file: Path) -> bytes:
 def found_below(place: Path, *patterns: str) -> list[Path]:
     """The files in a folder, however deep, whose names fit one of the patterns; a file is given as it is.
 
-    What is linked to is not followed, so that nothing is found twice.
+    What is linked to is not followed, so that nothing is found twice. Pipes and devices are no transcripts.
 
     Raises:
         OSError: the place may not be looked at.
@@ -140,5 +140,5 @@ def found_below(place: Path, *patterns: str) -> list[Path]:
     found = []
     for folder, _, names in os.walk(place):
         fitting = (Path(folder, name) for name in names if any(fnmatch(name, pattern) for pattern in patterns))
-        found += [file for file in fitting if not file.is_symlink()]
+        found += [file for file in fitting if file.is_file() and not file.is_symlink()]
     return sorted(found)

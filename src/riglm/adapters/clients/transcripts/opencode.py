@@ -77,7 +77,7 @@ class OpencodeTranscripts(TranscriptsPort):
         self._folder = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
 
     def files(self, place: Path | None = None) -> list[Path]:
-        return found_below(place, _NAMES) if place else sorted(self._folder.glob(_NAMES))
+        return found_below(place, _NAMES) if place else sorted(filter(Path.is_file, self._folder.glob(_NAMES)))
 
     def wrote(self, file: Path) -> bool:
         return head(file).startswith(b"SQLite format 3\0")
