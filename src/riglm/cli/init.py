@@ -23,6 +23,9 @@ NOT_CONFIRMED: Final = 3
 """The exit code when changes were shown but not confirmed."""
 
 _CONTEXT: Final = 2
+_MAX_SHOWN_BYTES: Final = 4 * 1024 * 1024
+"""Finding the secrets in a larger file takes too long."""
+_MAX_LINE_LENGTH: Final = 2_000
 
 ClientOption = Annotated[
     list[str] | None, typer.Option("--client", metavar="NAME", help="Only this client; may be given several times.")
@@ -85,15 +88,36 @@ def print_list(label: str, items: Iterable[str]) -> None:
         typer.echo(f"  {label}: {printable(item)}")
 
 
-def print_rewritings(rewritings: "Iterable[FileChange]", cover: Callable[[str], str]) -> None:
-    """What changes in files, in colours on a terminal, secrets covered."""
-    from rich.console import Console
-    from rich.text import Text
+class ChangedLines:
+    """Prints the changed lines of files, in colors on a terminal, secrets covered."""
 
-    console = Console(soft_wrap=True, highlight=False)
-    for rewriting in rewritings:
-        for line in _difference(rewriting, cover):
-            console.print(Text(line, style=_style(line)))
+    def __init__(self, rewritings: "Iterable[FileChange]") -> None:
+        """`rewritings` are all changes that will be printed."""
+        from rich.console import Console
+
+        from riglm.composition.client_setup import cover
+
+        self._console = Console(soft_wrap=True, highlight=False)
+        self._cover = cover([each for each in rewritings if _size(each) <= _MAX_SHOWN_BYTES])
+
+    def print(self, rewritings: "Iterable[FileChange]") -> None:
+        """Print the lines of these changes; of a large file, only its size."""
+        from rich.text import Text
+
+        for rewriting in rewritings:
+            if _size(rewriting) > _MAX_SHOWN_BYTES:
+                size = f"{_size(rewriting) / 1_000_000:.0f} MB, too large to show its lines"
+                typer.echo(f"    {printable(str(rewriting.file))}: {size}")
+                continue
+            for line in _difference(rewriting, self._cover):
+                shown = (
+                    line if len(line) <= _MAX_LINE_LENGTH else f"{line[:_MAX_LINE_LENGTH]}… ({len(line):,} characters)"
+                )
+                self._console.print(Text(shown, style=_style(line)))
+
+
+def _size(rewriting: "FileChange") -> int:
+    return max(len(rewriting.before or b""), len(rewriting.after or b""))
 
 
 def _difference(rewriting: "FileChange", cover: Callable[[str], str]) -> list[str]:
@@ -238,9 +262,7 @@ def _notify(tried: "Sequence[InstallPlan]", removed: "Sequence[Path]") -> None:
 
 
 def _show(plans: "Sequence[InstallPlan]", *, diff: bool) -> None:
-    from riglm.composition.client_setup import cover
-
-    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
+    lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
     rows = [
         (plan.place.client, _short(plan.place.file), len(plan.moves), len(plan.stays))
         for plan in plans
@@ -260,9 +282,9 @@ def _show(plans: "Sequence[InstallPlan]", *, diff: bool) -> None:
         print_list("note", plan.notes)
         if not plan.changes:
             typer.echo("  nothing to change")
-        if covered is not None:
-            print_rewritings(plan.rewritings, covered)
-    if covered is None and any(plan.changes for plan in plans):
+        if lines is not None:
+            lines.print(plan.rewritings)
+    if lines is None and any(plan.changes for plan in plans):
         typer.echo("`riglm init --diff --dry-run` shows the changed lines of each file.")
 
 

@@ -7,7 +7,9 @@ import typer
 
 from riglm.cli.init import (
     NOT_CONFIRMED,
+    ChangedLines,
     ClientOption,
+    DiffOption,
     ProjectOption,
     SetupDryRunOption,
     YesOption,
@@ -16,7 +18,6 @@ from riglm.cli.init import (
     print_fault,
     print_list,
     print_removed,
-    print_rewritings,
     require_directory,
     shown_name,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 def undo(
     client: ClientOption = None,
     project: ProjectOption = None,
+    diff: DiffOption = False,
     dry_run: SetupDryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -53,7 +55,7 @@ def undo(
     doable = [plan for plan in plans if not plan.fault]
     done = _undone(parts, doable, directory) if yes and not dry_run else None  # before output can fail
     if not as_json:
-        _show(plans)
+        _show(plans, diff=diff)
         if not plans:
             _tell_where(parts, clients, directory)
     if done is None:
@@ -103,10 +105,8 @@ def _notify(tried: "Sequence[UndoPlan]", removed: "Sequence[Path]") -> None:
         typer.echo(f"done: start {', '.join(clients)} again")
 
 
-def _show(plans: "Sequence[UndoPlan]") -> None:
-    from riglm.composition.client_setup import cover
-
-    covered = cover([rewriting for plan in plans for rewriting in plan.rewritings])
+def _show(plans: "Sequence[UndoPlan]", *, diff: bool) -> None:
+    lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
     for plan in plans:
         if plan.fault:
             print_fault(plan.client, plan.fault)
@@ -114,7 +114,10 @@ def _show(plans: "Sequence[UndoPlan]") -> None:
         typer.echo(f"{plan.client}: {plan.file} {_outcome(plan)}")
         print_list("returns", map(shown_name, plan.returns))
         print_list("note", plan.notes)
-        print_rewritings(plan.rewritings, covered)
+        if lines is not None:
+            lines.print(plan.rewritings)
+    if lines is None and any(not plan.fault for plan in plans):
+        typer.echo("`riglm undo --diff --dry-run` shows the changed lines of each file.")
 
 
 def _outcome(plan: "UndoPlan") -> str:

@@ -22,6 +22,7 @@ from riglm.application.doctor.configuration import (
     MachineCheck,
     PortsCheck,
     certain_secrets,
+    secrets_to_hide,
 )
 from riglm.application.doctor.servers import ServerProber, ServersCheck, SkippedServersCheck, UnstartableServer
 from riglm.application.doctor.store import StoreCheck
@@ -35,7 +36,7 @@ from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.finding import DoctorSection, Severity, finding
-from riglm.domain.redaction import sounds_secret
+from riglm.domain.redaction import holds_secret, sounds_secret
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.tool_pin import OnChange
@@ -346,5 +347,5 @@ def _version() -> str:
 
 def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:
     """What no finding may show: a server may quote what it was given, by riglm or by the environment."""
-    of_environment = [value for name, value in os.environ.items() if sounds_secret(name)]
-    return (*(secret for settings in known for secret in settings.secrets()), *of_environment)
+    of_environment = [value for name, value in os.environ.items() if sounds_secret(name) and holds_secret(name, value)]
+    return (*(secret for settings in known for secret in secrets_to_hide(settings)), *of_environment)

@@ -64,6 +64,32 @@ def sounds_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?i)(?:^|[-_.])(?:pass|passphrase|pwd|pw|pin|pat|auth|key|dsn|signature)(?=$|[-_.])"
+)
+_PLACE: Final = re.compile(r"(?:(?:~|\.{1,2}|\$\{?[\w:]+\}?)?/|[A-Za-z]:[\\/]|\\\\)[^\x00-\x1f\"'`;|&<>]*")
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a path that begins at a known place: `/`, `~`, `.`, a variable, or a drive."""
+    return _PLACE.fullmatch(text) is not None and "//" not in text
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Whether the value of a variable or header looks like a secret by itself, or is one by its name.
+
+    A path is none; under a secret-sounding name only one of plain words. Of a URL, `secrets_of_url` has the secrets.
+    """
+    is_named_so = sounds_secret(name) or _SECRET_VARIABLE.search(name) is not None
+    if not value.strip():
+        return False
+    if all(map(is_path, value.split(":"))) or is_path(value):
+        return is_named_so and any(looks_random(part.lstrip(".")) for part in re.split(r"[/\\:]", value))
+    if "://" in value and not is_named_so:
+        return False
+    return is_named_so or any(map(looks_random, value.split()))
+
+
 def mask_url(url: str) -> str:
     """The URL with user, password, query and fragment covered, and all else as it was written.
 
@@ -237,6 +263,8 @@ _HARMLESS_OPTIONS: Final = frozenset(
     | {"--prefix", "--repository", "--db-path", "--browser", "--toolsets", "--readonly", "--call-delay"}
 )
 _SECRET_OPTIONS: Final = frozenset({"-p", "-H", "-k", "-u", "--pat", "--key", "--auth", "--pin", "--pwd", "--header"})
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish"})
+_SHELL_OPTIONS: Final = frozenset({"-c", "-lc", "-ic", "-ec"})
 _NAMING_WHAT_RUNS: Final = frozenset({"-m", "-jar"})
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/.*|[A-Za-z]:[\\/].*|.*\.(?:[cm]?[jt]s|py|sh|jar|json|ya?ml|toml|db|sqlite3?)"
@@ -246,11 +274,15 @@ _PACKAGE: Final = re.compile(r"@?[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)*(?:(?:@|==|
 
 
 class _Word(NamedTuple):
-    """Return a word with redactions, the redacted part, and the variable name in front of it, if any."""
+    """Return a word with redactions, the redacted part, and the variable name in front of it, if any.
+
+    `inner` are the words of a command for a shell.
+    """
 
     shown: str
     covered: str = ""
     name: str = ""
+    inner: "tuple[_Word, ...]" = ()
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
@@ -267,7 +299,8 @@ def secrets_of_command(words: Sequence[str]) -> list[str]:
 
     What is covered for caution's sake alone and is a plain word is left out: it would cover that word in all logs.
     """
-    values = [word.covered for word in _read(words) if word.covered and _is_secret(word)]
+    read = [each for word in _read(words) for each in (word, *word.inner)]
+    values = [word.covered for word in read if word.covered and _is_secret(word)]
     found = [part for value in values for part in dict.fromkeys([value, value.rpartition(" ")[2]])]
     return found + [secret for word in words for url in urls_in(word) for secret in secrets_of_url(url)]
 
@@ -282,14 +315,18 @@ def _is_secret(word: _Word) -> bool:
 def _read(words: Sequence[str]) -> Iterator[_Word]:
     if words:
         yield _Word(cover_urls(words[0]))
-    is_runner = bool(words) and RUNNERS.fullmatch(PurePath(words[0]).name) is not None
+    program = PurePath(words[0]).name if words else ""
+    is_runner = RUNNERS.fullmatch(program) is not None
     option = ""
     for word in words[1:]:
         if word.startswith("-"):
             yield _option(word)
             option = word if _OPTION.fullmatch(word) and word not in _FLAGS else ""
             continue
-        if option:
+        if program in _SHELLS and option in _SHELL_OPTIONS:
+            inner = tuple(_read(word.split()))
+            yield _Word(" ".join(each.shown for each in inner), inner=inner)
+        elif option:
             yield _value(option, word)
             is_runner = is_runner and option not in _NAMING_WHAT_RUNS
         elif is_runner and _PACKAGE.fullmatch(word) and not looks_random(word):
@@ -315,6 +352,8 @@ def _option(word: str) -> _Word:
 def _value(option: str, value: str) -> _Word:
     if option in _HARMLESS_OPTIONS and not sounds_secret(option) and _is_harmless(value):
         return _Word(cover_urls(value))
+    if option not in _SECRET_OPTIONS and is_path(value) and not holds_secret(option, value):
+        return _Word(value)
     named = _NAMED.fullmatch(value)
     if named is not None and "://" not in value and not looks_random(named["name"].lower()):
         return _Word(named["name"] + named["sign"] + MASK, named["value"], option)
@@ -322,6 +361,8 @@ def _value(option: str, value: str) -> _Word:
 
 
 def _positional(word: str) -> _Word:
+    if is_path(word):
+        return _Word(word)
     if "://" in word or word in _HARMLESS_WORDS or (_PATH.fullmatch(word) and not looks_random(word)):
         return _Word(cover_urls(word))
     named = _NAMED.fullmatch(word)
@@ -331,4 +372,4 @@ def _positional(word: str) -> _Word:
 
 
 def _is_harmless(value: str) -> bool:
-    return "://" in value or not looks_random(value)
+    return "://" in value or is_path(value) or not looks_random(value)

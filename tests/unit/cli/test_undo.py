@@ -201,3 +201,23 @@ def test_a_reader_that_goes_away_stops_nothing_that_was_said_yes_to(home: Path) 
     run_without_a_reader("undo")
     assert [file.read_bytes() for file in files] == [CURSOR.content, CODEX.content]
     assert installations() == ()
+
+
+def test_undo_shows_a_summary_and_the_lines_on_request(home: Path) -> None:
+    put(home, CURSOR)
+    done("init")
+    summary, lines = (runner.invoke(app, ["undo", "--dry-run", *more]).output for more in ([], ["--diff"]))
+    assert "becomes what it was, to the byte" in summary
+    assert "`riglm undo --diff --dry-run`" in summary
+    assert '-    "riglm"' not in summary.replace("        ", "    ")
+    assert [line for line in lines.splitlines() if line.strip().startswith("-") and '"riglm"' in line]
+
+
+def test_lines_of_a_large_file_are_not_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(home, CURSOR)
+    done("init")
+    monkeypatch.setattr("riglm.cli.init._MAX_SHOWN_BYTES", 100)
+    assert f"{file}: 0 MB, too large to show its lines" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output
+    monkeypatch.setattr("riglm.cli.init._MAX_SHOWN_BYTES", 1_000_000)
+    monkeypatch.setattr("riglm.cli.init._MAX_LINE_LENGTH", 10)
+    assert "… (" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output

@@ -8,6 +8,8 @@ from typing import Any, Final
 from riglm.domain.redaction import (
     MASK,
     Redactor,
+    holds_secret,
+    is_path,
     looks_random,
     secrets_of_command,
     secrets_of_options,
@@ -19,8 +21,6 @@ _HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "r
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
 _VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\}))")
-_PATH: Final = re.compile(r"(?:\$\{(?:env:)?(?:userHome|workspaceFolder|HOME|PWD)\}|\$HOME|~)(?:/[\w .@-]+)*/?")
-"""A path below a well-known directory."""
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _SPACE: Final = re.compile(r"\s")
@@ -45,7 +45,7 @@ class Cover:
         """
         found = [text for document in documents for text in _secrets(document, "")]
         found += [text for whole in texts for text in _in_comments(whole)]
-        found += [text for document in documents for text in secrets_of_options(document)]
+        found += [text for each in documents for text in secrets_of_options(each) if holds_secret("secret", text)]
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)
@@ -91,17 +91,22 @@ def _secrets(value: Any, key: str) -> Iterator[str]:
     elif isinstance(value, str):
         if "://" in value:
             yield from secrets_of_url(value)
-        elif len(value) >= _MIN_RANDOM and not _SPACE.search(value) and looks_random(value):
+        elif len(value) >= _MIN_RANDOM and not _SPACE.search(value) and not is_path(value) and looks_random(value):
             yield value
 
 
 def _held(name: str, value: Any) -> Iterator[str]:
-    """Yield the secrets of a variable or header. Words, small numbers and paths are none, unless the name is secret."""
-    if not isinstance(value, str) or not value:
+    """Yield the secrets of a variable or header. Plain words are covered behind their names only."""
+    if not isinstance(value, str):
         return
-    if sounds_secret(name) or not (_PLAIN.fullmatch(value) or _PATH.fullmatch(value)):
+    if holds_secret(name, _without_references(value)) and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
         yield value
-        yield from secrets_of_url(value) if "://" in value else ()
+    if "://" in value:
+        yield from secrets_of_url(value)
+
+
+def _without_references(value: str) -> str:
+    return _REFERENCE.sub("", _SCHEME.sub("", value))
 
 
 def _plain(value: Any) -> Iterator[tuple[str, str]]:
@@ -113,7 +118,8 @@ def _plain(value: Any) -> Iterator[tuple[str, str]]:
         for name, item in value.items():
             if name in _HOLDING and isinstance(item, Mapping):
                 held = ((str(inner), each) for inner, each in item.items() if isinstance(each, str | int | float))
-                yield from ((inner, json.dumps(each).strip('"')) for inner, each in held if each != "")
+                named = ((inner, json.dumps(each).strip('"')) for inner, each in held if each != "")
+                yield from ((inner, text) for inner, text in named if holds_secret(inner, text))
             else:
                 yield from _plain(item)
 

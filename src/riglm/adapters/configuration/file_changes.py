@@ -74,8 +74,11 @@ class ServersFile(ServersFilePort):
         bom = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
         text = content.removeprefix(bom).decode("utf-8")
         wanted = yaml.safe_load(text) or {}
-        for name, definition in servers.items():
-            text = yaml_text.with_value(text, (_SERVERS, name), dict(definition))
+        if wanted.get(_SERVERS):
+            for name, definition in servers.items():
+                text = yaml_text.with_value(text, (_SERVERS, name), dict(definition))
+        else:
+            text = yaml_text.with_value(text, (_SERVERS,), {name: dict(each) for name, each in servers.items()})
         wanted[_SERVERS] = {**(wanted.get(_SERVERS) or {}), **{name: dict(each) for name, each in servers.items()}}
         if yaml.safe_load(text) != wanted:
             raise refusal(

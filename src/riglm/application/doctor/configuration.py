@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 from riglm.application.doctor.check import Check, SharedProbe, aside
 from riglm.domain.errors import AnalyticsUnavailableError, RiglmError
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
-from riglm.domain.redaction import begins_like_a_key, passwords_of_url, sounds_secret
+from riglm.domain.redaction import (
+    begins_like_a_key,
+    holds_secret,
+    passwords_of_url,
+    secrets_of_command,
+    secrets_of_url,
+    sounds_secret,
+)
 from riglm.domain.schemas.base import SecretMap
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.domain.schemas.server import ServerSettings
@@ -97,6 +104,20 @@ def certain_secrets(settings: Settings) -> tuple[str, ...]:
     return tuple(secret for secret in found if len(secret) >= _MIN)
 
 
+def secrets_to_hide(settings: Settings) -> Iterator[str]:
+    """Return what no finding may show: tokens, keys and passwords, and values that look like them."""
+    yield from settings.own_secrets
+    yield from (value for value in settings.from_variables if holds_secret("", value))
+    for server in [*([settings.upstream] if settings.upstream else []), *settings.mcp_servers.values()]:
+        yield from (secret.get_secret_value() for secret in server.secrets())
+        yield from secrets_of_url(server.url)
+        yield from secrets_of_command(server.command + server.args)
+        for name, secret in (*server.env.items(), *server.headers.items()):
+            value = secret.get_secret_value()
+            yield from [value] if holds_secret(name, value) else []
+            yield from secrets_of_url(value) if "://" in value else []
+
+
 def _of_server(server: ServerSettings) -> Iterator[str]:
     yield from (secret.get_secret_value() for secret in server.secrets())
     yield from _of_map(server.env)
@@ -117,7 +138,7 @@ def _of_words(words: Sequence[str]) -> Iterator[str]:
 def _of_map(given: SecretMap) -> Iterator[str]:
     for name, value in given.items():
         text = value.get_secret_value()
-        if sounds_secret(name) or begins_like_a_key(text):
+        if (sounds_secret(name) and holds_secret(name, text)) or begins_like_a_key(text):
             yield text
 
 

@@ -41,10 +41,37 @@ def test_no_secret_is_shown_however_it_is_written(server: dict[str, object]) -> 
         assert "***" in shown
 
 
-def test_a_path_below_a_well_known_directory_is_no_secret() -> None:
-    cover = Cover({"mcpServers": {"it": {"env": {"ROOT": "${userHome}/projects", "API_KEY": "${HOME}/sesame"}}}})
-    assert cover("cd /projects") == "cd /projects"
-    assert "/sesame" not in cover("KEY=/sesame")
+def test_commands_names_and_paths_are_shown() -> None:
+    env = {
+        "ROOT": "${userHome}/projects/9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "TOKEN_FILE": "/home/ann/.config/token",
+        "PYTHONPATH": "/opt/lib:/usr/lib/python3",
+        "WINDOWS": "C:\\Users\\ann\\key",
+        "LEVEL": "debug",
+        "REGION": "eu-west-1",
+        "API": "https://api.example.com/v1",
+    }
+    args = [
+        "-c",
+        "exec server --config /home/ann/a1b2c3d4e5/it.json",
+        "/home/ann/2f9a7c1e4b3d/x",
+        "--db",
+        "/var/db/a1b2c3d4",
+    ]
+    server = {"command": "sh", "args": args, "cwd": "/home/ann/Projects/2f9a7c1e-4b3d-4e5f-8a7b", "env": env}
+    text = json.dumps(server)
+    assert Cover({"mcpServers": {"it": server}})(text) == text
+
+
+def test_a_path_with_a_random_part_under_a_secret_name_is_covered() -> None:
+    env = {"API_KEY": "/9j4AAQSkZJRgABAQEAYABgAAD", "TOKEN": "/s3cr3t/t0k3n9x"}
+    shown = Cover({"mcpServers": {"it": {"env": env}}})(json.dumps(env))
+    assert shown == '{"API_KEY": "***", "TOKEN": "***"}'
+
+
+def test_a_secret_in_a_command_for_a_shell_is_covered() -> None:
+    server = {"command": "bash", "args": ["-lc", "npx -y @org/server --token hunter22"]}
+    assert Cover({"mcpServers": {"it": server}})(json.dumps(server)) == json.dumps(server).replace("hunter22", "***")
 
 
 def test_what_is_no_secret_is_shown() -> None:
@@ -58,8 +85,8 @@ def test_what_is_no_secret_is_shown() -> None:
     assert Cover({"mcpServers": {"it": server}})(json.dumps(server)) == json.dumps(server)
 
 
-def test_no_value_of_a_variable_is_shown_and_the_same_word_elsewhere_is() -> None:
-    env = {"DB_PASS": "hunter", "PASSPHRASE": "npx", "PIN": 1234, "PORT": "8080", "ON": True, "GH-PAT": "abc-def"}
+def test_a_word_is_covered_under_a_secret_name_and_shown_elsewhere() -> None:
+    env = {"DB_PASS": "hunter", "PASSPHRASE": "npx", "PIN": 1234, "AUTH": "8080", "TOKEN": True, "GH-PAT": "abc-def"}
     server = {"command": "npx", "args": ["hunter", "true"], "env": env, "headers": {"X-Id": "ann"}}
     cover = Cover({"mcpServers": {"it": server}})
     toml = "".join(f"{name} = {json.dumps(value)}\n" for name, value in env.items())
@@ -74,7 +101,7 @@ def test_no_value_of_a_variable_is_shown_and_the_same_word_elsewhere_is() -> Non
         assert shown.count("***") == len(env), shown
         assert not [value for value in ("hunter", "npx", "1234", "8080", "true", "abc-def") if value in shown.lower()]
     assert cover(json.dumps(server["args"])) == json.dumps(server["args"])
-    assert '"X-Id": "***"' in cover(json.dumps(server))
+    assert '"X-Id": "ann"' in cover(json.dumps(server))
     assert '"command": "npx"' in cover(json.dumps(server))
 
 
