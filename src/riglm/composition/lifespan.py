@@ -59,7 +59,7 @@ async def lifespan(
             ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             read_for_metrics(container, ports)
             await _recall_catalogs(container)
-            following = await _following_pins(container)
+            await opened.enter_async_context(_following_pins(container))
             showing = container.showing if filtered else None
             proxy = ProxyService(services, ports, settings.naming, showing, container.access)
             sharing = container.sharing if is_shared(settings) else None
@@ -72,7 +72,7 @@ async def lifespan(
                     SharedLearning(container.prediction, sharing.news, container.worker, container.create_store)
             if filtered or sharing is not None:
                 container.maintenance.when_forgotten(_letting_go(container, sharing, filtered=filtered))
-            tasks = [asyncio.create_task(_sweep(proxy, sharing)), following]
+            tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
                 async with controlled(container, ports, control), gateways(container, ports):
                     if showing is not None:
@@ -114,13 +114,18 @@ async def _recall_catalogs(container: Container) -> None:
         await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
 
 
-async def _following_pins(container: Container) -> "asyncio.Task[None]":
-    """Start to read what was approved; return once it is there if tools may be held back, at once otherwise."""
+@contextlib.asynccontextmanager
+async def _following_pins(container: Container) -> AsyncIterator[None]:
+    """Read what was approved, and compare lists with it; wait for it first if tools may be held back."""
     pins = container.pins
     following = asyncio.create_task(pins.follow(container.asking, lambda: container.choices))
-    if pins.is_strict:
-        await pins.ready(_PINS_SECONDS)
-    return following
+    try:
+        if pins.is_strict:
+            await pins.ready(_PINS_SECONDS)
+        yield
+    finally:
+        await pins.close()
+        following.cancel()
 
 
 async def _closed_behind(container: Container) -> None:

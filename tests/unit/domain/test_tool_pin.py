@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool_pin import KnownTexts, ToolPin, definition_digest
@@ -57,3 +59,38 @@ def test_the_order_of_repeated_members_counts_at_any_depth():
     one, other = (Raw((told % words).encode()) for words in (('"a"', '"b"'), ('"b"', '"a"')))
     assert definition_digest(one) != definition_digest(other)
     assert definition_digest(one) == definition_digest(Raw(bytes(one).replace(b":{", b": {")))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*TOOL, "title", "annotations", "_meta"]), VALUES))
+def test_blanks_and_escapes_and_order_do_not_count(members: dict[str, Any]) -> None:
+    spellings = [
+        json.dumps(members, separators=(",", ":"), ensure_ascii=False),
+        json.dumps(members, separators=(" ,", "\t: ")),
+        json.dumps(dict(reversed(members.items())), separators=(",", ":")),
+    ]
+    if "NaN" not in spellings[1] and "Infinity" not in spellings[1]:
+        assert len({definition_digest(Raw(each.encode())) for each in spellings}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"a" :1,"a":2}', '{"a":2}'),
+        ('{"a":1,"a":2,"b":"\\u0022:"}', '{"a":2,"b":"\\":"}'),
+        ('{"a":1,"\\u0061":2,"b":"\\u003a"}', '{"a":2,"b":":"}'),
+        ('{"a":{"b":1,"b":1}}', '{"a":{"b":1}}'),
+        ('{"a":1}', '{"a":1.0}'),
+        ('{"a":1e999}', '{"a":null}'),
+        ('"\\ud800"', '"\\ud801"'),
+    ],
+)
+def test_what_parsers_may_read_differently_counts(one: str, other: str) -> None:
+    tools = [b'{"name":"read","inputSchema":%b}' % each.encode() for each in (one, other)]
+    assert len({definition_digest(Raw(each)) for each in tools}) == 2

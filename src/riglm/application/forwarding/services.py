@@ -179,9 +179,9 @@ class RequestServices:
         `tools_version` is that of the link when the list was asked for.
         """
         if message.result:
-            message = self.pins.review_page(link, tools_version, exchange.message, message)
+            message, result = self.pins.review_page(link, tools_version, exchange.message, message)
             with self.guarded:
-                page = self.catalogs.read(link.spec.name, exchange.message, bytes(message.result))
+                page = self.catalogs.read(link.spec.name, exchange.message, result)
                 if seen is not None:
                     seen.note(exchange.message, page)
                 self.expose(session, page)

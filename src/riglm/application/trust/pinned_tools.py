@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from riglm.application.failing_open import FailingOpen
@@ -30,18 +30,73 @@ FOLLOW_SECONDS: Final = 2.0
 _PAUSE_RATIO: Final = 20
 """Minimum pause between two readings, relative to how long one takes."""
 
-_NEVER: Final[tuple[int, Mapping[str, str]]] = (-1, {})
-_MAX_UNREAD: Final = 256
+_MAX_WAITING: Final = 1000
+_MAX_KNOWN_PAGES: Final = 1000
+_MAX_KNOWN_BYTES: Final = 16 << 20
 _MAX_SCANNED: Final = 1000
 _MAX_NAMED: Final = 5
+_KEY_BYTES: Final = 64
+_CLOSE_SECONDS: Final = 2.0
 _log: Final = logging.getLogger("riglm.trust")
+
+
+class _Page(NamedTuple):
+    """A page of a server's list with the raw result as `content`, or a complete list with its `entries`."""
+
+    server: str
+    content: bytes
+    entries: Sequence[Raw] | None
+    is_first: bool
+    at: float
+
+
+class _ListedTool(NamedTuple):
+    name: str
+    raw: Raw
+    definition: bytes
+
+
+class _Comparison(NamedTuple):
+    """The named tools of a page, and new pins of those that are new or changed.
+
+    `is_last` is True if the page completes the list, `has_names` if all of its entries have a name.
+    """
+
+    tools: Sequence[_ListedTool]
+    is_last: bool
+    has_names: bool
+    changed: Mapping[str, ToolPin]
+
+
+class _KnownPage(NamedTuple):
+    """A page that was compared: what clients may see of it, None for all; and the digests of its tools by name."""
+
+    content: bytes
+    is_last: bool
+    permitted: Sequence[Raw] | None
+    digests: Mapping[str, str]
+
+
+class _LinkTools(NamedTuple):
+    """The complete list that was compared last over a link.
+
+    `version` is the link's `tools_version` when the list was asked for, `digests` are those of its tools by name.
+    `unapproved` are the pinned ones that it has in another form than is approved, by the pins of `revision`.
+    """
+
+    version: int
+    digests: Mapping[str, str]
+    unapproved: frozenset[str]
+    revision: int
 
 
 class PinnedTools:
     """Pins tools at first sight of their server, and compares every later list with the pins.
 
     The pins are shared by all processes with the same store. A server whose tools may be held back lists none, and none
-    of them can be called, until the pins have been read.
+    of them can be called, until the pins have been read. Its lists are compared before they are passed on, those of
+    other servers afterwards and on another thread. A list with the bytes of one that was compared is not compared
+    again until a pin of its server changes.
     """
 
     def __init__(
@@ -54,7 +109,8 @@ class PinnedTools:
     ) -> None:
         """`on_change` is by server; the tools of others are not compared.
 
-        `put` records a pin and its size in bytes without blocking. `on_report` is called once for each change.
+        `put` records a pin and its size in bytes, on any thread and without blocking. `on_report` is called once for
+        each change.
         """
         self._modes = {server: mode for server, mode in on_change.items() if mode != "note"}
         self._put = put
@@ -62,14 +118,23 @@ class PinnedTools:
         self._clock = clock
         self._servers = tuple(on_change)
         self._pins: dict[str, dict[str, ToolPin]] = {}
+        self._stored: Sequence[ToolPin] = ()
+        """The pins as the store had them when it was read last."""
+        self._revisions: Counter[str] = Counter()
+        """By server, how often its pins changed."""
+        self._changed_names: dict[str, frozenset[str]] = {}
+        """By server, the tools that are not as they were approved; computed again after its pins changed."""
+        self._known_pages: dict[str, dict[tuple[int, bytes], _KnownPage]] = {}
+        """By server, the pages that were compared since its pins changed, by their size and last bytes."""
         self._is_read = False
         self._ready = asyncio.Event()
-        self._unread: deque[tuple[str, Sequence[Raw], bool, bool]] = deque(maxlen=_MAX_UNREAD)
-        """Lists that came before the pins were read."""
+        self._waiting: deque[_Page | Sequence[ToolPin]] = deque()
+        """Pages to compare, and pins of added tools to record, once the pins have been read."""
+        self._unscanned: list[ToolPin] = []
+        self._working: asyncio.Task[None] | None = None
         self._first_sight_until: dict[str, float] = {}
-        self._compared: WeakKeyDictionary[UpstreamLink, tuple[int, Mapping[str, str]]] = WeakKeyDictionary()
-        """Of each link over which the server's complete list was compared: its `tools_version`, and the digests of the
-        tools in that list by name. Two links may lead to different versions of one server."""
+        self._compared: WeakKeyDictionary[UpstreamLink, _LinkTools] = WeakKeyDictionary()
+        """Two links may lead to different versions of one server."""
         self._reported: set[tuple[str, str, str]] = set()
         self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
         self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
@@ -79,13 +144,12 @@ class PinnedTools:
         """Whether tools of any server may be held back."""
         return bool(self._modes)
 
-    def changes(self) -> list[ToolPin]:
-        """Return the tools that are not as they were approved."""
-        return [pin for pins in self._pins.values() for pin in pins.values() if pin.change is not None]
-
     def needs_comparison(self, link: UpstreamLink) -> bool:
         """True if a call must wait until the server has listed its tools over this link as they are now."""
-        return link.spec.name in self._modes and self._compared.get(link, _NEVER)[0] != link.tools_version
+        if link.spec.name not in self._modes:
+            return False
+        listed = self._listed_over(link)
+        return listed is None or listed.version != link.tools_version
 
     def refusal(self, server: str, tool: str, link: UpstreamLink | None = None) -> str | None:
         """Return why a tool, by the server's own name for it, is held back; None if it may be called over `link`."""
@@ -99,65 +163,55 @@ class PinnedTools:
                 else "the store of riglm could not be read"
             )
             return f"riglm holds the tools of {server} back until they are compared: {reason}"
-        pins = self._pins.get(server, {})
-        changed = {each.name for each in pins.values() if each.change is not None}
-        if link is not None:
-            changed.update(self._unapproved(link))
+        listed = None if link is None else self._listed_over(link)
+        changed = self._changed_in(server)
+        if listed is not None and listed.unapproved:
+            changed |= listed.unapproved
         if mode == "block" and changed:
             what = f"{len(changed)} changed since approved"  # a caller may not be allowed to see their names
             return f"riglm blocks the tools of {server}: {what}. To approve: riglm tools approve {server}"
-        if tool in pins and tool not in changed:
+        pin = self._pins.get(server, {}).get(tool)
+        if pin is not None and tool not in changed:
             return None
-        what = "was never listed" if tool not in pins else "changed" if pins[tool].digest else "was added"
+        what = "was never listed" if pin is None else "changed" if pin.digest else "was added"
         return f"riglm holds {tool} of {server} back: it {what}. To approve: riglm tools approve {server} {tool}"
 
-    def review_page(self, link: UpstreamLink, tools_version: int, asked: Message, answer: Message) -> Message:
-        """Compare one page of a server's `tools/list`; return the page with what clients may see of it.
+    def review_page(
+        self, link: UpstreamLink, tools_version: int, asked: Message, answer: Message
+    ) -> tuple[Message, bytes]:
+        """Compare one page of a server's `tools/list`; return the page with what clients may see of it, and its result.
 
-        `tools_version` is that of the link when the page was asked for.
+        The result of a page that was compared before is the same object again. `tools_version` is that of the link when
+        the page was asked for.
         """
-        fields = jsonrpc.members(answer.result) if answer.result else {}
-        if "tools" not in fields:
-            return answer
+        result = bytes(answer.result)
+        if link.spec.name not in self._servers:
+            return answer, result
         is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")
-        entries = jsonrpc.elements(fields["tools"])
-        is_last = not jsonrpc.next_cursor(fields)
-        compared = (link, tools_version) if is_first and is_last else None
-        permitted = self.review(link.spec.name, entries, is_first=is_first, is_last=is_last, compared=compared)
-        if permitted is entries:
-            return answer
+        page = _Page(link.spec.name, result, None, is_first, self._clock())
+        known = self._find_known(page)
+        if known is not None:
+            page = page._replace(content=known.content)
+        permitted = self._review(page, (link, tools_version))
+        fields = {} if permitted is None else jsonrpc.members(result)
+        if permitted is None or "tools" not in fields:
+            return answer, page.content
         fields["tools"] = Raw(b"[%b]" % b",".join(map(bytes, permitted)))
-        return answer.replace(result=jsonrpc.join_object(fields))
+        answer = answer.replace(result=jsonrpc.join_object(fields))
+        return answer, bytes(answer.result)
 
     def review(
-        self,
-        server: str,
-        entries: Sequence[Raw],
-        *,
-        is_first: bool = True,
-        is_last: bool = True,
-        compared: tuple[UpstreamLink, int] | None = None,
+        self, server: str, entries: Sequence[Raw], *, compared: tuple[UpstreamLink, int] | None = None
     ) -> Sequence[Raw]:
-        """Compare raw tools that a server listed; return those that clients may see, the same object if it is all.
+        """Compare the complete list of a server's raw tools; return those that clients may see, the same object if all.
 
-        `is_first` and `is_last` are True if they begin and complete the server's list. `compared` is the link of a
-        complete list, and its `tools_version` when the list was asked for.
+        `compared` is the link of the list, and its `tools_version` when the list was asked for.
         """
         if server not in self._servers:
             return entries
-        strict = self._modes.get(server)
-        if not self._is_read:
-            if strict is None:
-                self._unread.append((server, entries, is_first, is_last))
-            return [] if strict is not None else entries
-        with self._guarded:
-            self._compare(server, entries, is_first=is_first, is_last=is_last)
-            self._forget_contradicted(server)
-            if compared is not None and strict is not None:
-                link, version = compared
-                self._compared[link] = version, self._digests(server, entries)
-            return entries if strict is None else self._permitted(server, entries, strict)
-        return [] if strict is not None else entries
+        content = b"[%b]" % b",".join(map(bytes, entries))
+        permitted = self._review(_Page(server, content, entries, True, self._clock()), compared)
+        return entries if permitted is None else permitted
 
     def read(self, pins: Sequence[ToolPin]) -> None:
         """Take the pins as the store has them now; lists that came earlier are compared with them."""
@@ -173,16 +227,15 @@ class PinnedTools:
                     stored[server][name] = replace(
                         found, seen_digest=pin.seen_digest, seen=pin.seen, seen_at=pin.seen_at
                     )
-        before, self._pins, self._is_read = self._pins, stored, True
+        before, self._pins, self._stored, self._is_read = self._pins, stored, pins, True
         decided = {server for server in self._modes if _approved(before, server) != _approved(stored, server)}
         for link in [link for link in self._compared if link.spec.name in decided]:
             del self._compared[link]
-        for server in self._modes:
-            self._forget_contradicted(server)
+        for server in self._servers:
+            if before.get(server) != stored.get(server):
+                self._note_change(server)
         self._ready.set()
-        while self._unread:
-            server, entries, is_first, is_last = self._unread.popleft()
-            self.review(server, entries, is_first=is_first, is_last=is_last)
+        self._start_work()
 
     async def ready(self, timeout_seconds: float) -> None:
         """Wait at most `timeout_seconds` seconds until the pins have been read."""
@@ -192,8 +245,15 @@ class PinnedTools:
 
     async def refresh(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
         """Read the store on the worker."""
+
+        def find() -> Sequence[ToolPin] | None:
+            pins = store().list_tool_pins(self._servers)
+            return None if self._is_read and pins == self._stored else pins
+
         with self._at_reading:
-            self.read(await asyncio.wrap_future(worker.submit(lambda: store().list_tool_pins(self._servers))))
+            pins = await asyncio.wrap_future(worker.submit(find))
+            if pins is not None:
+                self.read(pins)
 
     async def follow(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
         """Read the store until that succeeds; if tools may be held back, go on: other processes see changes too."""
@@ -202,108 +262,215 @@ class PinnedTools:
             await self.refresh(worker, store)
             await asyncio.sleep(max(FOLLOW_SECONDS, _PAUSE_RATIO * (time.monotonic() - began)))
 
-    def _compare(self, server: str, entries: Sequence[Raw], *, is_first: bool, is_last: bool) -> None:
-        pins, now = self._pins.setdefault(server, {}), self._clock()
-        if is_first and not pins:
-            self._first_sight_until[server] = now + FIRST_SIGHT_SECONDS
-        is_first_page_again = is_first and not is_last and bool(pins)
-        is_first_sight = not is_first_page_again and now < self._first_sight_until.get(server, 0.0)
-        changed = self._changed(server, entries, now, is_first_sight=is_first_sight)
-        pins.update(changed)
-        for pin in changed.values():
-            self._put(pin, len(pin.seen) + len(pin.definition))
-        if is_last:
+    async def close(self) -> None:
+        """Wait a short time until everything that was listed is compared and recorded."""
+        if self._waiting:
+            await self.ready(_CLOSE_SECONDS)
+        if self._working is not None:
+            await asyncio.wait([self._working], timeout=_CLOSE_SECONDS)
+
+    def _review(self, page: _Page, compared: tuple[UpstreamLink, int] | None) -> Sequence[Raw] | None:
+        """Compare a page now if tools of its server may be held back, else later; return what may be seen, None if all.
+
+        If that fails, nothing may be seen.
+        """
+        if page.server not in self._modes:
+            if len(self._waiting) < _MAX_WAITING and self._find_known(page) is None:
+                self._waiting.append(page)
+                self._start_work()
+            return None
+        if not self._is_read:
+            return []
+        with self._guarded:
+            known = self._find_known(page)
+            if known is None:
+                comparison = self._compare(page)
+                if comparison is None:
+                    return None
+                known, added = self._take(page, comparison)
+                if added:
+                    self._waiting.append(added)
+                    self._start_work()
+            if compared is not None and page.is_first and known.is_last:
+                link, version = compared
+                unapproved = self._unapproved(page.server, known.digests)
+                self._compared[link] = _LinkTools(version, known.digests, unapproved, self._revisions[page.server])
+            return known.permitted
+        return []
+
+    def _start_work(self) -> None:
+        if self._is_read and self._waiting and self._working is None:
+            self._working = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        """Compare and record what waits, then scan what was recorded."""
+        while self._waiting or self._unscanned:
+            with self._guarded:
+                if not self._waiting:
+                    unscanned, self._unscanned = self._unscanned[:_MAX_SCANNED], self._unscanned[_MAX_SCANNED:]
+                    await asyncio.to_thread(_log_suspicious, unscanned)
+                    continue
+                waiting = self._waiting.popleft()
+                added = await self._compare_later(waiting) if isinstance(waiting, _Page) else waiting
+                if added:
+                    await self._record_added(added)
+        self._working = None
+
+    async def _compare_later(self, page: _Page) -> Sequence[ToolPin]:
+        """Compare a page on another thread; return the pins of added tools."""
+        while self._find_known(page) is None:
+            revision = self._revisions[page.server]
+            comparison = await asyncio.to_thread(self._compare, page)
+            if comparison is None:
+                break
+            if revision == self._revisions[page.server]:  # else tools were approved meanwhile
+                return self._take(page, comparison)[1]
+        return ()
+
+    def _compare(self, page: _Page) -> _Comparison | None:
+        """Compare a page with the pins, and change nothing; None if it is no list."""
+        entries, is_last = page.entries, True
+        if entries is None:
+            fields = jsonrpc.members(page.content)
+            if "tools" not in fields:
+                return None
+            entries, is_last = jsonrpc.elements(fields["tools"]), not jsonrpc.next_cursor(fields)
+        named = ((jsonrpc.text(jsonrpc.members(raw).get("name")), raw) for raw in entries)
+        tools = [_ListedTool(name, raw, bytes(raw)) for name, raw in named if name is not None]
+        pins = self._pins.get(page.server, {})
+        if page.is_first and not pins:
+            self._first_sight_until[page.server] = page.at + FIRST_SIGHT_SECONDS
+        is_first_page_again = page.is_first and not is_last and bool(pins)
+        is_first_sight = not is_first_page_again and page.at < self._first_sight_until.get(page.server, 0.0)
+        changed = _changed(page, tools, pins, is_first_sight=is_first_sight)
+        return _Comparison(tools, is_last, len(tools) == len(entries), changed)
+
+    def _take(self, page: _Page, comparison: _Comparison) -> tuple[_KnownPage, Sequence[ToolPin]]:
+        """Pin what a comparison found, and report changes; return the page as known now, and pins of added tools."""
+        server, pins = page.server, self._pins.setdefault(page.server, {})
+        changed = [pin for name, pin in comparison.changed.items() if name in pins]
+        added = [pin for name, pin in comparison.changed.items() if name not in pins]
+        pins.update(comparison.changed)
+        if comparison.changed:
+            self._note_change(server)
+        if comparison.is_last:
             self._first_sight_until.pop(server, None)
-        self._report(server, [pin for pin in changed.values() if pin.change is not None])
-        if changed:
-            asyncio.get_running_loop().run_in_executor(None, _log_suspicious, list(changed.values())[:_MAX_SCANNED])
+        known = self._know(page, comparison)
+        for pin in changed:
+            self._put(pin, len(pin.seen) + len(pin.definition))
+        self._report(server, changed)
+        self._unscanned += changed[:_MAX_SCANNED]
+        return known, added
 
-    def _changed(
-        self, server: str, entries: Sequence[Raw], now: float, *, is_first_sight: bool
-    ) -> Mapping[str, ToolPin]:
-        """Return new pins of the listed tools that are new or other than they were listed last.
+    async def _record_added(self, added: Sequence[ToolPin]) -> None:
+        """Record and report tools that were pinned for the first time, with the pinned tools that they resemble."""
+        recorded = await asyncio.to_thread(self._recorded, added)
+        pins = self._pins[added[0].server]
+        for before, pin in zip(added, recorded, strict=True):
+            if pins.get(pin.name) is before:
+                pins[pin.name] = pin
+        self._report(added[0].server, recorded)
+        self._unscanned += recorded[:_MAX_SCANNED]
 
-        Of several tools with one name, the one that is not approved counts.
+    def _recorded(self, added: Sequence[ToolPin]) -> Sequence[ToolPin]:
+        """Record new pins; return them with what those that are not approved resemble."""
+        recorded = list(added)
+        unapproved = [place for place, pin in enumerate(added) if not pin.digest][:_MAX_SCANNED]
+        if unapproved:
+            new = {(pin.server, pin.name) for pin in added}
+            known = [pin for pins in list(self._pins.values()) for pin in list(pins.values())]
+            texts = KnownTexts(pin for pin in known if (pin.server, pin.name) not in new)
+            for place in unapproved:
+                pin = added[place]
+                recorded[place] = replace(pin, resembles=texts.resembled(pin.server, pin.name, Raw(pin.seen)))
+                time.sleep(0)  # lets other threads run
+        for pin in recorded:
+            self._put(pin, len(pin.seen) + len(pin.definition))
+        return recorded
+
+    def _find_known(self, page: _Page) -> _KnownPage | None:
+        found = self._known_pages.get(page.server, {}).get(_key(page))
+        return found if found is not None and found.content == page.content else None
+
+    def _know(self, page: _Page, comparison: _Comparison) -> _KnownPage:
+        """Keep the result for a page that was compared."""
+        mode = self._modes.get(page.server)
+        permitted, digests = (None, {}) if mode is None else self._permitted(page.server, comparison, mode)
+        pages = self._known_pages.setdefault(page.server, {})
+        pages.pop(_key(page), None)
+        known = pages[_key(page)] = _KnownPage(page.content, comparison.is_last, permitted, digests)
+        size = sum(size for size, _ in pages)
+        while len(pages) > 1 and (size > _MAX_KNOWN_BYTES or len(pages) > _MAX_KNOWN_PAGES):
+            oldest = next(iter(pages))
+            size -= oldest[0]
+            del pages[oldest]
+        return known
+
+    def _permitted(
+        self, server: str, comparison: _Comparison, mode: OnChange
+    ) -> tuple[Sequence[Raw] | None, Mapping[str, str]]:
+        """Return the raw tools of a list that clients may see, None for all, and the digest of each by name.
+
+        Of several tools with one name, the digest of one that is not approved counts.
         """
         pins = self._pins[server]
-        listed: dict[str, ToolPin] = {}
-        texts: KnownTexts | None = None
-        for raw in entries:
-            name, definition = jsonrpc.text(jsonrpc.members(raw).get("name")), bytes(raw)
-            pin = listed.get(name or "") or pins.get(name or "")
-            if name is None or (pin is None and len(pins) + len(listed) >= MAX_PINS):
-                continue
-            if pin is None:
-                if not is_first_sight and texts is None:
-                    texts = KnownTexts(each for known in self._pins.values() for each in known.values())
-                digest = definition_digest(raw)
-                listed[name] = ToolPin(
-                    server=server,
-                    name=name,
-                    digest=digest if is_first_sight else "",
-                    definition=definition if is_first_sight else b"",
-                    seen_digest=digest,
-                    seen=definition,
-                    resembles="" if texts is None else texts.resembled(server, name, raw),
-                    pinned_at=now,
-                    seen_at=now,
-                )
-            elif pin.seen == definition:
-                listed[name] = pin
-            elif name not in listed or pin.change is None:
-                digest = definition_digest(raw)
-                approved = definition if digest == pin.digest else pin.definition
-                listed[name] = replace(pin, definition=approved, seen_digest=digest, seen=definition, seen_at=now)
-        return {
-            name: pin
-            for name, pin in listed.items()
-            if name not in pins or pins[name].seen_digest != pin.seen_digest or pins[name].definition != pin.definition
-        }
-
-    def _unapproved(self, link: UpstreamLink) -> list[str]:
-        """The pinned tools that a server listed over this link in another form than is approved."""
-        pins, (_, listed) = self._pins.get(link.spec.name, {}), self._compared.get(link, _NEVER)
-        return [name for name, digest in listed.items() if name in pins and digest != pins[name].digest]
-
-    def _forget_contradicted(self, server: str) -> None:
-        """Have a link compared again that listed a changed tool where the latest list of another is as approved."""
-        pins = self._pins.get(server, {})
-        for link in [link for link in self._compared if link.spec.name == server]:
-            if any(pins[name].change is None for name in self._unapproved(link)):
-                del self._compared[link]
-
-    def _digests(self, server: str, entries: Sequence[Raw]) -> Mapping[str, str]:
-        """The digest of each tool in a list by name; of several tools with one name, of one that is not approved."""
-        pins = self._pins[server]
         digests: dict[str, str] = {}
-        for raw in entries:
-            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
-            pin = pins.get(name or "")
-            if name is None or pin is None or digests.get(name, pin.digest) != pin.digest:
-                continue
-            digests[name] = pin.seen_digest if pin.seen == bytes(raw) else definition_digest(raw)
-        return digests
-
-    def _permitted(self, server: str, entries: Sequence[Raw], mode: OnChange) -> Sequence[Raw]:
-        pins = self._pins[server]
-        if mode == "block":
-            return [] if any(pin.change is not None for pin in pins.values()) else entries
         permitted: dict[str, Raw] = {}
-        for raw in entries:
-            name = jsonrpc.text(jsonrpc.members(raw).get("name"))
-            pin = pins.get(name) if name is not None else None
-            if name is None or pin is None or name in permitted:
+        for name, raw, definition in comparison.tools:
+            pin = pins.get(name)
+            if pin is None:
                 continue
-            if pin.change is None and (pin.seen == bytes(raw) or definition_digest(raw) == pin.digest):
+            digest = pin.seen_digest if pin.seen == definition else definition_digest(raw)
+            if digests.get(name, pin.digest) == pin.digest:
+                digests[name] = digest
+            if name not in permitted and pin.change is None and digest == pin.digest:
                 permitted[name] = raw
-            elif pin.definition:
+            elif name not in permitted and pin.definition:
                 permitted[name] = Raw(pin.definition)
-        found = list(permitted.values())
-        is_all = len(found) == len(entries) and all(one is other for one, other in zip(found, entries, strict=True))
-        return entries if is_all else found
+        if mode == "block":
+            return [] if self._changed_in(server) else None, digests
+        is_all = comparison.has_names and len(permitted) == len(comparison.tools)
+        if is_all and all(permitted[tool.name] is tool.raw for tool in comparison.tools):
+            return None, digests
+        return list(permitted.values()), digests
+
+    def _note_change(self, server: str) -> None:
+        """Pins of a server changed: what was computed from them no longer counts."""
+        self._revisions[server] += 1
+        self._changed_names.pop(server, None)
+        self._known_pages.pop(server, None)
+
+    def _changed_in(self, server: str) -> frozenset[str]:
+        """The tools of a server that are not as they were approved."""
+        names = self._changed_names.get(server)
+        if names is None:
+            pins = self._pins.get(server, {}).values()
+            names = self._changed_names[server] = frozenset(pin.name for pin in pins if pin.change is not None)
+        return names
+
+    def _listed_over(self, link: UpstreamLink) -> _LinkTools | None:
+        """The tools that a server listed over this link; None if they must be compared.
+
+        That is also so if a changed tool is among them, and the latest list over another link has it as approved.
+        """
+        listed, server = self._compared.get(link), link.spec.name
+        if listed is None or listed.revision == self._revisions[server]:
+            return listed
+        unapproved, pins = self._unapproved(server, listed.digests), self._pins.get(server, {})
+        if any(pins[name].change is None for name in unapproved):
+            del self._compared[link]
+            return None
+        listed = self._compared[link] = listed._replace(unapproved=unapproved, revision=self._revisions[server])
+        return listed
+
+    def _unapproved(self, server: str, digests: Mapping[str, str]) -> frozenset[str]:
+        """The pinned tools that a list has in another form than is approved."""
+        pins = self._pins.get(server, {})
+        return frozenset(name for name, digest in digests.items() if name in pins and digest != pins[name].digest)
 
     def _report(self, server: str, changed: Sequence[ToolPin]) -> None:
-        new = [pin for pin in changed if (server, pin.name, pin.seen_digest) not in self._reported]
+        reported = self._reported
+        new = [pin for pin in changed if pin.change and (server, pin.name, pin.seen_digest) not in reported]
         for pin in new:
             self._reported.add((server, pin.name, pin.seen_digest))
             self._on_report(pin)
@@ -322,11 +489,53 @@ def _approved(pins: Mapping[str, Mapping[str, ToolPin]], server: str) -> Mapping
     return {name: pin.digest for name, pin in pins.get(server, {}).items()}
 
 
+def _changed(
+    page: _Page, tools: Sequence[_ListedTool], pins: Mapping[str, ToolPin], *, is_first_sight: bool
+) -> Mapping[str, ToolPin]:
+    """Return new pins of the listed tools that are new or other than they were listed last.
+
+    Of several tools with one name, the one that is not approved counts.
+    """
+    listed: dict[str, ToolPin] = {}
+    for name, raw, definition in tools:
+        pin = listed.get(name) or pins.get(name)
+        if pin is None:
+            if len(pins) + len(listed) >= MAX_PINS:
+                continue
+            digest = definition_digest(raw)
+            listed[name] = ToolPin(
+                server=page.server,
+                name=name,
+                digest=digest if is_first_sight else "",
+                definition=definition if is_first_sight else b"",
+                seen_digest=digest,
+                seen=definition,
+                pinned_at=page.at,
+                seen_at=page.at,
+            )
+        elif pin.seen == definition:
+            listed[name] = pin
+        elif name not in listed or pin.change is None:
+            digest = definition_digest(raw)
+            approved = definition if digest == pin.digest else pin.definition
+            listed[name] = replace(pin, definition=approved, seen_digest=digest, seen=definition, seen_at=page.at)
+    return {
+        name: pin
+        for name, pin in listed.items()
+        if name not in pins or pins[name].seen_digest != pin.seen_digest or pins[name].definition != pin.definition
+    }
+
+
+def _key(page: _Page) -> tuple[int, bytes]:
+    return len(page.content), page.content[-_KEY_BYTES:]
+
+
 def _log_suspicious(pins: Iterable[ToolPin]) -> None:
     """Log what a scan finds in definitions; it takes about 0.1 ms each, and more for very long ones."""
     from riglm.domain.definition_scan import scan_definition  # noqa: PLC0415  # most processes see nothing new
 
     for pin in pins:
+        time.sleep(0)  # lets other threads run
         findings = scan_definition(jsonrpc.plain(Raw(pin.seen)))
         if findings:
             found = [f"{finding.rule} in {finding.path}" for finding in findings[:_MAX_NAMED]]
