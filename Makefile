@@ -27,9 +27,10 @@ check: $(VENV)/.ready
 # Tests wait much for the processes that they start: so more of them run at once than CI has processors, and who is
 # done takes from the others.
 WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+SPREAD := -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/python -m pytest $(SPREAD)
 test: $(VENV)/.ready browser
-	$(PYTEST) $(ARGS)
+	$(BIN)/python -m tests.rerun $(SPREAD) $(ARGS)
 
 # The tests that start no process and open no socket: for every change, in little more than a minute.
 PROCESSES := tests/unit/adapters/upstream tests/unit/adapters/downstream tests/unit/adapters/wire tests/unit/cli

@@ -1,0 +1,84 @@
+"""`make test` runs what failed once more: real runs of pytest in a directory of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PASSES = "def test_passes(): pass\n"
+FAILS = "def test_fails(): assert False\n"
+ONCE = """\
+import os, pathlib, pytest
+def is_first():
+    file = pathlib.Path(__file__).with_name("ran")
+    found = not file.exists()
+    file.touch()
+    return found
+"""
+FLAKY = ONCE + "def test_flaky(): assert not is_first()\n"
+CRASHES_ONCE = ONCE + "def test_crash():\n    if is_first(): os._exit(0)\n"
+LATER_SKIPPED = ONCE + "def test_skip():\n    if not is_first(): pytest.skip()\n    assert False\n"
+TEARDOWN = ONCE + (
+    "@pytest.fixture(scope='session')\ndef shared():\n    yield\n    assert not is_first()\ndef test_a(shared): pass\n"
+)
+INTERRUPTED = "def test_stop(): raise KeyboardInterrupt\n"
+NO_IMPORT_ONCE = ONCE + "if is_first(): raise ImportError\ndef test_a(): pass\n"
+
+
+def run(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
+    """Run the tests of a module; the exit code and the output."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "tests.rerun", "-p", "xdist", "-c", str(folder / "pytest.ini")]
+    command += [*arguments, str(folder)]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_a_test_that_fails_once_is_flaky_and_passes(tmp_path: Path, workers: str) -> None:
+    code, output = run(tmp_path, FLAKY + PASSES, workers)
+    assert code == 0
+    assert output.splitlines()[-1].startswith("flaky: ")
+    assert output.splitlines()[-1].endswith("test_it.py::test_flaky")
+
+
+def test_a_crash_of_a_worker_is_repeated(tmp_path: Path) -> None:
+    code, output = run(tmp_path, CRASHES_ONCE + PASSES, "-n2")
+    assert (code, output.splitlines()[-1].endswith("::test_crash")) == (0, True)
+
+
+def test_what_fails_twice_fails_and_the_others_are_named(tmp_path: Path) -> None:
+    code, output = run(tmp_path, FLAKY + FAILS + PASSES)
+    assert code == 1
+    assert "FAILED" in output
+    assert [line.rpartition("::")[2] for line in output.splitlines() if line.startswith("flaky: ")] == ["test_flaky"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (FAILS + PASSES, ("-n2",)),
+        (LATER_SKIPPED, ()),
+        (TEARDOWN, ("-n2",)),
+        (NO_IMPORT_ONCE, ("-n2",)),
+        (INTERRUPTED + PASSES, ()),
+        (CRASHES_ONCE, ("-n0",)),
+        (FLAKY + FAILS, ("-x", "-n2")),
+        (PASSES, ("-k", "nothing")),
+    ],
+)
+def test_everything_else_fails(tmp_path: Path, text: str, arguments: tuple[str, ...]) -> None:
+    code, output = run(tmp_path, text, *arguments)
+    assert code != 0
+    assert "flaky: " not in output
+
+
+def test_the_results_of_an_earlier_run_decide_nothing(tmp_path: Path) -> None:
+    assert run(tmp_path, FAILS)[0] == 1
+    code, output = run(tmp_path, PASSES)
+    assert (code, "once more" in output) == (0, False)
