@@ -166,7 +166,7 @@ def test_a_small_set_of_tools_is_given_whole_and_no_model_is_started_for_it(make
     selection = selector.session().select("read a file")
     assert (selection.tools, selection.hidden) == (TOOLS[:6], ())
     assert selection.reason == "hiding tools does not pay"
-    assert selector.status()["embeddings"]["status"] == "loading"
+    assert selector.status()["embeddings"]["status"] == "not_loaded"
 
 
 def test_the_status_says_what_turns_words_into_vectors(make):

@@ -41,11 +41,11 @@ class LearnedPair:
 
     `id` is a keyed hash of scope, tool, model and text, so that the same example is stored once. `scope` is the
     principal and profile that it counts for, see `learning_scope`. `confidence` is a moving average of signals, `uses`
-    how often it was confirmed, `updated_at` in seconds since the epoch. `description_hash` is of the tool's definition:
-    what was learned of a tool that has changed its words does not count. `terms` are keyed hashes of the context's
-    words, for matching by word; the text of the context itself is not kept. `session_id` is the session of the last
-    example, and `teacher` its source, in case the session is purged before the pair is stored. The store keeps all
-    sources, to attribute examples to principals, and does not return them.
+    the number of sessions that confirmed it, `updated_at` in seconds since the epoch. `description_hash` is of the
+    tool's definition: what was learned of a tool that has changed its words does not count. `terms` are keyed hashes of
+    the context's words, for matching by word; the text of the context itself is not kept. `session_id` is the session
+    of the last example, and `teacher` its source, in case the session is purged before the pair is stored. The store
+    keeps all sources, to attribute examples to principals, and does not return them.
     """
 
     id: UUID

@@ -20,7 +20,7 @@ class EmbedderStatus:
 
     provider: str
     model: str
-    status: Literal["loading", "ready", "unavailable"]
+    status: Literal["not_loaded", "loading", "ready", "unavailable"]
     actual_provider: str
     actual_model: str
     dimensions: int
@@ -33,7 +33,7 @@ class EmbedderStatus:
         return cls(
             provider=provider,
             model=model,
-            status="loading",
+            status="not_loaded",
             actual_provider="none",
             actual_model="",
             dimensions=0,

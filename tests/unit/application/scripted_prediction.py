@@ -20,6 +20,7 @@ class ScriptedPrediction(NullPrediction):
     """Ranks the tools in `likes` first, with `signals` in addition, and expects the tools in `needs` in a context."""
 
     is_ready = True
+    is_begun = False
 
     def __init__(self):
         self.likes = ()
@@ -47,6 +48,9 @@ class ScriptedPrediction(NullPrediction):
             parts[signal] = np.array([values.get(name, 0.0) for name in names])
         scores = sum(parts.values())
         return Prediction(scores=scores, contributions=parts if explain else {}, confidence=self.confidence)
+
+    def begin(self):
+        self.is_begun = True
 
     async def acquaint(self, session):
         self._fail()

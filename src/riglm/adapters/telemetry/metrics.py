@@ -112,7 +112,7 @@ def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tupl
 
 
 _LINK_STATES: Final = ("idle", "opening", "open", "broken")
-_EMBEDDER_STATES: Final = ("loading", "ready", "unavailable")
+_EMBEDDER_STATES: Final = ("not_loaded", "loading", "ready", "unavailable")
 
 Samples = Sequence[tuple[Sequence[str], float]]
 """Values by the values of their labels."""

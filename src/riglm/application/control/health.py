@@ -20,6 +20,7 @@ class StatusProbes:
     """Ways to look at the parts of riglm, each called on the proxy's loop.
 
     `tool_counts` returns the number of tools in the last list of each server; `embedder` the capability signal.
+    `load_embedder` starts loading what it is about.
     """
 
     upstreams: Callable[[], Sequence[UpstreamHealth]]
@@ -27,6 +28,7 @@ class StatusProbes:
     records: Callable[[], RecordCounts]
     is_store_failing: Callable[[], bool]
     embedder: Callable[[], Mapping[str, Any]]
+    load_embedder: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +93,14 @@ class HealthService:
         return _readiness(await self._seen())
 
     async def embedder(self) -> Mapping[str, Any]:
-        """The capability signal."""
-        return await self._proxy.look(self._looks.embedder)
+        """The capability signal; asking loads the embedder, other than asking for the health."""
+
+        def seen() -> Mapping[str, Any]:
+            signal = self._looks.embedder()
+            self._looks.load_embedder()
+            return signal
+
+        return await self._proxy.look(seen)
 
     async def _seen(self) -> _Seen:
         return await self._proxy.look(self._look, timeout_seconds=_TIMEOUT_SECONDS)

@@ -210,6 +210,7 @@ def build_control(
         records=proxy.recorder.counts,
         is_store_failing=lambda: proxy.recorder.is_failing,
         embedder=proxy.prediction.status,
+        load_embedder=proxy.prediction.begin,
     )
     desks = ControlHandlers(
         sessions=SessionQueries(loop, at_hand, registry),

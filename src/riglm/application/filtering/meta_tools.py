@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from riglm.application.filtering.service import FilteringService
@@ -39,7 +39,7 @@ MAX_NAMED: Final = 100
 _CLOSE: Final = 0.2
 _MAX_NEAR: Final = 5
 _WORTH_NAMING: Final = 0.03
-"""Minimum probability of a listed match that a search result names."""
+"""Minimum probability of a listed match that a result names."""
 
 _SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
 _log: Final = logging.getLogger("riglm.filtering")
@@ -115,7 +115,7 @@ class MetaTools:
             return refused(str(error))
         except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
             _log.exception("%s failed", name)
-            return refused(f"{name} failed inside riglm; see its log. Tools can still be called by name.")
+            return refused(f"{name} failed inside riglm; see its log. Listed tools work as before.")
 
     async def _retrieved(self, session: Session, arguments: bytes) -> bytes:
         if self._voice is None:
@@ -148,12 +148,18 @@ class MetaTools:
         sent = self._sendable(session, {name: share for name, share in needed.items() if name not in known})
         state.suggest(sent)
         state.sent.update(sent)
-        how = how_to_call(self._own(session), sent)
+        message = context_message(
+            has_tools=bool(sent),
+            changed=changed,
+            offered=self._own(session),
+            has_meaning=self._filtering.predicting.is_ready,
+            is_whole=listed == view.candidate_set,
+        )
         fields: dict[str, bytes] = {
-            "message": jsonrpc.encode(context_message(has_tools=bool(sent), changed=changed, how=how)),
+            "message": jsonrpc.encode(message),
             "confidence": jsonrpc.encode(round(confidence, 3)),
         }
-        named = [hit.name for hit in hits if hit.name in known]
+        named = _worth_naming(hits, known)
         if changed:
             named = [name for name in view.candidates if name in listed][:MAX_NAMED]
         if named:
@@ -192,9 +198,7 @@ class MetaTools:
         if not found and hits and hits[0].name in new:
             found = [hits[0].name]
         best = hits[0].name if hits else ""
-        named = [
-            hit.name for hit in hits if hit.name in known and (hit.name == best or hit.probability >= _WORTH_NAMING)
-        ]
+        named = _worth_naming(hits, known)
         follow_up = self._filtering.follow_up(session, {*state.calls, *([best] if best else [])})
         often_next = self._sendable(
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
@@ -203,7 +207,7 @@ class MetaTools:
         state.suggest(often_next)
         state.sent.update(found, often_next)
         why = {hit.name: hit.why for hit in hits}
-        how = how_to_call(self._own(session), [*found, *often_next])
+        how = how_to_call(self._own(session))
         has_meaning = self._filtering.predicting.is_ready
         is_close = bool(hits) and hits[0].probability >= _CLOSE
         fields = {
@@ -280,4 +284,10 @@ class MetaTools:
             "list_changes": state.changes,
         }
         fields = {**self._filtering.predicting.status(), "session": session_fields}
+        self._filtering.predicting.begin()
         return MetaToolResult(result=text_result({name: jsonrpc.encode(value) for name, value in fields.items()}))
+
+
+def _worth_naming(hits: Sequence[ToolMatch], known: Collection[str]) -> list[str]:
+    """Return the known tools among the matches: the best match, and others that are likely enough."""
+    return [hit.name for hit in hits if hit.name in known and (hit is hits[0] or hit.probability >= _WORTH_NAMING)]

@@ -52,7 +52,9 @@ class Learner:
         self, context: Context, tool: str, signal: float, *, scope: str, at: float, fingerprint: str, session: Session
     ) -> None:
         """A tool was used in a context, or said to belong to it or not, by the session given."""
-        pair = self.pairs.learn(context, tool, signal, scope=scope, at=at, description_hash=fingerprint)
+        pair = self.pairs.learn(
+            context, tool, signal, scope=scope, at=at, description_hash=fingerprint, session=session.id
+        )
         if pair is None:
             return
         teacher = PairSource(

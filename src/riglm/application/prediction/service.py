@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
@@ -51,6 +51,7 @@ _MAX_ASKED: Final = 256
 _TOOLS_AHEAD: Final = 3
 _WORTH_NAMING: Final = 0.02
 _CLOSING_SECONDS: Final = 0.5
+_ACQUAINT_SECONDS: Final = 4.0  # the control API answers within five
 _log: Final = logging.getLogger("riglm.prediction")
 
 
@@ -118,10 +119,12 @@ class PredictionService(NullPrediction):
         return None
 
     async def acquaint(self, session: Session) -> None:
-        knowledge = self._loading.knowledge
-        if knowledge is not None:
-            with self._guarded:
-                await knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ACQUAINT_SECONDS):
+                knowledge = await self._loading.recalled()
+                if knowledge is not None:
+                    with self._guarded:
+                        await knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
         """Wait for the model and for all queued updates; return True if `seconds` were enough.
@@ -179,6 +182,7 @@ class PredictionService(NullPrediction):
 
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         knowledge = await self._loading.recalled()
+        self.catch_up()
         if knowledge is not None:  # the list is chosen once for a context: by all that there is to know
             replayed = knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
             embedded, _ = await asyncio.gather(self._embedded(knowledge, said, take, until), replayed)
@@ -239,13 +243,16 @@ class PredictionService(NullPrediction):
         knowledge = self._loading.knowledge
         if knowledge is not None:
             return knowledge.embedder.status()
-        state: Literal["unavailable", "loading"] = "unavailable" if self._loading.has_failed else "loading"
-        return replace(self._configured, status=state)
+        if self._loading.has_failed:
+            return replace(self._configured, status="unavailable")
+        return replace(self._configured, status="loading" if self._loading.has_begun else "not_loaded")
 
     def status(self) -> dict[str, Any]:
         knowledge, embedder = self._loading.knowledge, self.embedder_status()
         tools, embedded = (0, 0) if knowledge is None else knowledge.index.counts()
-        is_waiting = embedder.status == "loading" or (embedded < tools and embedder.semantic_quality == "high")
+        is_waiting = embedder.status in {"not_loaded", "loading"} or (
+            embedded < tools and embedder.semantic_quality == "high"
+        )
         return {
             "embeddings": asdict(embedder),
             "tools": {"indexed": tools, "embedded": embedded},

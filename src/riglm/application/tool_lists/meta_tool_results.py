@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from riglm.application.tool_lists.list_writer import CALL_TOOL
+from riglm.application.tool_lists.list_writer import CALL_TOOL, SEARCH
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -111,22 +111,28 @@ def array(values: Iterable[bytes]) -> bytes:
     return b"[%b]" % b",".join(values)
 
 
-def how_to_call(offered: Collection[str], names: Iterable[str]) -> str:
-    """Return how the tools of these names are called while these meta-tools are `offered`."""
-    if CALL_TOOL not in offered:
-        return "Call them by name."
-    reserved = [name for name in names if name in offered]
-    if not reserved:
-        return "Call them by name or with call_tool."
-    return f"Call them by name or with call_tool. Only with call_tool: {', '.join(reserved)}."
+def how_to_call(offered: Collection[str]) -> str:
+    """Return how found tools are called while these meta-tools are listed: hosts refuse names that are not."""
+    return "Call tools that are not listed with call_tool." if CALL_TOOL in offered else "Call them by name."
 
 
-def context_message(*, has_tools: bool, changed: bool, how: str) -> str:
-    """Return the message of a set_context result."""
-    listed = "Your tool list has changed." if changed else "Your tool list is unchanged."
-    if not has_tools:
-        return f"{listed} Search for tools that it lacks."
-    return f"{listed} These tools are likely needed in addition. {how}"
+def context_message(
+    *, has_tools: bool, changed: bool, offered: Collection[str], has_meaning: bool, is_whole: bool
+) -> str:
+    """Return the message of a set_context result; `is_whole` is True if the list hides nothing.
+
+    `offered` are the listed meta-tools. Without `has_meaning` the vectors of some tools were missing.
+    """
+    parts = ["Your tool list has changed." if changed else "Your tool list is unchanged."]
+    if has_tools:
+        parts.append(f"These tools are likely needed in addition. {how_to_call(offered)}")
+    elif is_whole:
+        parts.append("It has every tool.")
+    elif SEARCH in offered:
+        parts.append("Search for tools that it lacks.")
+    if not (has_meaning or is_whole):
+        parts.append("The index of meanings is still being built: set the context again later to get more tools.")
+    return " ".join(parts)
 
 
 def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) -> str:

@@ -50,8 +50,11 @@ class NullPrediction:
         """Return the scores of the next call among `names`, with `explain` by signal; None without evidence."""
         return None
 
+    def begin(self) -> None:
+        """Load now what the first search or context would wait for."""
+
     async def acquaint(self, session: Session) -> None:
-        """Load what was learned for the session's principal, if that takes little time."""
+        """Load what was learned for the session's principal; wait a few seconds for it."""
 
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """Return the confidence of the session's context, between 0 and 1."""

@@ -1,6 +1,6 @@
 """Learned pairs, the dynamic index: which tools were used in contexts like this one."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -52,6 +52,7 @@ _KEPT: Final = 0.8
 _HALF_LIFE: Final = 30 * 86_400.0
 _SAME: Final = 0.95
 _CHECKED: Final = 200
+_MAX_USED: Final = 10_000
 _KEPT_WHEN_PRUNED: Final = 0.98
 
 
@@ -111,17 +112,27 @@ class LearnedPairs:
         self._tools = Names()
         self._descriptions = Names()
         self._reliability = PairReliability()
+        self._used: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._pairs)
 
     def learn(
-        self, context: Context, tool: str, signal: float, *, scope: str, at: float, description_hash: str
+        self,
+        context: Context,
+        tool: str,
+        signal: float,
+        *,
+        scope: str,
+        at: float,
+        description_hash: str,
+        session: UUID | None = None,
     ) -> LearnedPair | None:
         """Learn that a tool was used in a context, at a time in seconds since the epoch; return the changed pair.
 
         A signal of 0 is negative feedback: it lowers the confidence of a known pair and changes nothing else, so it
-        never raises a vote or the context confidence. Without a known pair nothing is learned.
+        never raises a vote or the context confidence. Without a known pair nothing is learned. Of one `session` a pair
+        counts once among the uses.
         """
         vector, terms = _vector(context), self._terms(context.text)
         fresh = LearnedPair(
@@ -144,10 +155,12 @@ class LearnedPairs:
             pair = _rejected(self._known(fresh, known))
         elif known is None or (before := self._known(fresh, known)).description_hash != description_hash:
             self._check(fresh, number)
+            self._is_new_use(fresh.id, session)
             pair = fresh
         else:
             confidence = _KEPT * before.confidence + (1 - _KEPT) * signal
-            pair = replace(fresh, id=before.id, confidence=confidence, uses=before.uses + 1)
+            uses = before.uses + self._is_new_use(before.id, session)
+            pair = replace(fresh, id=before.id, confidence=confidence, uses=uses)
         self._put(pair)
         return pair
 
@@ -219,6 +232,18 @@ class LearnedPairs:
             trust=max(self._reliability.trust * min(1.0, max(0.0, relation)), min(1.0, sameness)),
             confidence=self._confidence(similarity.meaning, fingerprints),
         )
+
+    def _is_new_use(self, pair: UUID, session: UUID | None) -> bool:
+        """Return True if a session has not used a pair before, as far as the latest uses are remembered."""
+        if session is None:
+            return True
+        key = pair.int ^ session.int
+        is_new = key not in self._used
+        self._used[key] = None
+        self._used.move_to_end(key)
+        if len(self._used) > _MAX_USED:
+            self._used.popitem(last=False)
+        return is_new
 
     def _terms(self, text: str) -> tuple[int, ...]:
         return tuple(sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MAX_TERMS]))

@@ -396,7 +396,7 @@ class Embeddings(_Model):
 
     provider: str
     model: str
-    status: Literal["loading", "ready", "unavailable"]
+    status: Literal["not_loaded", "loading", "ready", "unavailable"]
     actual_provider: str
     actual_model: str
     dimensions: int

@@ -26,6 +26,7 @@ class Patient:
         self.tools = {"one": 3}
         self.is_store_failing = False
         self.embeddings = "ready"
+        self.is_loaded = False
         specs = [UpstreamSpec(name="one", kind="stdio"), UpstreamSpec(name="two", kind="http")]
         self.doctor = HealthService(
             office.proxy,
@@ -37,8 +38,12 @@ class Patient:
                 records=lambda: COUNTS,
                 is_store_failing=lambda: self.is_store_failing,
                 embedder=self.signal,
+                load_embedder=self.load,
             ),
         )
+
+    def load(self):
+        self.is_loaded = True
 
     def signal(self):
         return {**SIGNAL, "embeddings": {**SIGNAL["embeddings"], "status": self.embeddings}}
@@ -89,6 +94,14 @@ async def test_that_the_store_is_away_is_noticed_by_asking_too(patient):
 async def test_an_embedder_that_failed_is_a_degradation(patient):
     patient.embeddings = "unavailable"
     assert await patient.status() == "degraded"
+
+
+async def test_asking_for_the_embedder_loads_it_and_asking_for_the_health_does_not(patient):
+    patient.embeddings = "not_loaded"
+    assert await patient.status() == "ok"
+    assert not patient.is_loaded
+    assert (await patient.doctor.embedder())["embeddings"]["status"] == "not_loaded"
+    assert patient.is_loaded
 
 
 async def test_a_proxy_that_does_not_get_on_gives_no_answer(patient):

@@ -106,6 +106,29 @@ async def test_a_context_of_which_nothing_is_known_brings_nothing(catalog):
     found = await said(stage, session, "set_context", context="send mail")
     assert (found["tools"], "listed" in found) == ([], False)
     assert "Search" in found["message"]
+    assert "index of meanings" not in found["message"]
+
+
+async def test_a_context_that_was_answered_before_all_vectors_were_there_says_so(catalog):
+    stage, session = short(), a_session()
+    stage.shown(session, catalog)
+    stage.prediction.is_ready = False
+    assert "set the context again later" in (await said(stage, session, "set_context", context="mail"))["message"]
+
+
+@pytest.mark.parametrize("count", [0, 5])
+async def test_a_context_on_a_list_that_hides_nothing_advises_no_search(count):
+    stage, session = Stage(meta_tools=EVERY), a_session()
+    stage.shown(session, a_catalogue(count=count) if count else read_catalog(b'{"tools":[]}'))
+    message = (await said(stage, session, "set_context", context="send mail"))["message"]
+    assert message == "Your tool list is unchanged. It has every tool."
+
+
+async def test_a_context_advises_no_search_that_is_not_offered(catalog):
+    stage, session = short(meta_tools={**EVERY, "search_available_tools": False}), a_session()
+    stage.shown(session, catalog)
+    message = (await said(stage, session, "set_context", context="send mail"))["message"]
+    assert message == "Your tool list is unchanged."
 
 
 async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalog):
@@ -172,13 +195,22 @@ async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_on
     assert stage.prediction.queries == [("mail", 10)]
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "member"),
+    [
+        ("search_available_tools", {"query": "mail"}, "already_available"),
+        ("set_context", {"context": "mail"}, "listed"),
+    ],
+)
 @pytest.mark.parametrize(("matches", "is_named"), [(("tool01", "tool09"), True), (("tool09", "tool01"), False)])
-async def test_a_listed_tool_that_hardly_matches_is_named_only_if_none_matches_better(catalog, matches, is_named):
+async def test_a_listed_tool_that_hardly_matches_is_named_only_if_none_matches_better(
+    catalog, matches, is_named, tool, given, member
+):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     stage.prediction.finds(*matches, probability=0.01)
-    found = await said(stage, session, "search_available_tools", query="mail")
-    assert ("tool01" in found.get("already_available", ())) is is_named
+    found = await said(stage, session, tool, **given)
+    assert ("tool01" in found.get(member, ())) is is_named
 
 
 async def test_of_matches_that_do_not_pay_a_search_brings_the_best(catalog):
@@ -351,17 +383,18 @@ async def test_the_name_that_call_tool_is_given_goes_on_sign_by_sign(catalog):
         assert answer.forward == (raw, b"{}")
 
 
-async def test_what_only_call_tool_reaches_is_said_to_be_reached_by_it():
+async def test_results_name_call_tool_because_hosts_refuse_names_that_are_not_listed():
     stage, session = short(), a_session()
     stage.shown(session, a_catalogue("mark_tool", *ALL))
     stage.prediction.finds("mark_tool", "tool05")
     found = await said(stage, session, "search_available_tools", query="mail")
     assert named(found["tools"]) == ["mark_tool", "tool05"]
-    assert "Only with call_tool: mark_tool." in found["message"]
     stage.prediction.finds("tool06")
-    found = await said(stage, session, "set_context", context="send mail")
-    assert named(found["tools"]) == ["tool06"]
-    assert "Only" not in found["message"]
+    context = await said(stage, session, "set_context", context="send mail")
+    assert named(context["tools"]) == ["tool06"]
+    for result in (found, context):
+        assert "Call tools that are not listed with call_tool." in result["message"]
+        assert "by name" not in result["message"]
 
 
 async def test_what_only_call_tool_reaches_is_not_sent_without_it():
@@ -399,6 +432,7 @@ async def test_the_status_carries_the_signal_and_how_the_session_stands(catalog)
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     found = await said(stage, session, "index_status")
+    assert stage.prediction.is_begun
     assert (found["embeddings"], found["advice"]) == ({"provider": "fastembed"}, "ask")
     assert found["session"] == {
         "surface": "dynamic",

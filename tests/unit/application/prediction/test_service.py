@@ -44,7 +44,7 @@ async def test_lists_and_calls_alone_load_nothing():
         service.know(TOOLS)
         service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
         assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
-        assert service.status()["embeddings"]["status"] == "loading"
+        assert service.status()["embeddings"]["status"] == "not_loaded"
         assert "not recognised" not in service.status()["advice"]
         await stage.at_rest()
         assert stage.embedder.open == 0
@@ -353,6 +353,53 @@ async def test_a_call_teaches_its_context_and_a_restart_remembers_it():
         await service.set_context(a_session(), state, "zebra")
         assert (await service.search(a_session(), "zebra", 3, anything)).hits[0].name == "play_song"
         assert service.context_confidence(a_session(), state) > 0
+
+
+async def test_a_context_that_is_set_right_after_calls_takes_them_into_account():
+    stage, session, state = Stage(), a_session(), SessionState()
+    async with stage.recalling() as service:
+        await service.set_context(session, state, "zebra")
+        service.called(session, state, "play_song", DiscoveryMethod.LISTED, NAMES)
+        await service.set_context(session, state, "zebra")
+        assert service.context_confidence(session, state) == pytest.approx(0.1)
+
+
+async def test_ten_calls_of_one_session_are_as_sure_as_one():
+    stage, session, state = Stage(), a_session(), SessionState()
+    async with stage.recalling() as service:
+        await service.set_context(session, state, "zebra")
+        for _ in range(10):
+            await call(stage, state, "play_song", session=session)
+        assert service.context_confidence(session, state) == pytest.approx(0.1)
+        await call(stage, state, "play_song", session=a_session())
+        assert service.context_confidence(session, state) == pytest.approx(0.2)
+
+
+async def test_who_asks_for_a_prediction_has_it_loaded():
+    stage = Stage()
+    stage.used_before("read_file", "read_file")
+    async with stage.running() as service:
+        service.know(TOOLS)
+        await service.acquaint(a_session())
+        assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
+
+
+async def test_who_asks_for_a_prediction_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.service._ACQUAINT_SECONDS", 0.01)
+    stage = Stage()
+    stage.embedder.opening.clear()
+    async with stage.running() as service:
+        await service.acquaint(a_session())
+        assert service.status()["embeddings"]["status"] in {"loading", "ready"}
+        stage.embedder.opening.set()
+
+
+async def test_the_embedder_is_loading_only_once_it_was_needed():
+    stage = Stage()
+    async with stage.running() as service:
+        assert service.embedder_status().status == "not_loaded"
+        service.begin()
+        assert service.embedder_status().status == "loading"
 
 
 async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_learned_before():

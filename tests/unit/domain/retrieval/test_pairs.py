@@ -1,4 +1,5 @@
 from dataclasses import replace
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ HASHES = {"deploy": "d1", "rollback": "r1"}
 
 def _learn(pairs: LearnedPairs, text: str, tool: str = "deploy", signal: float = 1.0, at: float = 0.0, **more):
     asked = more.pop("context", None) or context(text)
-    return pairs.learn(asked, tool, signal, scope=more.get("scope", ""), at=at, description_hash=HASHES[tool])
+    scope, session = more.get("scope", ""), more.get("session")
+    return pairs.learn(asked, tool, signal, scope=scope, at=at, description_hash=HASHES[tool], session=session)
 
 
 def test_the_same_lesson_is_one_pair_whose_confidence_moves_by_a_fifth():
@@ -208,6 +210,17 @@ def test_confidence_grows_to_the_similarity_as_ten_lessons_come():
         _learn(pairs, "ship it")
     assert grown[:3] == pytest.approx([0.0, 0.1, 0.2])
     assert grown[10:] == pytest.approx([1.0, 1.0])
+
+
+def test_a_pair_counts_once_per_session_however_sessions_alternate():
+    pairs, one, other = LearnedPairs(), uuid4(), uuid4()
+    for session in (one, other, one, other, one):
+        _learn(pairs, "ship it", session=session)
+    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.2)
+    _learn(pairs, "ship it", tool="rollback", session=one)
+    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.3)
+    _learn(pairs, "ship it", signal=0.0, session=uuid4())
+    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.3)
 
 
 def test_confidence_in_a_context_of_other_words_stays_low():
