@@ -208,7 +208,7 @@ def _enforced(subjects: Iterable[Subject]) -> set[Path | None]:
     """The files of the configurations in enforce mode; None is a configuration without a file."""
     found = [each.configuration for each in subjects if each.configuration is not None]
     rules = {each.file: each.settings.filtering for each in found}
-    return {file for file, each in rules.items() if each.is_on and each.mode == "enforce"}
+    return {file for file, each in rules.items() if each.is_on and each.strategy != "none" and each.mode == "enforce"}
 
 
 def _own_checks(subject: Subject, visitor: ServerProber | None, seconds: float) -> list[Check]:

@@ -303,6 +303,7 @@ def test_a_profile_adds_to_what_is_denied_and_pinned_and_replaces_the_allowlist(
     assert found == {"a": ("a", ("x",), ("2", "y"), ("3", "z"), 7), "b": ("b", ("1",), ("2",), ("3",), 7)}
 
 
-@pytest.mark.parametrize(("profile", "is_on"), [({}, False), ({"denylist": ["x"]}, True), ({"allowlist": ["x"]}, True)])
-def test_lists_are_inspected_if_a_profile_denies_tools(profile: dict[str, object], is_on: bool) -> None:
-    assert settings(filtering={"strategy": "none", "profiles": {"a": profile}}).filtering.is_on is is_on
+@pytest.mark.parametrize("strategy", ["prediction", "none"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_lists_are_inspected_with_every_strategy_since_overrides_come_first(strategy: str, enabled: bool) -> None:
+    assert settings(filtering={"strategy": strategy, "enabled": enabled}).filtering.is_on is enabled

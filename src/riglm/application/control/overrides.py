@@ -41,14 +41,16 @@ class OverrideService:
         overrides: Overrides,
         live_tools: LiveTools,
         *,
+        is_filtering: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Registry, overrides and tools are asked on the proxy's loop."""
+        """Registry, overrides and tools are asked on the proxy's loop. No override applies unless `is_filtering`."""
         self._proxy = proxy
         self._store = store
         self._registry = registry
         self._overrides = overrides
         self._live_tools = live_tools
+        self._is_filtering = is_filtering
         self._clock = clock
 
     async def put(self, override_request: OverrideRequest) -> Override:
@@ -56,9 +58,12 @@ class OverrideService:
 
         Raises:
             Invalid: it is not usable.
-            Conflict: it would end before it begins, has a key with the scope `all`, or is about a meta-tool.
+            Conflict: it would end before it begins, has a key with the scope `all`, is about a meta-tool, or filtering
+                is off.
             NotFoundError: it is for an unknown session, or for a tool that no server is known to have had.
         """
+        if not await self._proxy.look(self._is_filtering):
+            raise ConflictError("filtering is off, so no override applies — fix: set filtering.enabled to true")
         now = self._clock()
         faults = tuple(_faults(override_request))
         if faults:

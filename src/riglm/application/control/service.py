@@ -220,7 +220,9 @@ def build_control(
         changes=ToolChangeService(loop, at_hand, proxy.services.pins),
         history=history,
         statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),
-        steering=OverrideService(loop, at_hand, registry, proxy.overrides, live_tools),
+        steering=OverrideService(
+            loop, at_hand, registry, proxy.overrides, live_tools, is_filtering=lambda: proxy.filtering.rules.is_on
+        ),
         doctor=HealthService(loop, stores, identity, looks),
         configuration=proxy.configuration,
     )

@@ -193,7 +193,7 @@ def _pattern(known: ClientBehavior) -> str:
 
 
 def _surface(client: RecordedClient, rules: FilteringSettings) -> ChosenSurface:
-    if not rules.is_on or rules.mode == "shadow":
+    if not rules.is_on or rules.strategy == "none" or rules.mode == "shadow":
         return ChosenSurface(Surface.FULL, "no list is filtered")
     if rules.surface != "auto":
         return ChosenSurface(Surface(rules.surface), "`filtering.surface` is set")

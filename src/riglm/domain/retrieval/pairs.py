@@ -234,7 +234,7 @@ class LearnedPairs:
         )
 
     def _is_new_use(self, pair: UUID, session: UUID | None) -> bool:
-        """Return True if a session has not used a pair before, as far as the latest uses are remembered."""
+        """Return True if a session has not used a pair before, among the latest uses."""
         if session is None:
             return True
         key = pair.int ^ session.int

@@ -67,7 +67,7 @@ class FilteringSettings(SettingsModel):
     strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
         default="prediction",
         description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list "
-        "of that name allows; `none` shows everything that is not denied.",
+        "of that name allows; `none` shows everything that is neither denied nor excluded by an override.",
     )
     mode: Literal["enforce", "shadow"] = Field(
         default="enforce", description="`shadow` shows everything and records what would have been hidden."
@@ -212,8 +212,8 @@ class FilteringSettings(SettingsModel):
 
     @property
     def is_on(self) -> bool:
-        """Return True if riglm inspects lists and calls: always if tools are denied."""
-        return self.enabled and (self.strategy != "none" or self.denies)
+        """Return True if riglm inspects lists and calls: overrides apply with every strategy."""
+        return self.enabled
 
     @property
     def contradictions(self) -> tuple[str, ...]:

@@ -30,8 +30,15 @@ class Desk:
         self.told = 0
         self.overrides.when_changed(self._notify)
         self.live = {}
+        self.is_filtering = True
         self.steering = OverrideService(
-            office.proxy, office.store, office.registry, self.overrides, lambda: self.live, clock=lambda: self.now
+            office.proxy,
+            office.store,
+            office.registry,
+            self.overrides,
+            lambda: self.live,
+            is_filtering=lambda: self.is_filtering,
+            clock=lambda: self.now,
         )
 
     @property
@@ -193,3 +200,10 @@ async def test_an_override_that_the_store_takes_too_late_is_taken_back():
 async def test_the_memory_of_an_override_that_others_made_is_listed_too(desk):
     desk.archive.put_override(an_override(tool="elsewhere", created_at=999.0))
     assert [each.tool for each in (await desk.steering.entries(limit=10, cursor=None)).items] == ["elsewhere"]
+
+
+async def test_an_override_that_would_not_apply_since_filtering_is_off_is_refused(desk):
+    desk.is_filtering = False
+    with pytest.raises(ConflictError, match="filtering is off.* — fix: set filtering.enabled to true"):
+        await desk.put()
+    assert list(InMemoryAnalytics.list_overrides(desk.archive)) == []

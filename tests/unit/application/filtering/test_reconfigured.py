@@ -1,11 +1,13 @@
 """The rules of filtering change while sessions go on."""
 
+from dataclasses import replace
+
 import pytest
 
 from riglm.application.session_sharing.session_record import decoded, encoded
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
-from riglm.domain.policy import OverrideKind
+from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra
 from tests.records import an_override
@@ -125,12 +127,11 @@ def test_a_list_is_planned_again_only_if_rules_or_prices_that_it_follows_from_ch
     assert stage.shown(session, catalog) == ["tool21"]
 
 
-@pytest.mark.parametrize("rules", [{"enabled": False}, {"strategy": "none"}], ids=str)
-def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalog, rules):
+def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalog):
     stage = Stage(denylist=("tool01",), overrides=[an_override(kind=OverrideKind.EXCLUDE, tool="tool02")])
     session = a_session()
     stage.shown(session, catalog)
-    change(stage, **{**rules, "denylist": () if "strategy" in rules else ("tool01",)})
+    change(stage, enabled=False, denylist=("tool01",))
     filtering = stage.filtering
     assert (filtering.is_on, filtering.guards, filtering.announces(session)) == (False, False, False)
     assert filtering.denial(session, "tool01") is None
@@ -139,6 +140,29 @@ def test_where_nothing_is_filtered_everything_may_be_seen_and_used(catalog, rule
     assert (names_in(listed.raw), listed.is_passthrough) == (ALL, True)
     filtering.called(session, "tool01", DiscoveryMethod.LISTED, "")
     assert stage.prediction.training_queue == []
+
+
+@pytest.mark.parametrize("kind", OverrideKind)
+@pytest.mark.parametrize("scope", OverrideScope)
+def test_overrides_come_first_where_no_strategy_chooses(catalog, kind, scope):
+    session = a_session()
+    key = {OverrideScope.SESSION: str(session.id), OverrideScope.PRINCIPAL: session.principal}.get(scope, "")
+    override = replace(an_override(kind=kind, tool="tool02"), scope=scope, key=key)
+    stage = Stage(strategy="none", overrides=[override])
+    is_hidden = kind is OverrideKind.EXCLUDE
+    listed = stage.filtering.compose(session, catalog)
+    assert ("tool02" in names_in(listed.raw)) is not is_hidden
+    assert listed.is_passthrough is not is_hidden
+    assert stage.filtering.offered(session) == ()
+    assert stage.filtering.denial(session, "tool02") is None
+    (told,) = [each for each in stage.filtering.explain(session).to_prediction().tools if each.tool == "tool02"]
+    assert (told.shown, told.visibility) == (not is_hidden, "never" if is_hidden else "always")
+
+
+def test_an_included_tool_is_shown_though_it_is_denied_where_no_strategy_chooses(catalog):
+    override = an_override(kind=OverrideKind.INCLUDE, tool="tool02")
+    stage, session = Stage(strategy="none", denylist=("tool02", "tool03"), overrides=[override]), a_session()
+    assert set(ALL) - set(stage.shown(session, catalog)) == {"tool03"}
 
 
 def test_what_a_client_got_while_nothing_was_filtered_is_what_it_has(catalog):
