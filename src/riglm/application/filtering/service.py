@@ -357,6 +357,18 @@ class FilteringService:
             with self._guarded:
                 self._rules_of(session).planner.add_used(session, state, view)
 
+    async def add_matches(self, session: Session) -> None:
+        """List what matches the context of a session in addition, where it is too new to choose a list by."""
+        state, view = self._states.of(session), self.view(session)
+        if view is None or state.context is None or self.rules.coverage is None:
+            return
+        if self.predicting.context_confidence(session, state) < UNSURE:
+            with self._guarded:
+                allowed, limit = view.candidate_set.__contains__, self.rules.answer_tools
+                found = await self.predicting.search(session, state.context.text, limit, allowed)
+                matches = [] if found.abstained else [hit.name for hit in found.hits]
+                self._rules_of(session).planner.add_matches(session, state, view, matches)
+
     def _replan(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
         with self._guarded:
             if self.rules.coverage is None:
@@ -367,6 +379,8 @@ class FilteringService:
                 size = self.rules.cold_start_limit
                 if sure >= UNSURE:
                     size = min(self.predicting.size(session, prediction), self.rules.max_tools)
+                elif self._rules_of(session).planner.keep_learned(session, state, view, sure):
+                    return False
                 best = ranked(view.candidates, prediction.scores, len(view.candidates))
                 return self._rules_of(session).planner.resize(session, state, view, best, size, sure)
         return False

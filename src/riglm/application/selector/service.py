@@ -167,6 +167,7 @@ class SelectingService:
         is_choice, is_at_hand = await self._take(session, offer.catalog, offer.owners)
         if is_choice and context:
             await self._filtering.set_context(session, context)
+            await self._filtering.add_matches(session)  # a library has no search that the model knows of
         elif is_choice:
             self._filtering.follow_calls(session)
         shown = self._filtering.compose(session, offer.catalog)

@@ -186,6 +186,29 @@ class ListPlanner:
         )
         return self._adopt(session, state, view, target, {})
 
+    def keep_learned(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
+        """Keep the list of a session whose context or calls say too little, if it was learned; return True if so."""
+        plan = self.plan(session, state, view)
+        if plan.tools is None or not self._is_learned(session):
+            return False
+        state.plan = replace(plan, confidence=confidence)
+        return True
+
+    def add_matches(self, session: Session, state: SessionState, view: PermittedTools, matches: Sequence[str]) -> None:
+        """Plan the learned list of a session with up to half of its places for matches of the context, best first."""
+        base, limit = self.base_plan(session, view), self._rules.max_tools
+        if base.tools is None or not self._is_learned(session):
+            return
+        probabilities = self.usage(session).probabilities
+        likeliest = sorted(base.tools, key=lambda name: (-probabilities.get(name, 0.0), name))
+        added = [name for name in matches if name not in base.tools][: limit // 2]
+        used = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
+        tools = view.kept.union(used, added, likeliest[: limit - len(added)])
+        state.plan = replace(self.plan(session, state, view), tools=tools)
+
+    def _is_learned(self, session: Session) -> bool:
+        return self._usage is not None and self._usage(session) is not None
+
     def add_used(self, session: Session, state: SessionState, view: PermittedTools) -> None:
         """Add the tools of the last turns to the plan of a session."""
         plan = self.plan(session, state, view)

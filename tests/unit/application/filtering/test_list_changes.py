@@ -282,3 +282,42 @@ def test_states_are_forgotten_with_their_session(catalog):
     stage.filtering.forget(sessions[0])
     assert stage.filtering.state(sessions[0]).shown is None
     assert stage.filtering.state(sessions[1]).shown is not None
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.29, float("nan")])
+async def test_with_coverage_a_learned_list_stays_for_a_context_of_which_too_little_is_known(confidence):
+    stage, session, many = Stage(prices=UNCACHED, coverage=0.9), a_session(), a_catalogue(count=100)
+    stage.learned({"tool09": 0.9, "tool02": 0.5})
+    before = stage.shown(session, many)
+    assert before == ["tool02", "tool09"]
+    stage.prediction.likes = ("tool20", "tool21")
+    assert not await stage.about(session, "mail", "tool20", confidence=confidence)
+    assert stage.shown(session, many) == before
+    stage.calls(session, "tool09")
+    stage.filtering.follow_calls(session)
+    assert stage.shown(session, many) == before
+    assert await stage.about(session, "mail", "tool20", confidence=0.8)
+    assert "tool20" in stage.shown(session, many)
+
+
+async def test_with_coverage_and_nothing_learned_a_context_chooses_what_is_listed():
+    stage, session, many = Stage(coverage=0.9), a_session(), a_catalogue(count=100)
+    stage.filtering.know(session, many)
+    for likes in ("tool77", "tool88"):
+        stage.prediction.likes = (likes,)
+        await stage.about(session, likes, confidence=0.1)
+        assert likes in stage.shown(session, many)
+
+
+@pytest.mark.parametrize(("matches", "added"), [(("tool20", "tool21", "tool22"), 2), (("tool02",), 0), ((), 0)])
+async def test_a_library_gets_the_learned_list_with_what_matches_a_new_context(matches, added):
+    stage, session, many = Stage(coverage=0.99, max_tools=4), a_session(), a_catalogue(count=100)
+    stage.learned({"tool09": 0.9, "tool02": 0.5, "tool03": 0.4, "tool04": 0.3})
+    before = stage.shown(session, many)
+    stage.prediction.likes = ("tool50",)
+    for _ in range(2):
+        stage.prediction.finds(*matches)
+        await stage.about(session, "mail", confidence=0.1)
+        await stage.filtering.add_matches(session)
+        assert set(stage.shown(session, many)) == {*["tool09", "tool02", "tool03", "tool04"][: 4 - added], *matches[:2]}
+    assert len(before) == 4
