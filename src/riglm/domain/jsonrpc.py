@@ -19,6 +19,7 @@ __all__ = [  # code that reads messages also reads their content
     "MalformedMessageError",
     "Message",
     "Raw",
+    "answer_without_client",
     "create_stop_error",
     "decode",
     "elements",
@@ -314,6 +315,13 @@ def error(message_id: bytes | None, code: int, words: str, data: Any = None) -> 
     body = encode(fields)
     line = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message_id or b"null", body)
     return Message(line, message_id, None, error=Raw(body))
+
+
+def answer_without_client(request: Message) -> Message:
+    """Return riglm's response to a request of a server while no client can be asked."""
+    if request.method == "ping":
+        return result(request.id or b"null", b"{}")
+    return error(request.id, METHOD_NOT_FOUND, f"Method not found: no client can be asked for {request.method}")
 
 
 def create_stop_error(request: Message) -> Message:

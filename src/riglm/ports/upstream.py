@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra
@@ -77,10 +78,12 @@ class ServerMessageHandler(Protocol):
 
 
 class NullServerMessageHandler(ServerMessageHandler):
-    """Ignores server messages: modern servers send none outside of requests, and probes need none."""
+    """Answers requests of a server in place of a client where there is none, and ignores notifications."""
 
     def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
-        """Ignore the message."""
+        """Answer a ping with an empty result and any other request with an error."""
+        if message.is_request:
+            link.send(jsonrpc.answer_without_client(message))
 
 
 class UpstreamLink(Protocol):

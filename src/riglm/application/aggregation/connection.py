@@ -40,7 +40,7 @@ class MultiServerConnection(FilteringConnection):
         services = self._services
         self._held = HeldMessages(self._channel)
         self._directory = OwnershipTable([upstream.spec.name for upstream in upstreams], merged_lists)
-        asking = Asking()
+        asking = Asking(self)
         self._announcer = DebouncedNotifier(self._notify)
         self._upstreams = UpstreamGroup(
             upstreams,
@@ -112,9 +112,9 @@ class MultiServerConnection(FilteringConnection):
         outward = self._server_requests.outward(link, message)
         if outward is None or self._held.push(outward):
             return
-        under_way = [exchange for exchange, owner in self._links.items() if owner is link]
-        if outward.is_request and under_way:
-            under_way[-1].sink.related(outward)
+        sent = [exchange for exchange, owner in self._links.items() if owner is link]
+        if outward.is_request and (carriers := sent or list(self._open.values())):
+            carriers[-1].sink.related(outward)
         else:
             self._held.keep(outward)
 

@@ -267,7 +267,13 @@ class ServerRequestMap:
         return len(self._open)
 
     def outward(self, link: UpstreamLink, message: Message) -> Message | None:
-        """A message of a server as the client gets it; None for one about a request that the client does not have."""
+        """A message of a server as the client gets it; None for one that the client does not get.
+
+        These are pings, which riglm answers, and cancellations of requests that the client does not have.
+        """
+        if message.is_request and message.method == "ping":
+            link.send(jsonrpc.answer_without_client(message))
+            return None
         if message.id is not None:
             return self._asked(link, message, message.id)
         if message.method == "notifications/cancelled":

@@ -125,7 +125,9 @@ class EraProbe:
 
     def _send(self) -> None:
         self._is_asked = True
-        ProxiedRequest(probe(b'"riglm-probe"'), NOWHERE, on_reply=self._answered).send(self._link)
+        handle = partial(NullServerMessageHandler().unsolicited, self._link)
+        request = ProxiedRequest(probe(b'"riglm-probe"'), NOWHERE, on_reply=self._answered, on_server_message=handle)
+        request.send(self._link)
 
     def _answered(self, exchange: ProxiedRequest, message: Message) -> Message:
         modern: bool | None = None

@@ -118,7 +118,9 @@ class SingleServerConnection(FilteringConnection):
         if message.method != "tools/call":
             exchange.send(self._link)
         elif self._services.pins.needs_comparison(self._link):
-            self._services.known_catalogs.compare_first(self._link, b"{}", functools.partial(self._send_call, exchange))
+            self._services.known_catalogs.compare_first(
+                self._link, b"{}", functools.partial(self._send_call, exchange), message_handler=self
+            )
         else:
             self._send_call(exchange)
         return exchange
@@ -138,6 +140,8 @@ class SingleServerConnection(FilteringConnection):
         under_way = [exchange for exchange in (self._open or {}).values() if not exchange.is_interrupted]
         if message.is_request and under_way:
             under_way[-1].related(message, event)
+        elif message.is_request and message.method == "ping":
+            link.send(jsonrpc.answer_without_client(message))
         else:
             self._held = self._held or HeldMessages(self._channel)
             self._held.keep(message, event)

@@ -20,9 +20,10 @@ from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import ToolCatalog, read_catalog
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.doctor import ServerOutput
-from riglm.ports.upstream import EventPosition, ServerMessageHandler, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import NullServerMessageHandler, UpstreamPort
 
 _ERA_SECONDS: Final = 5.0
+_NO_CLIENT: Final = NullServerMessageHandler()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], No
 
 async def _visit(upstream: UpstreamPort) -> ServerProbe:
     asking, started = Asking(), time.monotonic()
-    link = link_for(upstream, _UNHEARD)
+    link = link_for(upstream, _NO_CLIENT)
     answer = await asking.ask(link, "initialize", _handshake())
     if answer.error:
         bridge = await _bridge(upstream, answer)
@@ -107,7 +108,7 @@ async def _visit(upstream: UpstreamPort) -> ServerProbe:
 
 async def _bridge(upstream: UpstreamPort, refusal: Message) -> BridgeLink | None:
     found: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
-    find_bridge(upstream, _UNHEARD, refusal, lambda bridge: None if found.done() else found.set_result(bridge))
+    find_bridge(upstream, _NO_CLIENT, refusal, lambda bridge: None if found.done() else found.set_result(bridge))
     return await found
 
 
@@ -116,7 +117,7 @@ async def _speaks_modern(upstream: UpstreamPort) -> bool | None:
     if known is not None:
         return known
     found: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-    probe = EraProbe(upstream, upstream.stateless(_UNHEARD), silence_tells=False)
+    probe = EraProbe(upstream, upstream.stateless(_NO_CLIENT), silence_tells=False)
     probe.ask(lambda modern: None if found.done() else found.set_result(modern))
     with contextlib.suppress(TimeoutError):
         return await asyncio.wait_for(found, _ERA_SECONDS)
@@ -136,16 +137,6 @@ def _server(greeting: "dict[str, jsonrpc.Raw]") -> str:
 
 def _words(answer: Message) -> str:
     return jsonrpc.text(jsonrpc.members(answer.error).get("message")) or "its answer was no result"
-
-
-class _IgnoreLinkMessages(ServerMessageHandler):
-    """Ignore the message: probes need only responses."""
-
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
-        """Ignored."""
-
-
-_UNHEARD: Final = _IgnoreLinkMessages()
 
 
 _MAX_SAID: Final = 3

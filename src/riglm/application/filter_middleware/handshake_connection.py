@@ -307,7 +307,7 @@ class FilteringConnection(HandshakeConnection):
         self._own[jsonrpc.id_key(message.id or b"null")] = call
 
         async def ready() -> None:
-            await self._know(session)
+            await self._know(session, sink)
 
         if self._meta_calls is None:
             self._meta_calls = MetaToolCalls(self._showing)
@@ -322,13 +322,13 @@ class FilteringConnection(HandshakeConnection):
         )
         return call
 
-    async def _know(self, session: Session) -> None:
+    async def _know(self, session: Session, sink: ClientResponseSink) -> None:
         """Load the catalog that a meta-tool needs."""
-        catalog = self._catalog or await self._learned()
+        catalog = self._catalog or await self._learned(sink)
         if catalog is not None:
             self._showing.filtering.know(session, catalog)
 
-    async def _learned(self) -> ToolCatalog | None:
+    async def _learned(self, sink: ClientResponseSink) -> ToolCatalog | None:
         """Fetch the catalog for riglm itself; None if it does not arrive in time."""
         changes = self._changes
         found: list[ToolCatalog] = []
@@ -337,6 +337,7 @@ class FilteringConnection(HandshakeConnection):
             ask=self.accept,
             take=found.append,
             withdraw=self._withdraw,
+            sink=sink,
         )
         if found and changes == self._changes:
             self._catalog = found[0]

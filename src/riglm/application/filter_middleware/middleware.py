@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filter_middleware.paged_lists import PagedListRequest, ReadLists, read_plainly
+from riglm.application.filter_middleware.response_sinks import ServerMessageSink
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.proxied_request import NOWHERE
@@ -161,15 +162,20 @@ class FilterMiddleware:
         ask: Callable[[Message, ClientResponseSink], InFlightRequest | None],
         take: Callable[[ToolCatalog], None],
         withdraw: Callable[[PagedListRequest], None],
+        sink: ClientResponseSink = NOWHERE,
     ) -> None:
-        """Fetch the catalog for riglm itself; the request is cancelled after the timeout."""
+        """Fetch the catalog for riglm itself; the request is cancelled after the timeout.
+
+        `sink` is that of the client's request that needs the catalog: it gets what the server asks meanwhile.
+        """
         heard = asyncio.Event()
 
         def whole(walk: PagedListRequest) -> None:
             take(self.read(walk))
             walk.give_up()
 
-        walk = PagedListRequest(asked, NOWHERE, ask=ask, new_id=self.new_id, whole=whole, over=lambda _: heard.set())
+        to_client = ServerMessageSink(sink)
+        walk = PagedListRequest(asked, to_client, ask=ask, new_id=self.new_id, whole=whole, over=lambda _: heard.set())
         walk.start()
         try:
             async with asyncio.timeout(LISTING_SECONDS):

@@ -8,6 +8,19 @@ from riglm.ports.downstream import ClientResponseSink, ForwardingSink
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 
+class ServerMessageSink(ForwardingSink):
+    """Forwards only what the server sends before its response, which is for riglm."""
+
+    def primed(self, event: EventPosition) -> None:
+        """Drop it: the client did not send this request."""
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        """Drop it."""
+
+    def interrupted(self) -> None:
+        """Drop it."""
+
+
 class TransformingSink(ForwardingSink):
     """Forwards everything; `change` returns the result to send in place of the server's."""
 

@@ -17,7 +17,7 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES, StoredToolCatalog, Tool, ToolCatalog, read_catalog
 from riglm.domain.upstream import AccountKey, UpstreamSpec
-from riglm.ports.upstream import UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink
 
 MAX_PAGES: Final = 1000
 """Pages of one upstream's list beyond this many are passed on and not remembered."""
@@ -166,16 +166,25 @@ class KnownCatalogs:
         entries = (raw for known in reversed(self._known.values()) if known.server == server for raw in known.entries)
         return next((raw for raw in entries if jsonrpc.text(jsonrpc.members(raw).get("name")) == tool), None)
 
-    def compare_first(self, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
-        """List the tools of a server, with these raw params, and compare them with the pins; then call `then`."""
-        task = asyncio.get_running_loop().create_task(self._compare_first(link, params, then))
+    def compare_first(
+        self,
+        link: UpstreamLink,
+        params: bytes,
+        then: Callable[[], None],
+        message_handler: ServerMessageHandler | None = None,
+    ) -> None:
+        """List the tools of a server, with these raw params, and compare them with the pins; then call `then`.
+
+        What the server sends meanwhile goes to `message_handler`.
+        """
+        task = asyncio.get_running_loop().create_task(self._compare_first(Asking(message_handler), link, params, then))
         self._comparing.add(task)
         task.add_done_callback(self._comparing.discard)
 
-    async def _compare_first(self, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
+    async def _compare_first(self, asking: Asking, link: UpstreamLink, params: bytes, then: Callable[[], None]) -> None:
         with self._guarded:
             version = link.tools_version
-            entries, answer = await Asking().pages(link, "tools/list", "tools", params)
+            entries, answer = await asking.pages(link, "tools/list", "tools", params)
             if answer.result:
                 self.pins.review(link.spec.name, entries, compared=(link, version))
         then()

@@ -1,6 +1,7 @@
 """Requests that riglm sends to an upstream."""
 
 import asyncio
+import functools
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.ports.upstream import UpstreamLink
+from riglm.ports.upstream import NullServerMessageHandler, ServerMessageHandler, UpstreamLink
 
 MAX_PAGES: Final = 1000
 """A list that goes on for more pages is taken for endless."""
@@ -25,31 +26,29 @@ _log: Final = logging.getLogger("riglm.proxy")
 
 
 class Asking:
-    """Asks over links, under ids that no client thinks of."""
+    """Asks over links, under ids that no client thinks of.
 
-    def __init__(self) -> None:
+    What a server sends until its answer comes goes to a message handler: some servers ask the client meanwhile.
+    """
+
+    def __init__(self, message_handler: ServerMessageHandler | None = None) -> None:
+        """By default riglm answers requests of servers itself."""
+        self._message_handler = message_handler or NullServerMessageHandler()
         self._count = 0
         self._prefix = f"riglm-{secrets.token_hex(4)}".encode()
 
-    async def ask(
-        self,
-        link: UpstreamLink,
-        method: str,
-        params: bytes,
-        on_server_message: Callable[[Message], Message | None] | None = None,
-    ) -> Message:
+    async def ask(self, link: UpstreamLink, method: str, params: bytes) -> Message:
         """The answer to one request; an error response when there is none. Cancelling gives the request up."""
-        answer, _ = await self.put(link, method, params, on_server_message)
+        answer, _ = await self.put(link, method, params)
         return answer
 
     async def put(
-        self,
-        link: UpstreamLink,
-        method: str,
-        params: bytes,
-        on_server_message: Callable[[Message], Message | None] | None = None,
+        self, link: UpstreamLink, method: str, params: bytes, on_server_message: Callable[[Message], None] | None = None
     ) -> tuple[Message, ErrorKind | None]:
-        """As `ask`; also why there is no answer, None when the upstream itself answered."""
+        """As `ask`; also why there is no answer, None when the upstream itself answered.
+
+        `on_server_message` gets what the server sends meanwhile in place of the message handler.
+        """
         self._count += 1
         message = jsonrpc.request(b'"%b-%d"' % (self._prefix, self._count), method, params)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -59,7 +58,8 @@ class Asking:
                 answer.set_result(reply)
             return reply
 
-        exchange = ProxiedRequest(message, NOWHERE, on_reply=replied, on_server_message=on_server_message)
+        handle = on_server_message or functools.partial(self._message_handler.unsolicited, link)
+        exchange = ProxiedRequest(message, NOWHERE, on_reply=replied, on_server_message=handle)
         exchange.send(link)
         try:
             return await answer, exchange.failure

@@ -5,6 +5,7 @@ import pytest
 from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from tests.unit.adapters.upstream.actors import (
@@ -202,6 +203,25 @@ async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(
     second.answer(second.lines[0])
     second.answer({"id": 10}, "works")
     assert await answer.result() == "works"
+
+
+@pytest.mark.parametrize("method", ["ping", "roots/list", "elicitation/create"])
+async def test_a_restarted_server_may_ask_the_client_before_it_answers_the_repeated_handshake(
+    link, wires, ears, method
+):
+    first = await greeted(wires, link)
+    first.receiver.ended("exited with code 1")
+    answers = [ask(link, number, "tools/call") for number in (1, 2)]
+    second = await wires.number(2)
+    second.say({"jsonrpc": "2.0", "id": 5, "method": method})
+    assert ears.methods == [method]
+    link.send(jsonrpc.result(b"5", b"{}"))
+    assert second.lines[1:] == [{"jsonrpc": "2.0", "id": 5, "result": {}}]
+    second.answer(second.lines[0])
+    await settle()
+    for number, answer in enumerate(answers, 1):
+        second.answer({"id": number}, "works")
+        assert await answer.result() == "works"
 
 
 async def test_a_restarted_server_that_refuses_the_handshake_fails_the_request(link, wires):

@@ -7,6 +7,7 @@ import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, http_handshake
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import EventPosition, UpstreamLink
@@ -405,6 +406,40 @@ async def test_a_new_session_may_open_on_an_event_stream():
         assert await ask(link, 1, "tools/call").result() == {}
         assert server.requests[-1].headers["mcp-session-id"] == "s2"
         assert "mcp-protocol-version" not in server.requests[-1].headers
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_server_may_ask_the_client_before_it_answers_a_handshake(is_new):
+    server, ears, answered = WebServer(), Ears(), asyncio.Event()
+
+    async def asking(caller: Caller, message, asked):
+        await caller.say(
+            web.STREAM % b"Mcp-Session-Id: s2\r\n" + web.event(b'{"jsonrpc":"2.0","id":5,"method":"ping"}')
+        )
+        await answered.wait()
+        await caller.say(web.event(web.result(message, {"protocolVersion": "2025-11-25"})) + web.END)
+
+    async def take_answer(caller: Caller, message, asked):
+        assert message == {"jsonrpc": "2.0", "id": 5, "result": {}}
+        assert asked.headers["mcp-session-id"] == "s2"
+        await caller.say(web.ACCEPTED)
+        answered.set()
+
+    server.handlers["None"] = take_answer
+    async with visibility(server) as upstream:
+        link = upstream.connect(ears)
+        if is_new:
+            server.handlers["initialize"] = asking
+            opening = ask(link, "hello", "initialize")
+            await wait_until_async(lambda: opening.heard)
+        else:
+            await greet(link)
+            server.handlers["initialize"] = asking
+            server.handlers["tools/call"] = saying(reply(b"", 404), reply(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+            opening = ask(link, 1, "tools/call")
+            await wait_until_async(lambda: ears.heard)
+        link.send(jsonrpc.result(b"5", b"{}"))
+        await opening.result()
 
 
 async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():

@@ -14,6 +14,11 @@ from tests.waiting import wait_until_async
 ONE, TWO, THREE = b'{"n":1}', b'{"n":2}', b'{"n":3}'
 
 
+def said(line):
+    """A notification that is this line."""
+    return Message(line, None, "notifications/test")
+
+
 class Owner:
     """Has a lifeline and writes down what it hears."""
 
@@ -52,7 +57,7 @@ def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_nothing_is_opened_before_something_is_to_be_sent(wires):
     owner = Owner(wires)
-    owner.line.notify(ONE)
+    owner.line.notify(said(ONE))
     await settle()
     assert wires.all == []
     await owner.line.close()
@@ -63,7 +68,7 @@ async def test_what_is_sent_while_the_channel_opens_arrives_in_order(wires):
     wires.gate.clear()
     owner.line.send(ONE)
     await settle()
-    owner.line.notify(TWO)
+    owner.line.notify(said(TWO))
     owner.line.send(THREE)
     wires.gate.set()
     wire = await wires.number(1)
@@ -174,7 +179,7 @@ async def test_only_so_much_waits_for_a_channel_to_open(wires, monkeypatch, capl
     owner.line.send(ONE)
     with pytest.raises(UpstreamUnavailableError, match="too many messages wait"):
         owner.line.send(TWO)
-    owner.line.notify(THREE)
+    owner.line.notify(said(THREE))
     assert "dropped a message" in caplog.text
     wires.gate.set()
     assert (await wires.number(1)).raw == [ONE]

@@ -829,6 +829,64 @@ async def test_what_servers_say_waits_for_a_client_that_does_not_listen(two):
     ]
 
 
+RIGLM_ASKS = ("initialize", "tools/list", "prompts/list", "resources/list", "resources/templates/list")
+CLIENT_ANSWERS = ("roots/list", "sampling/createMessage", "elicitation/create", "vendor/unknown")
+
+
+class Curious(Server):
+    """Sends a request before it answers one, as a server with one thread does."""
+
+    def __init__(self, own, method):
+        lists = {"prompts/list": listed("prompts", "name"), "resources/list": listed("resources", "uri")}
+        lists["resources/templates/list"] = listed("resourceTemplates", "uriTemplate")
+        answers = {"initialize": opened("tools", "resources", "prompts"), "tools/list": tools("t"), **lists}
+        super().__init__("curious", answers)
+        self.question = asks(5, method).line
+        self.result, self.answers[own] = self.answers[own], self.ask
+
+    def ask(self, asked):
+        asked.says(self.question)
+        self.finishing = asyncio.ensure_future(self.finish(asked))
+
+    async def finish(self, asked):
+        answer = await self.link.until(lambda: [line for line in self.link.sent if b'"id":5' in line])
+        self.said = jsonrpc.decode(answer[0])
+        asked.result(self.result)
+
+
+@pytest.mark.parametrize("is_listening", [True, False])
+@pytest.mark.parametrize("method", CLIENT_ANSWERS)
+@pytest.mark.parametrize("own", RIGLM_ASKS)
+async def test_the_client_answers_a_server_that_asks_while_riglm_asks_it(own, method, is_listening):
+    curious = Curious(own, method)
+    stage = Stage(curious, Server("b", {"initialize": opened("tools"), "tools/list": tools("t")}), grace=5.0)
+    stage.channel.is_open = is_listening
+    request = asks(1, own, INITIALIZE) if own == "initialize" else asks(2, own)
+    if own != "initialize":
+        await stage.ask("initialize", INITIALIZE)
+    sink = stage.send(request)
+    (question,) = await (
+        stage.channel.until(lambda: stage.channel.told) if is_listening else sink.until(lambda: sink.notes)
+    )
+    assert jsonrpc.decode(question).method == method
+    stage.notify(jsonrpc.result(jsonrpc.decode(question).id, b'{"x":1.0}').line)
+    assert (await sink.answer()).result
+    assert bytes(curious.said.result) == b'{"x":1.0}'
+    await stage.conversation.close()
+
+
+@pytest.mark.parametrize("own", RIGLM_ASKS)
+async def test_riglm_answers_a_server_that_pings_while_riglm_asks_it(own):
+    curious = Curious(own, "ping")
+    stage = Stage(curious, Server("b", {"initialize": opened("tools"), "tools/list": tools("t")}), grace=5.0)
+    await stage.open()
+    if own != "initialize":
+        assert (await stage.ask(own)).result
+    assert bytes(curious.said.result) == b"{}"
+    assert stage.channel.told == []
+    await stage.conversation.close()
+
+
 async def test_other_notifications_of_the_client_reach_every_open_server():
     closed = server("b")
     closed.answers["initialize"] = held

@@ -436,9 +436,11 @@ async def test_a_cancellation_of_one_client_reaches_no_server_by_its_number(two)
         assert two.link(name).sent == [b'{"jsonrpc":"2.0","method":"vendor/told","params":{"x":1.0}}']
 
 
-async def test_what_a_server_says_of_its_own_accord_goes_nowhere(two):
+async def test_riglm_refuses_requests_of_servers_in_the_modern_era_in_place_of_a_client(two):
     two.link("a").says(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
-    assert two.link("a").sent == []
+    two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/message"}')
+    (answer,) = two.link("a").sent
+    assert jsonrpc.error_code(jsonrpc.decode(answer)) == jsonrpc.METHOD_NOT_FOUND
 
 
 async def test_closing_gives_up_everything_and_leaves_nothing():

@@ -4,8 +4,9 @@ import pytest
 
 from riglm.application.aggregation.merged_lists import MergedListCache
 from riglm.application.aggregation.upstream_group import check_names
+from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError
-from tests.unit.application.fakes import Server, listed, opened, tools
+from tests.unit.application.fakes import Server, asks, listed, opened, tools
 
 
 def server(name, *names, prompts=()):
@@ -37,6 +38,23 @@ async def test_names_that_differ_are_fine():
     for each in servers:
         each.link.says(b'{"jsonrpc":"2.0","method":"notifications/message"}')
         assert each.link.closed == 1
+
+
+@pytest.mark.parametrize(("method", "code"), [("ping", None), ("roots/list", -32601), ("elicitation/create", -32601)])
+@pytest.mark.parametrize("own", ["initialize", "tools/list", "prompts/list"])
+async def test_a_server_that_asks_before_the_first_client_is_answered_by_riglm(own, method, code):
+    curious, said = server("a", "t"), []
+    result = curious.answers[own]
+
+    def asking(asked):
+        asked.says(asks(5, method).line)
+        said.append(jsonrpc.decode(curious.link.sent[-1]))
+        asked.result(result)
+
+    curious.answers[own] = asking
+    with pytest.raises(ConfigurationError, match="'t' is a tool of 'a' and of 'b'"):
+        await check_names((curious, server("b", "t")), MergedListCache("none"))
+    assert [(answer.id, jsonrpc.error_code(answer)) for answer in said] == [(b"5", code)]
 
 
 @pytest.mark.parametrize(("naming", "count"), [("prefix", 2), ("on_collision", 2), ("none", 1)])

@@ -65,6 +65,15 @@ def names_of(message):
     return [tool["name"] for tool in jsonrpc.plain(message.result)["tools"]]
 
 
+async def test_a_server_that_asks_while_a_meta_tool_fetches_its_list_reaches_the_client(stage):
+    sink = stage.call(1, "search_available_tools", b'{"query":"q"}')
+    fetched = await stage.link.next("tools/list")
+    fetched.says(asks(5, "roots/list").line)
+    assert sink.notes == [asks(5, "roots/list").line]
+    fetched.result(tools("a"))
+    assert (await sink.answer()).result
+
+
 async def test_a_list_that_the_filter_leaves_alone_is_the_server_s_own_line(stage):
     sink = stage.list()
     line = b'{"jsonrpc":"2.0", "id":1, "result":{"x":1.0, "tools": [{"name":"a"}, {}], "nextCursor":null}}'

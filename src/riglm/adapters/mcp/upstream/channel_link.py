@@ -70,7 +70,7 @@ class ChannelLink(UpstreamLink):
         self._pending.sent(key, reply)
 
     def send(self, message: Message) -> None:
-        self._line.notify(message.line)
+        self._line.notify(message)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         if self._pending.withdraw(reply) is not None:

@@ -66,7 +66,7 @@ class HandshakeHttpLink(HttpLink):
     def request(self, message: Message, reply: OutboundRequest) -> None:
         if message.method == "initialize":
             self._remember(message)
-            self._session = b""
+            self._session = self._offered = b""
         super().request(message, reply)
 
     def dispatch(self, post: PostRequest) -> None:
@@ -83,7 +83,8 @@ class HandshakeHttpLink(HttpLink):
             self.notify(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
         else:
             seconds = self._around.place.timeout_seconds.initialize
-            self.notify(self._around.headers + self._session, message, seconds)
+            session = session_headers(self._offered, b"") if self._offered else self._session
+            self.notify(self._around.headers + session, message, seconds)
 
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
@@ -195,9 +196,10 @@ class HandshakeHttpLink(HttpLink):
         """Initialize again, if the upstream really forgot the session, and resend what it refused."""
         words, known, place = "", False, self._around.place
         try:
-            known = not proven and await is_known(place, self._around.headers + self._session)
+            known = not proven and await is_known(place, self._around.headers + self._session, self.receive)
             if not known:
-                greeting = greet(place, jsonrpc.decode(self._handshake), tuple((self._repeated or {}).values()))
+                repeated = tuple((self._repeated or {}).values())
+                greeting = greet(place, jsonrpc.decode(self._handshake), repeated, self.receive, self._note_offered)
                 self._session = session_headers(*await asyncio.wait_for(greeting, place.timeout_seconds.initialize))
                 self._tools_version += 1
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
@@ -206,10 +208,14 @@ class HandshakeHttpLink(HttpLink):
         except Exception:  # noqa: BLE001  # waiting requests must fail, regardless of the reason
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
             words = "see riglm's log"
-        self._reopening = None
+        self._reopening, self._offered = None, b""
         self._settle(words, known=known)
         if not words and not known and self._listening is not None:
             self._listening.restart()
+
+    def _note_offered(self, session_id: bytes) -> None:
+        """The server named a session before it answered the handshake: responses to its requests belong to that."""
+        self._offered = session_id
 
     def _settle(self, words: str, *, known: bool) -> None:
         """Handle what was refused: the session is `known`, or lost and cannot be restored because of `words`."""

@@ -29,8 +29,13 @@ _PERHAPS_GONE: Final = frozenset({400, 503})
 class _Answer(HttpResponseSink):
     """Awaits the response to one message that riglm sends itself."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, on_message: Callable[[Message], None], on_session: Callable[[bytes], None] = lambda _: None
+    ) -> None:
+        """`on_message` gets what the server sends before its response, `on_session` the id of its session."""
         self._limit = limit
+        self._on_message = on_message
+        self._on_session = on_session
         self._body = ChunkBuffer()
         self._parser: EventParser | None = None
         self.status = 0
@@ -41,6 +46,7 @@ class _Answer(HttpResponseSink):
     def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
         self.session_id = headers.get(b"mcp-session-id") or b""
+        self._on_session(self.session_id)
         if (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._limit)
 
@@ -63,9 +69,13 @@ class _Answer(HttpResponseSink):
 
     def _event(self, event: Event) -> None:
         message = decode(event.data)
-        if isinstance(message, Message) and message.is_response:
+        if not isinstance(message, Message):
+            return
+        if message.is_response:
             self.message = message
             self._finish()
+        else:
+            self._on_message(message)
 
     def _fail(self, words: str) -> None:
         if not self.done.done():
@@ -92,17 +102,25 @@ def forgot(status: int, asked: Message, answer: Message | None, *, in_session: b
     return None if names_session(answer) or not about_request else False
 
 
-async def is_known(place: HttpEndpoint, block: bytes) -> bool:
+async def is_known(place: HttpEndpoint, block: bytes, on_message: Callable[[Message], None]) -> bool:
     """True if the upstream still knows the session in the header block, or if that is unknown."""
     try:
-        answer = await asyncio.wait_for(_ask(place, block, _PROOF), _PROOF_SECONDS)
+        answer = await asyncio.wait_for(_ask(place, block, _PROOF, on_message), _PROOF_SECONDS)
     except (UpstreamUnavailableError, TimeoutError):
         return True
     return answer.status not in _SURELY_GONE | _PERHAPS_GONE or _is_unknown_method(answer.message)
 
 
-async def greet(place: HttpEndpoint, handshake: Message, repeated: Sequence[Message]) -> tuple[bytes, bytes]:
+async def greet(
+    place: HttpEndpoint,
+    handshake: Message,
+    repeated: Sequence[Message],
+    on_message: Callable[[Message], None],
+    on_session: Callable[[bytes], None],
+) -> tuple[bytes, bytes]:
     """Open a session with the client's own handshake, and repeat its subscriptions and log level.
+
+    `on_message` gets what the server sends before its responses, `on_session` the session's id as soon as it is known.
 
     Returns:
         The session's id and the protocol revision.
@@ -110,14 +128,14 @@ async def greet(place: HttpEndpoint, handshake: Message, repeated: Sequence[Mess
     Raises:
         UpstreamUnavailableError: the upstream cannot be reached or refuses.
     """
-    opened = await _ask(place, place.headers, handshake.replace(id=_AGAIN))
+    opened = await _ask(place, place.headers, handshake.replace(id=_AGAIN), on_message, on_session)
     if opened.message is None or not opened.message.result:
         raise UpstreamUnavailableError(f"the handshake was answered by HTTP {opened.status}")
     version = as_header(jsonrpc.text(jsonrpc.members(opened.message.result).get("protocolVersion")))
     block = place.headers + session_headers(opened.session_id, version)
-    await _ask(place, block, jsonrpc.notification("notifications/initialized"))
+    await _ask(place, block, jsonrpc.notification("notifications/initialized"), on_message)
     for message in repeated:
-        await _ask(place, block, message.replace(id=_AGAIN))
+        await _ask(place, block, message.replace(id=_AGAIN), on_message)
     return opened.session_id, version
 
 
@@ -141,8 +159,14 @@ def _is_unknown_method(answer: Message | None) -> bool:
     return answer is not None and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND
 
 
-async def _ask(place: HttpEndpoint, block: bytes, message: Message) -> _Answer:
-    answer = _Answer(place.limit)
+async def _ask(
+    place: HttpEndpoint,
+    block: bytes,
+    message: Message,
+    on_message: Callable[[Message], None],
+    on_session: Callable[[bytes], None] = lambda _: None,
+) -> _Answer:
+    answer = _Answer(place.limit, on_message, on_session)
     exchange = place.client.send(place.target, b"POST", block, message.line, answer)
     try:
         await answer.done

@@ -56,6 +56,8 @@ class ReconnectingChannel:
         self._on_down = on_down
         self._on_open = on_open
         self._channel: MessageChannel | None = None
+        self._opening_channel: MessageChannel | None = None
+        """The channel on which the handshake is repeated now."""
         self._ear: _ChannelReceiver | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -91,12 +93,18 @@ class ReconnectingChannel:
         self._waiting.append(line)
         self._waiting_bytes += len(line)
 
-    def notify(self, line: bytes) -> None:
-        """Send what only concerns a server that runs or is being started; dropped when there is none."""
+    def notify(self, message: Message) -> None:
+        """Send what only concerns a server that runs or is being started; dropped when there is none.
+
+        Responses do not wait for the handshake: the server may need them to complete it.
+        """
         if self._closed or (self._channel is None and self._task is None):
             return
         try:
-            self.send(line)
+            if message.is_response and self._opening_channel is not None:
+                self._opening_channel.write(message.line)
+            else:
+                self.send(message.line)
         except UpstreamUnavailableError as error:
             _log.warning("dropped a message", extra={"upstream": self._name, "reason": str(error)})
 
@@ -164,12 +172,15 @@ class ReconnectingChannel:
 
     async def _establish(self, ear: "_ChannelReceiver") -> None:
         channel = await self._opener(ear)
+        self._opening_channel = channel
         try:
             await self._greet(channel, ear)
         except BaseException:
             ear.deaf = True
             self.discard(channel)
             raise
+        finally:
+            self._opening_channel = None
         self._channel, self._ear = channel, ear
         self._opened_at = time.monotonic()
         self._is("open")

@@ -103,7 +103,7 @@ class SharedChannel(ABC):
 
     def notify(self, message: Message) -> None:
         """Send a message with ids of riglm, if the server runs."""
-        self._line.notify(message.line)
+        self._line.notify(message)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -219,9 +219,8 @@ class SharedLink(SharedChannel, UpstreamLink):
             listening = [one for one in self.pending if b"logLevel" in one.reply.message.line]
             if len(listening) == 1:
                 self.relate(listening[0], message)
-        elif message.id is not None:
-            words = "Method not found: requests to the client are not part of this era"
-            self.notify(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, words))
+        elif message.id is not None:  # requests to the client are not part of this era
+            self.notify(jsonrpc.answer_without_client(message))
         elif message.method == "notifications/cancelled":
             self._ended(message)
         elif self.pending.only is not None:

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 from weakref import WeakSet
 
@@ -13,6 +12,7 @@ from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
+from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra
@@ -92,13 +92,17 @@ class ProbedChannel(MessageChannel):
 
 
 class _EarlyReceiver(Receiver):
-    """Keeps what a process says before a client comes."""
+    """Keeps what a process sends before a client comes, except for pings, which it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[bytes], None]) -> None:
         self.messages: list[Message] = []
+        self._write = write
 
     def received(self, message: Message) -> None:
-        self.messages.append(message)
+        if message.is_request and message.method == "ping":
+            self._write(jsonrpc.answer_without_client(message).line)
+        else:
+            self.messages.append(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
         """No request can be waiting for it."""
@@ -158,9 +162,11 @@ class StdioUpstream(ChannelUpstream):
 
     async def start_early(self) -> None:
         """Start the process of the first client before it comes, if the command can be run."""
-        receiver = _EarlyReceiver()
+        receiver = _EarlyReceiver(lambda line: child.write(line))  # noqa: PLW0108  # it is made next
+        child = self._child(receiver)
         with contextlib.suppress(UpstreamUnavailableError):
-            self._early = await self._start(receiver), receiver
+            await self._start(child)
+            self._early = child, receiver
 
     def has_room(self, principal: str) -> bool:
         if self.spec.sharing != "auto":
@@ -192,9 +198,12 @@ class StdioUpstream(ChannelUpstream):
             )
         spare = self._spare()
         if spare is None or self._stateless is None:
-            return await self._start(receiver, principal)
+            return await self._start(self._child(receiver), principal)
         self._running[spare] = principal
-        opener = partial(self._start, principal=principal)
+
+        async def opener(receiver: Receiver) -> Child:
+            return await self._start(self._child(receiver), principal)
+
         return ProbedChannel(spare, receiver, opener, self._stateless.discard, _PROOF_SECONDS)
 
     async def open_stateless(self, receiver: Receiver) -> MessageChannel:
@@ -235,8 +244,7 @@ class StdioUpstream(ChannelUpstream):
             receiver.received(message)
         return child
 
-    async def _start(self, receiver: Receiver, principal: str = "") -> Child:
-        child = self._child(receiver)
+    async def _start(self, child: Child, principal: str = "") -> Child:
         self._running[child] = principal
         await child.start()
         return child
