@@ -104,6 +104,7 @@ class LogCapture(logging.Handler, LogCapturePort):
         super().__init__(logging.DEBUG)
         self._said: dict[str, deque[str]] = {}
         self._noise: dict[str, int] = {}
+        self._framing: dict[str, str] = {}
         self._before = (logging.NOTSET, True)
 
     def __enter__(self) -> Self:
@@ -130,13 +131,20 @@ class LogCapture(logging.Handler, LogCapturePort):
             self._said.setdefault(name, deque(maxlen=_LINES)).append(str(about.get("line", "")).rstrip())
         elif record.msg == _NOISE:
             self._noise[name] = self._noise.get(name, 0) + 1
+            if framing := about.get("framing"):
+                self._framing[name] = framing
 
     def heard(self, upstream: str) -> ServerOutput:
-        return ServerOutput(rate_limited_log=tuple(self._said.get(upstream, ())), noise=self._noise.get(upstream, 0))
+        return ServerOutput(
+            rate_limited_log=tuple(self._said.get(upstream, ())),
+            noise=self._noise.get(upstream, 0),
+            framing=self._framing.get(upstream, ""),
+        )
 
     def forget(self, upstream: str) -> None:
         self._said.pop(upstream, None)
         self._noise.pop(upstream, None)
+        self._framing.pop(upstream, None)
 
 
 _LISTENING_TIMEOUT_SECONDS: Final = 2.0

@@ -22,6 +22,10 @@ LinkState = Literal["idle", "opening", "open", "broken"]
 """Connection state: not requested yet or any more, first response pending, usable, or the last attempt failed."""
 
 
+FRAMED_BY_HEADERS: Final = "Content-Length headers"
+FRAMED_OVER_LINES: Final = "several lines a message"
+"""Framings of a stdio server that MCP does not have: its messages are one line each."""
+
 GrantType = Literal["authorization_code", "client_credentials", "identity_assertion"]
 """How tokens are obtained: a user signs in, the client authenticates, or a company's identity provider vouches."""
 

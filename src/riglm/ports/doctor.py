@@ -14,11 +14,13 @@ from typing import Any, Protocol
 class ServerOutput:
     """Output of a server next to the protocol: the last lines of its standard error, and what else it wrote to stdout.
 
-    `noise` counts the lines on stdout that were no messages.
+    `noise` counts the lines on stdout that were no messages. `framing` is `FRAMED_BY_HEADERS` or `FRAMED_OVER_LINES` if
+    such a line showed that.
     """
 
     rate_limited_log: tuple[str, ...] = ()
     noise: int = 0
+    framing: str = ""
 
 
 class LogCapturePort(Protocol):

@@ -212,6 +212,7 @@ def _first_look(server: ConfiguredServer) -> str:
 
 
 _IN_COMPLAINTS: Final = (
+    _sign(r"content-length", "have it read and write one line of JSON a message, as MCP's stdio transport requires"),
     _sign(r"cannot connect to the docker daemon|docker daemon is not running", "start Docker"),
     _sign(r"\bE404\b|404 not found - get|no matching version|not found in the package registry|No solution found",
           "correct the name of the package in `args`"),

@@ -15,7 +15,7 @@ from riglm.application.doctor.tools import ToolsFindings
 from riglm.domain.client_support import ClientBehavior, list_timeout_of
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.schemas.section import TimeoutSettings
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
 from riglm.ports.doctor import LogCapturePort, ServerOutput
 from riglm.ports.upstream import UpstreamPort
 
@@ -94,10 +94,12 @@ class ServersCheck(Check):
         self._visitor = visitor
         self._tools = tools
         self._list_timeout = list_timeout_of(client, timeouts.grace, timeouts.list)
+        self._slowest = 0.0
 
     async def examine(self) -> Sequence[Finding]:
         async with self._open_all() as upstreams:
             visited = await asyncio.gather(*map(self._visitor.visit, upstreams))
+        self._slowest = max((each.visit.seconds for each in visited), default=0.0)
         findings = [finding for each in visited for finding in self._told(each, is_alone=len(self._keys) == 1)]
         return [*findings, *await self._tools.about([each.visit for each in visited if not each.visit.failure])]
 
@@ -115,12 +117,16 @@ class ServersCheck(Check):
             reason = _POINTERS.sub("", found.failure).removeprefix(f"upstream {found.spec.name!r} ")
             known = diagnosis(ConfiguredServer(found.spec, self._keys[found.spec.name]), reason, output)
             what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
+            if output.framing:
+                what, known = f"{reason}: it {_FRAMINGS[output.framing]}", known._replace(fix=_ONE_LINE_EACH)
             findings.append(finding(Severity.ERROR, what, known.fix))
         else:
             findings.append(finding(Severity.OK, _greeting(found)))
             if found.seconds > self._list_timeout and not is_alone:
                 findings.append(finding(*self._slow(found.seconds)))
-        if output.noise:
+            if output.framing:
+                findings.append(finding(Severity.ERROR, _FRAMINGS[output.framing], _ONE_LINE_EACH))
+        if output.noise and not output.framing:
             lines = "1 line" if output.noise == 1 else f"{output.noise} lines"
             what = f"writes what is no message on its standard output ({lines} until it had listed); riglm skips it"
             findings.append(finding(Severity.WARNING, what, "have it write its log to standard error"))
@@ -129,7 +135,7 @@ class ServersCheck(Check):
     def _slow(self, seconds: float) -> tuple[Severity, str, str]:
         """What it means that a server takes longer than lists wait for it."""
         what = f"took {seconds:.1f} s: a first list comes without these tools after {self._list_timeout:g} s"
-        fix = f"if it is as slow the next time, set timeouts.grace to {seconds + 1:.0f}"
+        fix = f"if it is as slow the next time, set timeouts.grace to {self._slowest + 1:.0f}"
         if self._client is None:
             return Severity.NOTE, f"{what}, and a client that does not ask again never sees them", fix
         if self._client.follows_changes:
@@ -147,6 +153,13 @@ def _greeting(found: ServerProbe) -> str:
     return f"{who}{tools} in {1000 * found.seconds:.0f} ms; era {' and '.join(eras)}"
 
 
+_FRAMINGS: Final = {
+    FRAMED_BY_HEADERS: "frames its messages with Content-Length headers, as the Language Server Protocol does",
+    FRAMED_OVER_LINES: "writes a message over several lines of its standard output, or one that is not valid JSON",
+}
+_ONE_LINE_EACH: Final = (
+    "have it write each message as one line of JSON that ends with a line break, as MCP's stdio transport requires"
+)
 _finding: Final = partial(finding, DoctorSection.SERVERS)
 
 

@@ -1,13 +1,17 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
+from riglm.adapters.mcp.upstream.channel import deliver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import MalformedMessageError
+from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
 from tests.unit.adapters.upstream.actors import (
     QUICK,
     SPEC,
@@ -312,3 +316,27 @@ async def test_a_pipe_has_no_place_to_resume_and_always_listens(link, wires):
     link.resume(b"7", rest)
     assert rest.over.is_set()
     await wait_until_async(lambda: not wires.all)
+
+
+@pytest.mark.parametrize(
+    ("line", "framing"),
+    [
+        (b"Content-Length: 52\r", FRAMED_BY_HEADERS),
+        (b"content-type: application/vscode-jsonrpc; charset=utf-8", FRAMED_BY_HEADERS),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}Content-Length: 9', FRAMED_BY_HEADERS),
+        (b'  "jsonrpc": "2.0",', FRAMED_OVER_LINES),
+        (b'{"jsonrpc": "2.0",', FRAMED_OVER_LINES),
+        (b"{", ""),
+        (b"[INFO] Content-Length: 52 bytes read", ""),
+        (b"server started", ""),
+    ],
+)
+def test_a_line_that_is_no_message_may_show_another_framing(caplog, line, framing):
+    deliver(
+        MalformedMessageError(-32700, "it is no JSON"),
+        line,
+        receiver=SimpleNamespace(missed=lambda *_: None),
+        upstream="s",
+    )
+    (record,) = caplog.records
+    assert getattr(record, "framing", "") == framing

@@ -176,7 +176,7 @@ async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
         (refusal(405), "it may support Streamable HTTP"),
         (refusal(503), "answered HTTP 503 instead"),
         (refusal(200), "answered HTTP 200 instead of an event stream"),
-        (b"nonsense\r\n\r\n", "lost its event stream"),
+        (b"nonsense\r\n\r\n", "did not open its event stream"),
     ],
 )
 async def test_what_is_no_event_stream_is_an_error_that_says_so(opening, words):

@@ -12,33 +12,38 @@ from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.section import TimeoutSettings
-from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
 from riglm.ports.doctor import ServerOutput
 
 
 class Told(ServerProber):
-    """Comes back from a visit that took so long."""
+    """Comes back from visits that took so long."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: dict[str, float], output: ServerOutput) -> None:
         self._took = seconds
+        self._output = output
 
     async def visit(self, upstream: Any) -> ProbeResult:
         spec = UpstreamSpec(name=upstream, kind="stdio", command=("true",))
-        return ProbeResult(ServerProbe(spec=spec, seconds=self._took), ServerOutput())
+        return ProbeResult(ServerProbe(spec=spec, seconds=self._took[upstream]), self._output)
 
 
-async def examined(client: str, seconds: float) -> Sequence[Finding]:
+async def examined(client: str, *seconds: float, output: ServerOutput | None = None) -> Sequence[Finding]:
+    took = {f"slow{number or ''}": each for number, each in enumerate(seconds)}
+
     @asynccontextmanager
     async def opened() -> Any:
-        yield ["slow"]
+        yield list(took)
 
     tools = ToolsFindings(
         JsonSchemaValidator(), naming="prefix", filtering=FilteringSettings(), client=client, is_alone=False
     )
-    keys = {"slow": "mcpServers.slow", "other": "mcpServers.other"}
+    keys = {name: f"mcpServers.{name}" for name in (*took, "other")}
     known = support_by_key(client)
-    check = ServersCheck(opened, Told(seconds), tools, timeouts=TimeoutSettings(), keys=keys, client=known)
-    return [each for each in await check.examine() if "took" in each.what]
+    check = ServersCheck(
+        opened, Told(took, output or ServerOutput()), tools, timeouts=TimeoutSettings(), keys=keys, client=known
+    )
+    return [each for each in await check.examine() if each.severity is not Severity.OK]
 
 
 @pytest.mark.parametrize(
@@ -61,3 +66,19 @@ async def test_a_server_slower_than_its_client_s_lists_wait_is_told(
 @pytest.mark.parametrize("client", ["", "claude-desktop"])
 async def test_a_server_that_comes_in_time_for_a_client_that_lists_once_is_no_finding(client: str) -> None:
     assert await examined(client, 2.5) == []
+
+
+async def test_several_slow_servers_lead_to_one_value_of_the_grace() -> None:
+    found = await examined("codex", 2.5, 11.0, 4.0)
+    assert len(found) == 3
+    assert {each.fix.partition("timeouts.grace to ")[2].partition(",")[0] for each in found} == {"12"}
+
+
+@pytest.mark.parametrize(
+    ("framing", "words"), [(FRAMED_BY_HEADERS, "Content-Length headers"), (FRAMED_OVER_LINES, "over several lines")]
+)
+async def test_a_framing_that_mcp_does_not_have_is_an_error_with_a_fix(framing: str, words: str) -> None:
+    (found,) = await examined("codex", 0.1, output=ServerOutput(noise=3, framing=framing))
+    assert found.severity is Severity.ERROR
+    assert words in found.what
+    assert "one line of JSON" in found.fix

@@ -13,6 +13,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
+from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
 from riglm.ports.upstream import OutboundRequest
 
 _log: Final = logging.getLogger("riglm.upstream")
@@ -50,10 +51,23 @@ def deliver(decoded: Decoded, line: bytes, *, receiver: Receiver, upstream: str)
     if isinstance(decoded, Message):
         receiver.received(decoded)
         return
-    _log.warning("skipped a line that is no message", extra={"upstream": upstream, "bytes": len(line)})
+    about = {"upstream": upstream, "bytes": len(line), **({"framing": found} if (found := _framing(line)) else {})}
+    _log.warning("skipped a line that is no message", extra=about)
     key = answered_id(line, line)
     if key is not None:
         receiver.missed(f"sent an unreadable answer: {decoded}", key)
+
+
+_HEADER: Final = re.compile(rb"(?:^|\})\s*content-(?:length\s*:\s*\d+|type\s*:.*)\s*$", re.IGNORECASE)
+_MAX_HEADER_LENGTH: Final = 100
+_PART: Final = re.compile(rb'\s*\{?\s*"(?:jsonrpc|id|method|params|result|error)"\s*:')
+
+
+def _framing(line: bytes) -> str:
+    """Return how a server frames its messages, if a line shows that it is not one message a line; else nothing."""
+    if _HEADER.search(line[-_MAX_HEADER_LENGTH:]):
+        return FRAMED_BY_HEADERS
+    return FRAMED_OVER_LINES if _PART.match(line) else ""
 
 
 Opener = Callable[[Receiver], Awaitable[MessageChannel]]

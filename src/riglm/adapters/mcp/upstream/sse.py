@@ -47,6 +47,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._held: list[bytes] | None = None
         self._holding: asyncio.TimerHandle | None = None
         self._over = False
+        self._is_open = False
 
     async def open(self) -> None:
         """Ask for the stream, and wait for its first event.
@@ -85,6 +86,8 @@ class SseChannel(MessageChannel, HttpResponseSink):
         kind = (headers.get(b"content-type") or b"").lower()
         if status != 200 or not kind.startswith(b"text/event-stream"):
             self._end(f"answered HTTP {status} instead of an event stream{self._hint(status)}")
+        else:
+            self._is_open = True
 
     def data(self, chunk: bytes) -> None:
         try:
@@ -96,7 +99,8 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._end("closed its event stream")
 
     def failed(self, failure: HttpClientError) -> None:
-        self._end(f"lost its event stream: {failure}")
+        verb = "lost" if self._is_open else "did not open"
+        self._end(f"{verb} its event stream: {failure}")
 
     def announce_changed_tools(self) -> None:
         """Deliver a `tools/list_changed`, unless the channel is closed."""
