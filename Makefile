@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check test test-fast browser demo docs docs-serve bench conformance coverage fuzz soak clean
+.PHONY: check test test-fast test-lowest browser demo docs docs-serve bench conformance coverage fuzz soak clean
 
 $(VENV): $(VENV)/.ready
 
@@ -36,6 +36,14 @@ test: $(VENV)/.ready browser
 PROCESSES := tests/unit/adapters/upstream tests/unit/adapters/downstream tests/unit/adapters/wire tests/unit/cli
 test-fast: $(VENV)/.ready
 	$(PYTEST) tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
+
+# The same with the lowest versions that pyproject.toml allows, in an environment of their own.
+LOWEST := .cache/lowest
+test-lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
 
 # The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
 browser:
