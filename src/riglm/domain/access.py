@@ -94,40 +94,37 @@ RequestHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, with values."""
 
 _MINUTES_10: Final = b"600"
+_VARY: Final = ((b"vary", b"origin"),)
 
 
 class CrossOrigin:
-    """Headers that let a page of another origin send requests in a browser, and read the responses.
+    """Headers that let a page of another origin send requests in a browser, and read the responses."""
 
-    Only origins that are named get it: any page that was served on this machine has a loopback origin, so that alone
-    is no reason to trust it with what a browser guards.
-    """
-
-    def __init__(self, origins: Sequence[str], *, methods: bytes, sent: bytes, exposed: bytes) -> None:
-        """`origins` are whole (`https://app.example`).
+    def __init__(
+        self, origins: Sequence[str], *, methods: bytes, sent: bytes, exposed: bytes, with_loopback: bool = False
+    ) -> None:
+        """`origins` are whole (`https://app.example`); `with_loopback` adds those of this machine, on any port.
 
         `methods` are those that pages may use, `sent` the headers that they may send when they do not say which, and
         `exposed` the headers of answers that they may read; each a list with commas.
         """
         self._origins = {origin.lower().rstrip("/").encode() for origin in origins}
+        self._with_loopback = with_loopback
         self._methods = methods
         self._sent = sent
         self._exposed = exposed
 
     def grant(self, headers: Mapping[bytes, bytes]) -> RequestHeaders:
-        """The headers that let the page which sent a request read the answer; none if it may not."""
+        """The headers that let the page which sent a request read the answer, if it may; caches get `vary` always."""
         origin = headers.get(b"origin")
-        if origin is None or origin.lower() not in self._origins:
-            return ()
-        return (
-            (b"access-control-allow-origin", origin),
-            (b"access-control-expose-headers", self._exposed),
-            (b"vary", b"origin"),
-        )
+        if origin is None or not self._permits(origin):
+            return _VARY
+        return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", self._exposed), *_VARY)
 
     def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> RequestHeaders:
         """The headers that answer a browser's question whether it may send a request; none when it asks nothing."""
-        if method != "OPTIONS" or b"access-control-request-method" not in headers or not self.grant(headers):
+        is_asked = method == "OPTIONS" and b"access-control-request-method" in headers
+        if not is_asked or not self._permits(headers.get(b"origin", b"")):
             return ()
         wanted = headers.get(b"access-control-request-headers", self._sent)
         private = b"access-control-request-private-network" in headers
@@ -137,3 +134,6 @@ class CrossOrigin:
             (b"access-control-max-age", _MINUTES_10),
             *([(b"access-control-allow-private-network", b"true")] if private else []),
         )
+
+    def _permits(self, origin: bytes) -> bool:
+        return origin.lower() in self._origins or (self._with_loopback and is_loopback_origin(origin.decode("latin-1")))

@@ -111,15 +111,31 @@ async def test_a_preflight_passes_on_the_older_transport_too(start: Started):
     assert (await (await peer.send("OPTIONS", path="/messages", headers=override_request)).whole()).status == 204
 
 
-async def test_a_page_that_was_not_allowed_by_name_is_told_nothing(start: Started):
-    front = await start(allowed_origins=[PAGE])
+@pytest.mark.parametrize("page", ["http://localhost:6274", "https://127.0.0.1", "http://[::1]:5", PAGE])
+async def test_a_page_that_may_send_requests_can_read_every_answer(start: Started, page: str):
+    front = await start(allowed_origins=[PAGE], transport="both", token="a-token-of-some-length-0123")
     peer = await front.peer()
-    override_request = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
-    answer = await (await peer.send("OPTIONS", headers=override_request)).whole()
-    assert answer.status == 405
-    assert not [name for name in answer.headers if name.startswith("access-control")]
-    answer = await (await peer.ask("initialize", headers={"origin": "http://localhost:3000"})).whole()
-    assert not [name for name in answer.headers if name.startswith("access-control")]
+    asks = {"origin": page, "access-control-request-method": "POST"}
+    for path in ("/mcp", "/mcp/profile", "/sse", "/messages", "/.well-known/oauth-protected-resource/mcp"):
+        may = await (await peer.send("OPTIONS", path=path, headers=asks)).whole()
+        assert (may.status, may.headers["access-control-allow-origin"], may.headers["vary"]) == (204, page, "origin")
+    own = {"origin": page, "authorization": "Bearer a-token-of-some-length-0123"}
+    for status, method, path, headers in (
+        (401, "POST", "/mcp", {"origin": page}),
+        (404, "GET", "/.well-known/oauth-protected-resource", own),
+        (404, "DELETE", "/mcp", {**own, "mcp-session-id": "unknown"}),
+        (405, "PUT", "/mcp", own),
+        (415, "POST", "/mcp", {**own, "content-type": "text/plain"}),
+        (421, "POST", "/mcp", {**own, "host": "elsewhere.example"}),
+    ):
+        answer = await (await peer.send(method, path=path, headers=headers)).whole()
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, page)
+        assert "access-control-allow-credentials" not in answer.headers
+        assert {"mcp-session-id", "www-authenticate"} <= set(
+            answer.headers["access-control-expose-headers"].split(", ")
+        )
+    stream = await peer.send("GET", path="/sse", headers=own)
+    assert (stream.status, stream.headers["access-control-allow-origin"]) == (200, page)
 
 
 def test_a_listener_on_every_address_takes_numbers_but_no_names():

@@ -82,6 +82,7 @@ class HttpDownstream:
             methods=b"GET, POST, DELETE",
             sent=_SENT_HEADERS,
             exposed=b"mcp-session-id, www-authenticate",
+            with_loopback=True,  # the guard lets their pages send requests
         )
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
@@ -176,10 +177,10 @@ class HttpDownstream:
         admitted = await self._admit(request, resource, named, anonymous=bool(preflight) or is_metadata)
         if isinstance(admitted, Rejection):
             await _reject(send, admitted)
-        elif named is None:
-            await send_error(send, 404, jsonrpc.INVALID_REQUEST, self._not_found)
         elif preflight:
             await send_status(send, 204, preflight)
+        elif named is None:
+            await send_error(send, 404, jsonrpc.INVALID_REQUEST, self._not_found)
         elif is_metadata and self._resource is not None:
             await send_json(send, 200, self._resource.metadata(request.headers, resource))
         else:
