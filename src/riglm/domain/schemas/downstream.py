@@ -18,9 +18,7 @@ _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 class TokenIssuerSettings(SettingsModel):
     """Access tokens of an OpenID provider: riglm verifies those that clients send, and names the provider to others."""
 
-    issuer: str = Field(
-        pattern=r"^https?://[!-~]+$", description="The issuer's URL, exactly as in `iss` of its tokens."
-    )
+    issuer: str = Field(pattern=r"^https?://[!-~]+$", description="The issuer's URL, as in `iss` of its tokens.")
     audience: str = Field(
         pattern=r"^[!-~]+$",
         description="What `aud` of a token must contain: the URL of the MCP endpoint as clients use it, or the name "
@@ -73,7 +71,10 @@ class DownstreamSettings(SettingsModel):
         default=None, description="Clients may send an access token of this OpenID provider."
     )
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted in addition to loopback.")
-    allowed_origins: tuple[str, ...] = Field(default=(), description="Origin headers accepted in addition to loopback.")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(),
+        description="Origin headers accepted in addition to loopback; pages of both may read the answers (CORS).",
+    )
     session_idle: Seconds = Field(default=1800, description="Seconds without a message before a session is closed.")
     max_sessions: int = Field(default=10_000, ge=1, description="Maximum number of open sessions.")
 

@@ -15,6 +15,7 @@ import jwt
 
 from riglm.adapters.mcp.downstream.http_server import Identity
 from riglm.domain.access import is_protected
+from riglm.domain.issuers import is_same_issuer, issuer_spellings
 from riglm.domain.schemas.downstream import TokenIssuerSettings
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ MAX_FETCHED_BYTES: Final = 1 << 18
 MAX_VERIFIED_TOKENS: Final = 10_000
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _REQUIRED_CLAIMS: Final = ["exp", "iss", "aud", "sub"]
+_TOKEN_TYPES: Final = frozenset({"at+jwt", "jwt"})
+_ACCESS_KINDS: Final = frozenset({"access", "access_token", "at+jwt", "bearer", "jwt"})
+_ID_TOKEN_CLAIMS: Final = frozenset({"at_hash", "c_hash", "nonce", "s_hash"})
 _METADATA: Final = ("openid-configuration", "oauth-authorization-server")
 _log: Final = logging.getLogger("riglm.downstream")
 
@@ -168,7 +172,7 @@ class AccessTokenVerifier:
                 token,
                 _key_for(key, header["alg"]),
                 algorithms=_ALGORITHMS,
-                issuer=self._settings.issuer,
+                issuer=issuer_spellings(self._settings.issuer),
                 audience=[self._settings.audience, self._settings.audience + path],
                 leeway=LEEWAY_SECONDS,
                 options={"require": _REQUIRED_CLAIMS, "enforce_minimum_key_length": True},
@@ -181,6 +185,8 @@ class AccessTokenVerifier:
             raise InvalidTokenError("the token is of a different issuer") from None
         except (jwt.PyJWTError, ValueError, OverflowError):
             raise InvalidTokenError("the token is invalid") from None
+        if not _is_access_token(header, claims):
+            raise InvalidTokenError("the token is not an access token")
         subject = claims["sub"]
         if not subject or not subject.isprintable():
             raise InvalidTokenError("the token names no subject")
@@ -196,6 +202,19 @@ class AccessTokenVerifier:
         if len(self._verified) > MAX_VERIFIED_TOKENS:
             self._verified.popitem(last=False)
         return identity
+
+
+def _is_access_token(header: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
+    """Return False for ID, refresh and other tokens of the issuer, which may have the same audience.
+
+    The type is in the header (RFC 9068), or in the claims `typ` (Keycloak) or `token_use` (Cognito). A token without
+    any but `JWT` must have none of the claims that only ID tokens have.
+    """
+    kind = str(header.get("typ", "JWT")).lower().removeprefix("application/")
+    marks = [str(claims[name]).lower() for name in ("typ", "token_use") if name in claims]
+    if kind not in _TOKEN_TYPES or not _ACCESS_KINDS.issuperset(marks):
+        return False
+    return kind == "at+jwt" or bool(marks) or _ID_TOKEN_CLAIMS.isdisjoint(claims)
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
@@ -241,7 +260,7 @@ async def _discover(client: "httpx2.AsyncClient", issuer: str) -> str:
         metadata = await _fetch_json(client, f"{origin}{path}/.well-known/{_METADATA[0]}")
     except ValueError:
         metadata = await _fetch_json(client, f"{origin}/.well-known/{_METADATA[1]}{path}")
-    if metadata.get("issuer") != issuer:
+    if not is_same_issuer(str(metadata.get("issuer")), issuer):
         raise ValueError("its metadata is of a different issuer")
     return str(metadata["jwks_uri"])
 
