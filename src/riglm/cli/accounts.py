@@ -143,17 +143,17 @@ def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: J
         with accounts.locked(each.key):
             account = accounts.find(each.key) or each
             accounts.delete(account)
-        done.append({**_fields(account), "revoked": revoke(account)})
+        problem = revoke(account)
+        if problem and not as_json:
+            typer.echo(f"the tokens were not revoked, and stay valid until they expire: {printable(problem)}", err=True)
+        done.append({**_fields(account), "revoked": not problem})
     if not done:
         raise RiglmError(f"there is no account for {printable(server)} — fix: use a name from `riglm accounts`")
     if as_json:
         print_json(done)
         return
     for fields in done:
-        kept = (
-            "" if fields["revoked"] else "; the tokens were not revoked, and stay valid at the server until they expire"
-        )
-        typer.echo(f"signed out of {printable(server)} at {printable(fields['issuer'])}{kept}")
+        typer.echo(f"signed out of {printable(server)} at {printable(fields['issuer'])}")
 
 
 def list_accounts(as_json: JsonOption = False) -> None:
@@ -243,10 +243,16 @@ async def _obtain(
             with contextlib.suppress(RuntimeError):  # the sign-in is over
                 loop.call_soon_threadsafe(_read_pasted, redirect, over)
 
+    def confirm(issuer: str) -> bool:
+        question = (
+            f"{spec.place} uses the authorization server {printable(issuer)}. Send it the secret of `auth.client_id`?"
+        )
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+
     scopes = tuple(dict.fromkeys((*spec.oauth.scopes, *(known.step_up_scopes if known else ()))))
     try:
         async with await redirect.listen(port):
-            return await sign_in(spec, redirect, show, scopes)
+            return await sign_in(spec, redirect, show, confirm, scopes, known)
     finally:
         over.set()
 

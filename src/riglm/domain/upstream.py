@@ -123,8 +123,13 @@ class UpstreamSpec:
         """The start of a hint after a refusal: the command that signs in, if a user's account would be used."""
         if self.has_credentials or self.is_unattended:
             return ""
+        return f"run `{self.sign_in_command}`, or "
+
+    @property
+    def sign_in_command(self) -> str:
+        """The command with which the user of the account signs in."""
         caller = f" --principal {shlex.quote(self.principal)}" if self.principal else ""
-        return f"run `riglm login {self.name}{caller}`, or "
+        return f"riglm login {self.name}{caller}"
 
     @property
     def account_key(self) -> AccountKey:

@@ -86,7 +86,7 @@ class AuthSettings(SettingsModel):
     issuer: IssuerUrl = Field(
         default="",
         description="The only authorization server that this client is used at; by default the one that the server"
-        " names, if it has its endpoints on one host.",
+        " names, if it has its endpoints on one host and, with `client_secret`, you confirm it at `riglm login`.",
     )
     scopes: tuple[str, ...] = Field(
         default=(), description="Scopes to request in place of those that the server names."

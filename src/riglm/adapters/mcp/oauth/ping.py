@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,7 +11,8 @@ import httpx2
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from pydantic import ValidationError
 
-from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response
+from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
+from riglm.adapters.mcp.oauth.token_response import read_token_response, refusal_of
 from riglm.domain import protocol
 from riglm.domain.access import is_loopback, is_protected
 from riglm.domain.errors import RiglmError
@@ -22,6 +23,9 @@ _HEADERS: Final = {
     "MCP-Protocol-Version": protocol.HANDSHAKE_VERSIONS[-1],
 }
 _PING: Final = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_MAX_REDIRECTS: Final = 5
 _PROBE_SECONDS: Final = 5.0
 _HTTP_SECONDS: Final = 30.0
 _FORBIDDEN: Final = 403
@@ -50,6 +54,7 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
     async def check(request: httpx2.Request) -> None:
         require_safe(str(request.url), spec)
         request.headers.update(UNCOMPRESSED)
+        request.headers.setdefault("Accept", _JSON)  # those of the SDK have none, and some servers answer with a form
 
     async def replace_scopes(response: httpx2.Response) -> None:
         nonlocal last
@@ -60,7 +65,7 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
 
     hooks: dict[str, list[Callable[..., Awaitable[None]]]] = {
         "request": [check],
-        "response": [limit_response, replace_scopes],
+        "response": [limit_response, _check_response, replace_scopes],
     }
     try:
         async with (
@@ -68,10 +73,11 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
             httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
             _ping(http, spec) as response,
         ):
+            refuse_redirect(response, "set the `url` of this server to the new address if it is right")
             return response.status_code
     except TimeoutError:
         raise RiglmError(f"no answer within {timeout_seconds:g} s") from None
-    except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+    except (OAuthFlowError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError) as error:
         raise RiglmError(_reason(error, last)) from None
 
 
@@ -90,9 +96,58 @@ def require_safe(url: str, spec: UpstreamSpec) -> None:
         raise OAuthFlowError(f"{words} — fix: set `auth.issuer` if this is right")
 
 
-def _ping(http: httpx2.AsyncClient, spec: UpstreamSpec) -> AbstractAsyncContextManager[httpx2.Response]:
+@asynccontextmanager
+async def _ping(http: httpx2.AsyncClient, spec: UpstreamSpec) -> AsyncIterator[httpx2.Response]:
+    """Send a ping; redirects to another path of the same origin are followed."""
     method, body = ("GET", None) if spec.kind == "sse" else ("POST", _PING)
-    return http.stream(method, spec.url, json=body, headers={**spec.headers, **_HEADERS})
+    request = http.build_request(method, spec.url, json=body, headers={**spec.headers, **_HEADERS})
+    for left in reversed(range(_MAX_REDIRECTS)):
+        response = await http.send(request, stream=True)
+        following = response.next_request
+        if (
+            not left
+            or following is None
+            or following.method != method
+            or _origin(following.url) != _origin(request.url)
+        ):
+            break
+        await response.aclose()
+        request = following
+    try:
+        yield response
+    finally:
+        await response.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+async def _check_response(response: httpx2.Response) -> None:
+    """Response hook that reads token responses by `read_token_response`, and refuses redirects of a provider's POST."""
+    request = response.request
+    if request.method != "POST" or request.headers["Accept"] != _JSON:
+        return
+    refuse_redirect(response, "have the operator of the authorization server correct the endpoint in its metadata")
+    if request.headers.get("Content-Type") == _FORM and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _TokenStream(response, response.stream)
+
+
+class _TokenStream(httpx2.AsyncByteStream):
+    """The body of a token response in the form that the SDK accepts; reading it raises TokenRefusedError."""
+
+    def __init__(self, response: httpx2.Response, stream: httpx2.AsyncByteStream) -> None:
+        self._response = response
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._stream])
+        response = self._response
+        media_type = response.headers.get("content-type", "")
+        yield read_token_response(response.url.host, response.status_code, media_type, body).to_json()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 async def _requires_token(http: httpx2.AsyncClient, spec: UpstreamSpec) -> bool | None:
@@ -108,15 +163,9 @@ async def _requires_token(http: httpx2.AsyncClient, spec: UpstreamSpec) -> bool 
 
 def _reason(error: Exception, last: httpx2.Response | None) -> str:
     if isinstance(error, OAuthTokenError | OAuthRegistrationError | ValidationError) and last is not None:
-        return f"{last.request.url.host} answered HTTP {last.status_code}{_refusal(last)}"
+        try:
+            refusal = refusal_of(last.content)
+        except httpx2.StreamError:
+            refusal = ""
+        return f"{last.request.url.host} answered HTTP {last.status_code}{refusal}"
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _refusal(response: httpx2.Response) -> str:
-    """The error of an authorization server, RFC 6749 section 5.2."""
-    try:
-        body = response.json()
-    except (ValueError, httpx2.StreamError):
-        return ""
-    words = [body.get("error"), body.get("error_description")] if isinstance(body, dict) else []
-    return "".join(f": {each[:200]}" for each in words if isinstance(each, str))

@@ -1,4 +1,4 @@
-"""Limits the size of the responses that httpx2 reads."""
+"""Limits what riglm accepts of the responses that httpx2 reads: their size, and redirects."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -40,3 +40,20 @@ async def limit_response(response: httpx2.Response) -> None:
     """
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _LimitedStream(response, response.stream)
+
+
+def refuse_redirect(response: httpx2.Response, fix: str) -> None:
+    """Raise RiglmError for a redirect of a request that carries a secret or a code: its target is not what was trusted.
+
+    `fix` is what the user can do.
+    """
+    if not response.has_redirect_location:
+        return
+    try:
+        target = str(response.url.join(response.headers["location"]).copy_with(userinfo=b"", query=None, fragment=None))
+    except (httpx2.InvalidURL, ValueError):
+        target = "an unusable address"
+    raise RiglmError(
+        f"{response.url.host} redirects {response.url.path} to {target[:200]}, and riglm sends no secrets there"
+        f" — fix: {fix}"
+    )

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
+from mcp.client.auth import OAuthFlowError, TokenStorage
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
 from riglm.adapters.mcp.oauth.accounts import Account
+from riglm.adapters.mcp.oauth.issuer import AnySlashProvider
 from riglm.adapters.mcp.oauth.ping import authorize, require_safe
 from riglm.domain.errors import RiglmError
+from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import UpstreamSpec
 
 if TYPE_CHECKING:
@@ -111,11 +113,17 @@ class _ClientStorage(TokenStorage):
 
 
 async def sign_in(
-    spec: UpstreamSpec, redirect: Redirect, show: Callable[[str], None], scopes: Sequence[str] = ()
+    spec: UpstreamSpec,
+    redirect: Redirect,
+    show: Callable[[str], None],
+    confirm: Callable[[str], bool],
+    scopes: Sequence[str] = (),
+    known: Account | None = None,
 ) -> Account:
     """Send the user to the authorization server of a server and return the account with its tokens.
 
-    `show` is called with the URL to open. `scopes` replace those that the server asks for.
+    `show` is called with the URL to open. `scopes` replace those that the server asks for. A configured client secret
+    is sent only to the configured issuer, else to that of the `known` account, else to one that `confirm` accepts.
 
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
@@ -123,19 +131,34 @@ async def sign_in(
     configured, client = spec.oauth, None
     if configured.id:
         client = OAuthClientInformationFull(client_id=configured.id, client_secret=configured.secret or None)
+    is_confirmed = known is not None and known.client_secret and known.client_id == configured.id
+    confirmed_issuer = known.issuer if known is not None and is_confirmed else ""
 
     async def open_page(authorization_url: str) -> None:
         require_safe(authorization_url, spec)
+        _require_pkce(provider.context)
         if client is not None:
-            _prepare(client, provider.context, configured.issuer)
+            _prepare(client, provider.context, configured.issuer, confirmed_issuer)
+            issuer = str(provider.context.oauth_metadata and provider.context.oauth_metadata.issuer)
+            if client.client_secret and not (configured.issuer or confirmed_issuer or confirm(issuer)):
+                raise OAuthFlowError(
+                    f"the client secret was not sent to {issuer}, which the server names"
+                    " — fix: set `auth.issuer` to the authorization server that the secret belongs to"
+                )
         redirect.expect(authorization_url)
         show(authorization_url)
+
+    async def receive() -> AuthorizationCodeResult:
+        result, metadata = await redirect.wait(), provider.context.oauth_metadata
+        if metadata is not None and result.iss is not None and is_same_issuer(result.iss, str(metadata.issuer)):
+            result.iss = str(metadata.issuer)  # the SDK compares them character by character
+        return result
 
     metadata = OAuthClientMetadata(
         client_name="riglm", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=_PUBLIC_CLIENT
     )
-    provider = OAuthClientProvider(
-        spec.url, metadata, _ClientStorage(client), open_page, redirect.wait, configured.metadata_url or None
+    provider = AnySlashProvider(
+        spec.url, metadata, _ClientStorage(client), open_page, receive, configured.metadata_url or None
     )
     try:
         status = await authorize(spec, provider, scopes, TIMEOUT_SECONDS)
@@ -144,17 +167,33 @@ async def sign_in(
     return _account(spec, provider.context, status)
 
 
-def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str) -> None:
+def _require_pkce(context: "OAuthContext") -> None:
+    """Refuse an authorization server that does not protect the code: its metadata must name S256."""
+    metadata = context.oauth_metadata
+    if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise OAuthFlowError(
+            f"the authorization server {metadata.issuer} does not support PKCE with S256, which MCP requires"
+            " — fix: have its operator name S256 in `code_challenge_methods_supported`"
+        )
+
+
+def _prepare(client: OAuthClientInformationFull, context: "OAuthContext", issuer: str, confirmed_issuer: str) -> None:
     """Refuse to send this client's code or secret elsewhere (mix-up), and choose how it authenticates.
 
-    Without a configured issuer, a server could combine the sign-in page of one host with the token endpoint of another.
+    Without an issuer, a server could combine the sign-in page of one host with the token endpoint of another.
     """
     metadata = context.oauth_metadata
     if metadata is None:
         raise OAuthFlowError("the authorization server has no metadata, so that `auth.client_id` cannot be used")
     found = str(metadata.issuer)
-    if issuer and found.rstrip("/") != issuer.rstrip("/"):
+    if issuer and not is_same_issuer(found, issuer):
         raise OAuthFlowError(f"the server uses the authorization server {found}, and `auth.issuer` is {issuer}")
+    if not issuer and confirmed_issuer and not is_same_issuer(found, confirmed_issuer):
+        raise OAuthFlowError(
+            f"the server now uses the authorization server {found}, and the client secret was confirmed for"
+            f" {confirmed_issuer} — fix: set `auth.issuer` to the one that the secret belongs to"
+        )
+    issuer = issuer or confirmed_issuer
     hosts = {urlsplit(str(each)).netloc for each in (found, metadata.authorization_endpoint, metadata.token_endpoint)}
     if not issuer and len(hosts) > 1:
         raise OAuthFlowError(

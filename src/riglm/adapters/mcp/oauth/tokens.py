@@ -2,55 +2,27 @@
 
 import asyncio
 import base64
-import json
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
+from riglm.adapters.mcp.oauth.token_response import TokenRefusedError, read_token_response
 from riglm.domain.access import is_protected
 from riglm.domain.errors import RiglmError
+from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import UpstreamSpec
 
 _TIMEOUT_SECONDS: Final = 20.0
 _MAX_SCOPE_LENGTH: Final = 4096
 _REJECTED: Final = frozenset({"invalid_grant", "bad_refresh_token"})
-"""Errors after which only a new sign-in helps."""
+"""Errors with which a server reports for certain that it accepts the refresh token no more."""
 
 _CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 _log: Final = logging.getLogger("riglm.upstream")
-
-
-class _TokenResponse:
-    """A response of a token endpoint, RFC 6749; some servers send errors with status 200.
-
-    Members of an unknown form are ignored: the server may accept the previous tokens no more.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        try:
-            members = json.loads(body)
-        except (ValueError, RecursionError):
-            members = None
-        self._members = members if isinstance(members, dict) else {}
-
-    def text(self, member: str) -> str:
-        """Return a member, empty if it is absent."""
-        value = self._members.get(member)
-        return value if isinstance(value, str) else ""
-
-    @property
-    def expires_in(self) -> float | None:
-        """Seconds; None if the server did not report an expiry. Some servers report 0 for tokens that do not expire."""
-        try:
-            seconds = float(self._members["expires_in"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            return None
-        return seconds if 0 < seconds < math.inf else None
 
 
 def current_account(accounts: AccountFile, spec: UpstreamSpec, refused: str) -> Account | None:
@@ -71,7 +43,7 @@ def current_account(accounts: AccountFile, spec: UpstreamSpec, refused: str) -> 
         account = accounts.find(spec.account_key)
         if not _needs_renewal(account, spec, refused):
             return account
-        renewed = _refresh(_configured(account, spec)) if account and not spec.is_unattended else _obtain(spec)
+        renewed = _refresh(_configured(account, spec), spec) if account and not spec.is_unattended else _obtain(spec)
         try:
             accounts.save(renewed)
         except RiglmError as error:
@@ -94,17 +66,18 @@ def add_wanted_scope(accounts: AccountFile, spec: UpstreamSpec, used: str, scope
     return account
 
 
-def revoke(account: Account) -> bool:
-    """Revoke the tokens; return False if the authorization server cannot do that or did not respond."""
+def revoke(account: Account) -> str:
+    """Revoke the tokens; return why they stay valid, or nothing."""
     hosts = {urlsplit(url).netloc for url in (account.issuer, account.token_endpoint)}
     if urlsplit(account.revocation_endpoint).netloc not in hosts:
-        return False
+        return "the authorization server has no revocation endpoint"
     token, kind = account.refresh_token or account.access_token, "refresh" if account.refresh_token else "access"
+    form = {"token": token, "token_type_hint": f"{kind}_token"}
     try:
-        status, _ = _post(account, account.revocation_endpoint, {"token": token, "token_type_hint": f"{kind}_token"})
-    except RiglmError:
-        return False
-    return status < 300
+        status, _, _ = _post(account, account.revocation_endpoint, form, "revoke the tokens at the server's site")
+    except RiglmError as error:
+        return str(error)
+    return "" if status < 300 else f"{account.issuer} answered HTTP {status}"
 
 
 def _needs_renewal(account: Account | None, spec: UpstreamSpec, refused: str) -> bool:
@@ -112,7 +85,7 @@ def _needs_renewal(account: Account | None, spec: UpstreamSpec, refused: str) ->
         return spec.is_unattended
     if spec.is_unattended:
         client = spec.oauth
-        is_other = (account.client_id, account.issuer) != (client.id, client.issuer)
+        is_other = account.client_id != client.id or not is_same_issuer(account.issuer, client.issuer)
         return is_other or account.access_token == refused or account.is_due
     return bool(account.refresh_token) and (account.access_token == refused or account.is_due)
 
@@ -124,45 +97,51 @@ def _obtain(spec: UpstreamSpec) -> Account:
 
 
 def _configured(account: Account, spec: UpstreamSpec) -> Account:
-    """Return the account with the client's secret of the configuration, which may be newer."""
+    """Return the account with the client's secret of the configuration, which may be newer.
+
+    The secret is sent only to the issuer that is configured, or else to the one that the user confirmed for it.
+    """
     client = spec.oauth
-    is_same = client.secret and client.id == account.client_id
+    is_of_issuer = is_same_issuer(account.issuer, client.issuer) if client.issuer else bool(account.client_secret)
+    is_same = client.secret and client.id == account.client_id and is_of_issuer
     return replace(account, client_secret=client.secret) if is_same else account
 
 
-def _refresh(account: Account) -> Account:
+def _refresh(account: Account, spec: UpstreamSpec) -> Account:
     """Return the account with new tokens, or without a refresh token if that was rejected."""
     form = {"grant_type": "refresh_token", "refresh_token": account.refresh_token}
     if account.resource:
         form["resource"] = account.resource
-    status, body = _post(account, account.token_endpoint, form)
-    granted = _TokenResponse(body)
-    if status < 300 and (access_token := granted.text("access_token")):
-        return account.with_tokens(
-            access_token,
-            refresh_token=granted.text("refresh_token"),
-            scope=granted.text("scope"),
-            expires_in=granted.expires_in,
-        )
-    error = granted.text("error")
-    if error not in _REJECTED:
-        hint = " — fix: check `auth.client_secret`, or sign in again" if error in _CLIENT_REFUSED else ""
-        raise RiglmError(f"{account.issuer} answered HTTP {status} without a token{hint}")
-    _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
-    return replace(account, refresh_token="")
+    sign_in = f"run `{spec.sign_in_command}`"
+    try:
+        granted = read_token_response(account.issuer, *_post(account, account.token_endpoint, form, sign_in))
+    except TokenRefusedError as refusal:
+        if refusal.error in _REJECTED:
+            _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
+            return replace(account, refresh_token="")
+        if refusal.error in _CLIENT_REFUSED:
+            sign_in = f"check `auth.client_secret`, or {sign_in}"
+        elif refusal.is_temporary:
+            raise
+        raise RiglmError(f"{refusal} — fix: {sign_in}") from None
+    return account.with_tokens(
+        granted.access_token, refresh_token=granted.refresh_token, scope=granted.scope, expires_in=granted.expires_in
+    )
 
 
-def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> tuple[int, bytes]:
-    """Send a form with the client's authentication; return the status and the body. Redirects are not followed.
+def _post(account: Account, endpoint: str, form: Mapping[str, str], fix: str) -> tuple[int, str, bytes]:
+    """Send a form with the client's authentication; return the status, the media type and the body.
+
+    `fix` is what helps if the endpoint has moved.
 
     Raises:
-        RiglmError: the endpoint does not use https, or there was no complete response in time.
+        RiglmError: the endpoint does not use https or redirects, or there was no complete response in time.
     """
     if not is_protected(endpoint):
         raise RiglmError(f"{account.issuer} has an endpoint without https, to which no secrets can be sent")
     import httpx2  # noqa: PLC0415  # only signed-in servers need it
 
-    from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response  # noqa: PLC0415
+    from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect  # noqa: PLC0415
 
     form = {**form, "client_id": account.client_id}
     headers = {"Accept": "application/json", **UNCOMPRESSED}
@@ -184,4 +163,5 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str]) -> tuple[int
         response = asyncio.run(respond())
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
-    return response.status_code, response.content
+    refuse_redirect(response, fix)
+    return response.status_code, response.headers.get("content-type", ""), response.content

@@ -6,7 +6,7 @@ from typing import Final
 import httpx2
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from mcp.client.auth import OAuthFlowError, TokenStorage
+from mcp.client.auth import TokenStorage
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -16,8 +16,10 @@ from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuth
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from riglm.adapters.mcp.oauth.accounts import Account
+from riglm.adapters.mcp.oauth.issuer import AnySlashProvider, Issuer
 from riglm.adapters.mcp.oauth.ping import authorize, require_https
-from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response
+from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
+from riglm.adapters.mcp.oauth.token_response import read_token_response
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
 
@@ -26,6 +28,14 @@ _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES51
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105
+
+
+class _SecretProvider(AnySlashProvider, ClientCredentialsOAuthProvider):
+    """Authenticates by the secret of the client."""
+
+
+class _KeyProvider(AnySlashProvider, PrivateKeyJWTOAuthProvider):
+    """Authenticates by JWTs that the client signs."""
 
 
 class _Storage(TokenStorage):
@@ -88,21 +98,19 @@ def _provider(spec: UpstreamSpec, storage: TokenStorage) -> httpx2.Auth:
             storage,
             client_id=client.id,
             client_secret=client.secret,
-            issuer=client.issuer,
+            issuer=Issuer(client.issuer),
             assertion_provider=assert_identity,
             scope=scope,
             token_endpoint_auth_method="client_secret_basic",  # noqa: S106
         )
     if client.secret:
-        return ClientCredentialsOAuthProvider(
-            spec.url, storage, client.id, client.secret, "client_secret_basic", scope, client.issuer
-        )
+        return _SecretProvider(spec.url, storage, client.id, client.secret, scope=scope, issuer=client.issuer)
     key = _read(client.private_key_file)
     signed = SignedJWTParameters(
         issuer=client.id, subject=client.id, signing_key=key, signing_algorithm=_algorithm(key)
     )
-    return PrivateKeyJWTOAuthProvider(
-        spec.url, storage, client.id, signed.create_assertion_provider(), scope, client.issuer
+    return _KeyProvider(
+        spec.url, storage, client.id, signed.create_assertion_provider(), scope=scope, issuer=client.issuer
     )
 
 
@@ -118,14 +126,15 @@ async def _exchange(provider: IdentityProvider, audience: str, resource: str) ->
         "resource": resource,
         "client_id": provider.client_id,
     }
-    hooks = {"response": [limit_response]}
+    place, hooks = httpx2.URL(provider.token_endpoint).host, {"response": [limit_response]}
+    headers = {"Accept": "application/json", **UNCOMPRESSED}
     async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks) as http:
-        response = await http.post(provider.token_endpoint, data=form, headers=UNCOMPRESSED)
-    try:
-        return str(response.json()["access_token"])
-    except (ValueError, KeyError, TypeError):
-        place = httpx2.URL(provider.token_endpoint).host
-        raise OAuthFlowError(f"the identity provider {place} answered HTTP {response.status_code}") from None
+        response = await http.post(provider.token_endpoint, data=form, headers=headers)
+    refuse_redirect(response, "set `auth.identity_provider.token_endpoint` to the new URL if it is right")
+    media_type = response.headers.get("content-type", "")
+    return read_token_response(
+        f"the identity provider {place}", response.status_code, media_type, response.content
+    ).access_token
 
 
 def _read(file: str) -> str:
