@@ -466,3 +466,20 @@ def test_if_the_model_cannot_be_loaded_the_static_model_is_used_and_the_status_n
     embeddings = selector.status()["embeddings"]
     assert (embeddings["provider"], embeddings["actual_provider"]) == ("fastembed", "static")
     assert embeddings["is_fallback_active"]
+
+
+def test_tools_that_the_provider_defines_are_in_every_selection_in_their_places(make):
+    search, interpreter = {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}
+    selector = make([search, *TOOLS[:20], interpreter, *TOOLS[20:]])
+    session = selector.session(None, user=None)
+    selection = session.select("read a file")
+    assert selection.tools[0] is search
+    assert [tool for tool in selection if tool is interpreter] == [interpreter]
+    before, after = selection.tools[: selection.tools.index(interpreter)], selection.tools
+    assert all(tool is search or tool in TOOLS[:20] for tool in before)
+    assert len(selection) == len(after) == len(selection.names) + 2 <= 8
+    assert search in selection
+    assert "web_search" not in selection
+    session.used(search)
+    assert session.select("read a file", tools=[search]).tools == [search]
+    assert all(each.name in selection or each.name in selection.hidden for each in session.search("read", limit=3))

@@ -93,7 +93,7 @@ class ToolSelector(Generic[T]):
         """
         self._offer = self._read(tools)
 
-    def session(self, key: str = "", *, user: str = "") -> ToolSession[T]:
+    def session(self, key: str | None = None, *, user: str | None = None) -> ToolSession[T]:
         """Begin a session: one piece of work, for which tools are selected and from which is learned.
 
         With a `key`, the id of a conversation perhaps, it goes on where the last session with this key was, until half
@@ -102,8 +102,9 @@ class ToolSelector(Generic[T]):
         Raises:
             UnusableInputError: one of them is no text.
         """
-        key, user = text(key, "session(key=...)"), text(user, "session(user=...)")
-        return ToolSession(self._background, lambda: self._offer, self._client, key, user)
+        handle = "" if key is None else text(key, "session(key=...)")
+        principal = "" if user is None else text(user, "session(user=...)")
+        return ToolSession(self._background, lambda: self._offer, self._client, handle, principal)
 
     def status(self) -> dict[str, Any]:
         """Return the state of the selector: the model in use, and the number of tools and learned pairs.

@@ -10,16 +10,23 @@ from riglm.application.selector.session import ToolSession
 from riglm.defer import Loaded, alearn, loaded_names
 
 
-def deferred(tools: Iterable[FunctionTool], loaded: Loaded) -> list[Tool]:
+def deferred(tools: Iterable[Tool], loaded: Loaded) -> list[Tool]:
     """Return the `tools` of an agent, of which the model gets the selected ones at once and finds the others.
 
     Args:
-        tools: the function tools.
+        tools: the tools. Those that OpenAI runs stay as they are.
         loaded: a selection, or the names of the tools that the model gets at once. The others have `defer_loading`.
     """
     names = loaded_names(loaded)
-    placed = [replace(tool, defer_loading=tool.name not in names) for tool in tools]
-    return [*placed, ToolSearchTool()] if any(tool.defer_loading for tool in placed) else [*placed]
+    placed: list[Tool] = []
+    for tool in tools:
+        if isinstance(tool, FunctionTool):
+            placed.append(replace(tool, defer_loading=tool.name not in names))
+        else:
+            placed.append(tool)
+    is_deferring = any(isinstance(tool, FunctionTool) and tool.defer_loading for tool in placed)
+    has_search = any(isinstance(tool, ToolSearchTool) for tool in placed)
+    return [*placed, ToolSearchTool()] if is_deferring and not has_search else placed
 
 
 class LearningHooks(RunHooks[Any]):

@@ -4,7 +4,16 @@ import json
 from typing import Any
 
 import httpx
-from agents import Agent, FunctionTool, OpenAIResponsesModel, RunConfig, Runner, function_tool
+from agents import (
+    Agent,
+    FunctionTool,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    ToolSearchTool,
+    WebSearchTool,
+    function_tool,
+)
 from openai import AsyncOpenAI
 
 from riglm import ToolSelector
@@ -96,3 +105,13 @@ async def test_only_tools_of_the_session_are_learned(caplog):
         await LearningHooks(session).on_tool_end(None, None, a_tool("find_me"), "")
         assert "find_me" not in session
     assert not caplog.records
+
+
+def test_tools_that_openai_runs_stay_in_their_places_and_one_search_is_enough() -> None:
+    web, finder = WebSearchTool(), ToolSearchTool()
+    placed = deferred([web, *TOOLS[:2]], ["do_1"])
+    assert placed[0] is web
+    assert [tool.defer_loading for tool in placed[1:3] if isinstance(tool, FunctionTool)] == [True, False]
+    assert isinstance(placed[3], ToolSearchTool)
+    assert deferred([finder, TOOLS[0]], [])[0] is finder
+    assert len(deferred([finder, TOOLS[0]], [])) == 2

@@ -3,7 +3,8 @@
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -70,6 +71,42 @@ _KNOWN: Final = (
 )
 
 
+_TOOL_TYPES: Final = frozenset({"function", "custom", "namespace"})
+_JSON_TYPES: Final = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_DATED_TYPE: Final = re.compile(r".+_20\d{6}")
+"""Type of a tool that Anthropic defines, such as `web_search_20250305`; it has a name and no schema."""
+
+_WRAPPERS: Final = ("function", "custom", "toolSpec")
+"""Where OpenAI's chat API and Amazon Bedrock have the definition."""
+
+_NOT_BUILT_IN: Final = frozenset({*_WRAPPERS, *_SCHEMA_KEYS, "functionDeclarations", "function_declarations"})
+
+
+def is_built_in(given: object) -> bool:
+    """Return True for a tool that the model's provider defines, such as `{"type": "web_search"}`.
+
+    It has no definition to select by: OpenAI's and Anthropic's have a type, Gemini's and Bedrock's one key each, and
+    those of the OpenAI Agents SDK are classes without a schema.
+    """
+    if isinstance(given, Mapping):
+        return _is_built_in_mapping(given)
+    if type(given).__module__.partition(".")[0] == "agents":
+        return all(getattr(given, each, None) is None for each in _SCHEMA_ATTRIBUTES)
+    dump = None if isinstance(given, type) or hasattr(given, "name") else getattr(given, "model_dump", None)
+    dumped = dump(exclude_none=True) if callable(dump) else None  # Gemini's tools
+    return isinstance(dumped, Mapping) and _is_built_in_mapping(dumped)
+
+
+def _is_built_in_mapping(given: Mapping[Any, Any]) -> bool:
+    kind = given.get("type")
+    if "name" in given:
+        return isinstance(kind, str) and _DATED_TYPE.fullmatch(kind) is not None
+    if isinstance(kind, str):
+        return bool(kind.strip()) and kind not in _TOOL_TYPES | _JSON_TYPES
+    values = given.values() if _NOT_BUILT_IN.isdisjoint(given) else ()
+    return bool(values) and all(isinstance(each, Mapping) or hasattr(each, "model_dump") for each in values)
+
+
 class UnusableToolError(UnusableInputError):
     """Raised when an object given as a tool cannot be read, or has the name of a different tool."""
 
@@ -91,8 +128,8 @@ def read_tool(given: object) -> Tool:
 
 
 def _of_mapping(given: Mapping[Any, Any]) -> tuple[Any, Any, Any]:
-    inner = given.get("function")
-    fields = inner if isinstance(inner, Mapping) else given
+    inner = (given.get(key) for key in _WRAPPERS)
+    fields = next((each for each in inner if isinstance(each, Mapping) and "name" in each), given)
     found = (_schema(fields.get(key)) for key in _SCHEMA_KEYS)
     return fields.get("name"), fields.get("description"), next((each for each in found if each is not None), {})
 
@@ -156,15 +193,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools(Generic[T]):
-    """Tools in their order: the agent's own objects by name, and the catalogue that riglm makes of them."""
+    """Tools in their order: the agent's own objects by name, and the catalogue that riglm makes of them.
+
+    `given` are all objects, each with its name; that of a provider's built-in tool is empty.
+    """
 
     objects: Mapping[str, T]
     catalog: ToolCatalog
+    given: tuple[tuple[str, T], ...] = ()
 
     @property
     def owners(self) -> dict[str, tuple[str, str]]:
         """Return the server of each tool and its name there; the server is the part of a name before `__`."""
         return {name: _owner(name) for name in self.objects}
+
+    def chosen(self, names: Collection[str]) -> tuple[T, ...]:
+        """Return the tools of these names with all built-in ones, in the order in which they were given."""
+        return tuple(each for name, each in self.given if not name or name in names)
 
     def name_of(self, tool: object) -> str:
         """The name of a tool that is given by its name, or as one of the objects or its like.
@@ -194,18 +239,24 @@ class ToolReader(Generic[T]):
             raise UnusableToolError(f"{shortly(tools)} is no list of tools — fix: give a list, [tool] for a single one")
         read: dict[int, tuple[T, Tool]] = {}
         objects: dict[str, T] = {}
+        all_given: list[tuple[str, T]] = []
         for given in tools:
+            if is_built_in(given):
+                all_given.append(("", given))
+                continue
             tool = self._tool(given)
             if tool.name in objects and objects[tool.name] is not given:
                 raise UnusableToolError(f"two tools are called {tool.name!r} — fix: give one of them another name")
+            if tool.name not in objects:
+                all_given.append((tool.name, given))
             objects[tool.name] = given
             read[id(given)] = (given, tool)
         self._read = read
         catalog = ToolCatalog(tuple(tool for _, tool in read.values()))
         if catalog.names != self._last.catalog.names or catalog.digest != self._last.catalog.digest:
-            self._last = OfferedTools(objects, catalog)
-        elif any(self._last.objects[name] is not given for name, given in objects.items()):
-            self._last = OfferedTools(objects, self._last.catalog)
+            self._last = OfferedTools(objects, catalog, tuple(all_given))
+        elif [id(given) for _, given in self._last.given] != [id(given) for _, given in all_given]:
+            self._last = OfferedTools(objects, self._last.catalog, tuple(all_given))
         return self._last
 
     def _tool(self, given: T) -> Tool:

@@ -44,10 +44,12 @@ class Selection(Generic[T]):
 
     `hidden` are the names of those left out, which can still be called. `reason` is how it was selected, and
     `confidence`, from 0 to 1, the confidence of the prediction. `reasons` has the reason for each tool by name.
-    `tokens` and `tokens_saved` are estimates, of the definitions that are in and of those that are not.
+    `tokens` and `tokens_saved` are estimates, of the definitions that are in and of those that are not. Tools that the
+    model's provider defines, such as `{"type": "web_search"}`, are always in; they have no name here.
     """
 
     objects: Mapping[str, T]
+    given: tuple[T, ...]
     hidden: tuple[str, ...]
     reason: str
     confidence: float
@@ -58,7 +60,7 @@ class Selection(Generic[T]):
     @property
     def tools(self) -> list[T]:
         """The same objects that were given, in a list of the caller's own."""
-        return list(self.objects.values())
+        return list(self.given)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,15 +73,15 @@ class Selection(Generic[T]):
         return "no tool of this name was given" if found is None else found.why
 
     def __len__(self) -> int:
-        return len(self.objects)
+        return len(self.given)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.objects.values())
+        return iter(self.given)
 
     def __contains__(self, tool: object) -> bool:
         if isinstance(tool, str):
             return tool in self.objects
-        return any(tool is each for each in self.objects.values())
+        return any(tool is each for each in self.given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +168,11 @@ class SelectingService:
         """Return the tools for a session now; an empty context leaves the last one in force."""
         is_choice, is_at_hand = await self._take(session, offer.catalog, offer.owners)
         if is_choice and context:
+            before = self._filtering.state(session).context
             await self._filtering.set_context(session, context)
-            await self._filtering.add_matches(session)  # a library has no search that the model knows of
+            now = self._filtering.state(session).context
+            if before is None or now is None or before.text != now.text:
+                await self._filtering.add_matches(session)  # a library has no search that the model knows of
         elif is_choice:
             self._filtering.follow_calls(session)
         shown = self._filtering.compose(session, offer.catalog)
@@ -181,6 +186,7 @@ class SelectingService:
             names = tuple(name for name in offer.catalog.names if name in frozenset(names))
         return Selection(
             objects={name: offer.objects[name] for name in names},
+            given=offer.chosen(frozenset(names)),
             hidden=hidden,
             reason=f"{shown.reason}{self._but(session, is_at_hand=is_at_hand) if is_choice else ''}",
             confidence=0.0 if told is None else told.confidence,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selector.background import BackgroundLoop
-from riglm.application.selector.offer import OfferedTools, ToolReader, amount, count, text
+from riglm.application.selector.offer import OfferedTools, ToolReader, amount, count, is_built_in, text
 from riglm.application.selector.service import SearchResult, SelectingService, Selection
 from riglm.domain.session import ClientInfo, Session
 
@@ -174,6 +174,8 @@ class ToolSession(Generic[T]):
     def _told(self, tool: T | str, notify: Callable[[SelectingService, Session, str], None]) -> None:
         """Pass a tool to a callback; unknown names, which models may invent, are logged."""
         offer, begun = self._offer(None), self._begun
+        if is_built_in(tool):
+            return
         name = offer.name_of(tool)
         if name in offer.objects:
             self._background.post(lambda service: notify(service, begun.on(service), name))

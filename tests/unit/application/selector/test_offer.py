@@ -57,3 +57,12 @@ def test_a_tool_is_named_by_itself_by_its_like_or_by_its_name():
     offer = ToolReader()([tool])
     assert [offer.name_of(each) for each in ("a", tool, {"name": "a"}, "unknown")] == ["a", "a", "a", "unknown"]
     assert tool.looks == 1
+
+
+def test_a_new_built_in_tool_makes_another_offer_of_the_same_catalog():
+    tool, read = {"name": "a"}, ToolReader()
+    first = read([tool, {"type": "web_search"}])
+    again = read([tool, {"type": "file_search"}])
+    assert again.chosen(()) == ({"type": "file_search"},)
+    assert again.catalog is first.catalog
+    assert read([tool]).chosen(("a",)) == (tool,)

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from agent_framework import tool as framework_tool
-from agents import function_tool
+from agents import HostedMCPTool, WebSearchTool, function_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import tool as langchain_tool
 from mcp import Tool as McpTool
+from pydantic import BaseModel
 from pydantic_ai import Tool as PydanticTool
 
-from riglm.application.selector.offer import UnusableToolError, read_tool
+from riglm.application.selector.offer import ToolReader, UnusableToolError, is_built_in, read_tool
 from riglm.domain.tool import profile
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}
@@ -33,6 +34,8 @@ SHAPES: dict[str, Any] = {
     "MCP": {**NAMED, "inputSchema": SCHEMA},
     "Anthropic": {**NAMED, "input_schema": SCHEMA},
     "OpenAI chat": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
+    "OpenAI chat, custom": {"type": "custom", "custom": {**NAMED, "parameters": SCHEMA}},
+    "Amazon Bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": SCHEMA}}},
     "OpenAI responses": {"type": "function", **NAMED, "parameters": SCHEMA, "strict": True},
     "MCP SDK": McpTool(**NAMED, input_schema=SCHEMA),
     "pydantic-ai": PydanticTool(read_file),
@@ -82,10 +85,56 @@ def test_half_a_surrogate_pair_beside_a_schema_that_is_no_json_is_kept():
     assert json.loads(bytes(tool.raw)) == {"name": "cut \ud83d"}
 
 
-@pytest.mark.parametrize("nothing", [42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()])
+class GeminiTool(BaseModel):
+    """A tool of Google's SDK: functions, or one that Google runs."""
+
+    google_search: dict[str, Any] | None = None
+    function_declarations: list[dict[str, Any]] | None = None
+
+
+BUILT_IN: dict[str, Any] = {
+    "OpenAI": {"type": "web_search"},
+    "OpenAI, with options": {"type": "file_search", "vector_store_ids": ["vs_1"], "filters": {"type": "eq"}},
+    "OpenAI, a remote MCP server": {"type": "mcp", "server_label": "docs", "server_description": "docs"},
+    "OpenAI, a search run by the client": {"type": "tool_search", "execution": "client", "parameters": SCHEMA},
+    "LangChain": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "Anthropic, server": {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
+    "Anthropic, client": {"type": "bash_20250124", "name": "bash"},
+    "Anthropic, MCP": {"type": "mcp_toolset", "mcp_server_name": "docs"},
+    "Gemini": {"google_search": {}},
+    "Gemini, REST": {"googleSearch": {}, "urlContext": {}},
+    "Gemini, SDK": GeminiTool(google_search={}),
+    "Amazon Bedrock": {"cachePoint": {"type": "default"}},
+    "OpenAI Agents SDK": WebSearchTool(),
+    "OpenAI Agents SDK, MCP": HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "http://x"}),
+}
+
+
+@pytest.mark.parametrize("built_in", BUILT_IN.values(), ids=BUILT_IN.keys())
+def test_a_tool_that_the_provider_defines_passes_in_its_place(built_in):
+    tools = [SHAPES["MCP"], built_in, {"name": "b"}, built_in]
+    offer = ToolReader()(tools)
+    assert offer.catalog.names == ("read_file", "b")
+    assert [*offer.chosen({"b"})] == [built_in, {"name": "b"}, built_in]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_a_tool_with_a_definition_is_not_built_in(shape):
+    assert not is_built_in(shape)
+
+
+NOTHING = [
+    *[42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()],
+    *[{"type": "function"}, {"type": "function", "function": {"description": "x"}}, {"type": "custom"}, {"type": ""}],
+    *[{"type": 3}, SCHEMA, {"inputSchema": SCHEMA}, {"description": "x"}, {"type": "web_search", "name": 3}],
+    *[{"functionDeclarations": [NAMED]}, {"function_declarations": {}}, GeminiTool(function_declarations=[NAMED])],
+]
+
+
+@pytest.mark.parametrize("nothing", NOTHING, ids=repr)
 def test_what_is_no_tool_is_refused_with_what_would_be_one(nothing):
     with pytest.raises(UnusableToolError, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
-        read_tool(nothing)
+        ToolReader()([nothing])
 
 
 @settings(max_examples=50, deadline=None)
