@@ -1,8 +1,9 @@
 """What every analytics store must do: subclass `AnalyticsContract` and give it an open store."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -114,6 +115,20 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         stored = the_only(analytics.list_sessions()).session
         assert stored.keys == {"threadId": "hash"}
         assert stored.metadata == {}
+
+    @pytest.mark.parametrize("bad", [{"duration_ms": math.nan}, {"error_code": "x"}, {"sequence_number": 2**70}])
+    def test_calls_alone_are_stored_together_or_refused_together(
+        self, analytics: AnalyticsPort, bad: dict[str, Any]
+    ) -> None:
+        """A second delivery changes nothing."""
+        session = a_session()
+        calls = [an_invocation(session, "read", sequence_number=number) for number in (1, 2)]
+        with pytest.raises(RecordRejectedError):
+            analytics.record_many([*calls, an_invocation(session, "read", **bad)])
+        assert list(analytics.list_invocations(session.id)) == []
+        analytics.record_many(calls)
+        analytics.record_many(calls)
+        assert list(analytics.list_invocations(session.id)) == calls
 
     def test_a_closed_session_has_an_end_and_is_not_active(self, analytics: AnalyticsPort) -> None:
         """Closing is seen in both lists."""

@@ -1,6 +1,7 @@
 """A database that is opened and closed, and what is done in it."""
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, PoolProxiedConnection
 
 from riglm.adapters.analytics.engine import (
+    FAILURES,
     LONG_SECONDS,
     TIMEOUT_SECONDS,
     is_damage,
@@ -20,6 +22,7 @@ from riglm.adapters.analytics.engine import (
     reason_of,
     safe_url,
     translated,
+    unavailable,
     writing,
 )
 from riglm.adapters.analytics.schema import bring_up_to_date
@@ -57,6 +60,8 @@ class FileConnection:
         self._file: StoreFile | None = None
         self._is_aside = False
         self._sound_until = 0.0
+        self._appending = threading.Lock()
+        self._appender: PoolProxiedConnection | None = None
 
     @property
     def is_in_place(self) -> bool:
@@ -111,6 +116,24 @@ class FileConnection:
                 f"the file of the analytics store {safe_url(self._url)} was mended or set aside"
             ) from error
 
+    def append(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Call `work` in a transaction on a connection that stays open; False if there is no file."""
+        if self._file is None:
+            return False
+        with self._appending:
+            self._file.extend_index()
+            if self._appender is None:
+                self._appender = self.engine.raw_connection()
+            connection = cast("sqlite3.Connection", self._appender.driver_connection)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                if is_done := work(connection):
+                    connection.execute("COMMIT")
+                return is_done
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+
     def close(self) -> None:
         """End all connections; the journal of a file that was replaced is kept from the one that came."""
         try:
@@ -120,6 +143,8 @@ class FileConnection:
                 with translated(self._url):
                     self._file.take_journal_away()
         finally:
+            if self._appender is not None:
+                self._appender.close()
             self.engine.dispose()
 
 
@@ -178,8 +203,29 @@ class Database:
         with self._used() as used:
             with translated(self._url), writing(used.engine, seconds=seconds) as connection:
                 yield connection
-            if not used.is_in_place:
-                raise FileReplacedError(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
+            self._check_place(used)
+
+    def append(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Call `work` in a transaction of SQLite's driver, undone unless it returns True; False without a file.
+
+        It is for short transactions, of which SQLAlchemy and context managers would take the most time. Raises
+        `FileReplacedError` as `writing` does.
+        """
+        used = self._in_place()
+        try:
+            try:
+                is_done = used.append(work)
+            except FAILURES as error:
+                raise unavailable(self._url, error) from error
+            self._check_place(used)
+        except Exception as error:
+            used.run_once(error)
+            raise
+        return is_done
+
+    def _check_place(self, used: FileConnection) -> None:
+        if not used.is_in_place:
+            raise FileReplacedError(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
 
     @contextmanager
     def apart(self) -> Iterator[Connection]:

@@ -19,6 +19,9 @@ TIMEOUT_SECONDS: Final = 5.0
 LONG_SECONDS: Final = 60.0
 """How long a question or a piece of maintenance may take."""
 
+FAILURES: Final = (SQLAlchemyError, sqlite3.Error, OSError, ImportError)
+"""What is raised while a database cannot be used."""
+
 _DAMAGED: Final = (
     " — fix: the file is damaged; put a backup in its place, or let `riglm run` or `riglm serve` mend it or set it "
     "aside, which they do when they meet the damage"
@@ -36,7 +39,7 @@ def translated(url: str) -> Iterator[None]:
     """Turn every failure of the database at `url` into `AnalyticsUnavailableError`."""
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
+    except FAILURES as error:
         raise unavailable(url, error) from error
 
 

@@ -14,6 +14,7 @@ from riglm.adapters.analytics.maintenance import SqlMaintenance
 from riglm.adapters.analytics.prediction_store import Execute, PredictionStatements
 from riglm.adapters.analytics.queries import SqlExport, SqlQueries
 from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError
 
 _ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
@@ -59,8 +60,7 @@ class SqlAnalytics(
     def record_many(self, records: Sequence[Record]) -> None:
         for more in reversed(range(_ATTEMPTS)):
             try:
-                with self._database.writing() as connection:
-                    storing.store(connection, records, self._names)
+                self._store(records)
             except FalseCorruptionError as error:
                 if not more:  # before, another process may have mended it just now
                     raise RecordRejectedError(f"a record cannot be stored: {error}") from error
@@ -69,6 +69,14 @@ class SqlAnalytics(
                     raise
             else:
                 return
+
+    def _store(self, records: Sequence[Record]) -> None:
+        if all(type(record) is ToolInvocation for record in records) and self._database.append(
+            lambda connection: storing.store(connection, records, self._names)
+        ):
+            return
+        with self._database.writing() as connection:
+            storing.store(connection, records, self._names)
 
     def _to_id(self, id_: UUID) -> UUID | bytes:
         return id_ if self._is_postgresql else id_.bytes

@@ -92,6 +92,7 @@ class StoreFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._index = f"{path.resolve()}{_INDEX}"
         self._identity = _identity(path)
         self._journal = _MISSING
 
@@ -100,6 +101,12 @@ class StoreFile:
         """True if it is still the file at its path, or if that is unknown."""
         now = _identity(self._path)
         return now is None or (now == self._identity and now != _MISSING)
+
+    def extend_index(self) -> None:
+        """Do what `extend_index` does for its path; cheap enough for each small transaction."""
+        with suppress(OSError):
+            if os.stat(self._index).st_size < _INDEX_HEADER_BYTES:  # noqa: PTH116
+                extend_index(self._path)
 
     def look(self) -> None:
         """Raise `sqlite3.DatabaseError` when SQLite sees at first sight that it is damaged.

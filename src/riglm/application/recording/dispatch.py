@@ -97,8 +97,10 @@ class Dispatcher:
     def _do_next(self) -> None:
         if self._overflow is not None:
             self._overflow.sync_if_due()
-        if not any(step() for step in self._steps):
-            self._wait()
+        for step in self._steps:
+            if step():
+                return
+        self._wait()
 
     def _is_over(self) -> bool:
         if self._queue.is_abandoned:
@@ -119,6 +121,7 @@ class Dispatcher:
 
     def _give(self, batch: Batch) -> None:
         self._given = batch
+        batch.is_awaited = batch.from_spool or not batch.left or self._failures > 0 or self._has_more()
         self._writer.store(batch)
 
     def _hasten(self) -> bool:
@@ -298,8 +301,12 @@ class Dispatcher:
         """Until something has changed, or the time has come to look whether there is anything to do."""
         self._tell_losses()
         with self._queue.changed:
-            if not self._is_called():
-                self._queue.changed.wait(self._look_again_in())
+            if self._is_called():
+                return
+            is_flow = self._queue.next_look_in() is not None
+            self._queue.changed.wait(self._look_again_in())
+            if is_flow and (due := self._queue.due_in()) and not self._is_called():
+                self._queue.changed.wait(due)  # nothing but a record came, and a batch is closed by its age
 
     def _is_called(self) -> bool:
         if self._given is not None and self._writer.batch is None:
@@ -314,7 +321,7 @@ class Dispatcher:
         due = self._queue.due_in()
         is_replaying = self._given is not None and not self._is_storing() and self._is_well()
         waits = self._held and not self._may_pass_held()
-        times = [None if waits or self._ready or is_replaying else due]
+        times = [None if waits or self._ready or is_replaying else due, self._queue.next_look_in()]
         if self._overflow is not None:
             times += [self._overflow.sync_in(), self._overflow.pause() if self._held else None]
         if self._given is None:
@@ -362,7 +369,7 @@ class Dispatcher:
             self._queue.lose(batch)
 
     def _tell_losses(self) -> None:
-        lost = self._queue.counts().reasons["full"]
+        lost = self._queue.overflowed
         if lost > self._lost and self._rate_limited_log.warn("the queue is full; %d records were dropped so far", lost):
             self._lost = lost
 

@@ -64,8 +64,8 @@ class Batch:
 
     `left` is the number of those of which it is not settled what became of them; `done` counts the settled ones at the
     beginning of `records`. At most `at_once` are stored in one transaction: less than all while the store refuses one
-    of them. A batch that was `is_revoked` from the thread that stores it is settled elsewhere; one that
-    `is_held_back` holds nothing but what must not pass the spool.
+    of them. A batch that was `is_revoked` from the thread that stores it is settled elsewhere; one that `is_held_back`
+    holds nothing but what must not pass the spool. At the end of one that `is_awaited` something else may be due.
     """
 
     items: list[QueueItem] = field(default_factory=list)
@@ -77,6 +77,7 @@ class Batch:
     from_spool: bool = False
     is_revoked: bool = False
     is_held_back: bool = False
+    is_awaited: bool = False
 
     @property
     def rest(self) -> list[Record]:
@@ -88,7 +89,9 @@ class RecordQueue:
     """Takes records from any thread, hands them out in batches, and counts what becomes of each.
 
     `changed` is notified when there may be something to do; its holder may call `is_closed`, `is_abandoned`,
-    `is_empty`, `is_pressed`, `is_behind` and `due_in`, and call nothing else.
+    `is_empty`, `is_idle`, `is_pressed`, `is_behind`, `due_in` and `next_look_in`, and call nothing else.
+
+    Who takes a batch looks for the next one after `batch_seconds`, so that no record of a steady flow has to wake it.
     """
 
     def __init__(self, limits: QueueLimits) -> None:
@@ -106,7 +109,8 @@ class RecordQueue:
         self._recovered = 0
         self._acknowledged = 0
         self._dropped = {"full": 0, "refused": 0, "damaged": 0, "closed": 0}
-        self._seen_at: float | None = None
+        self._since = 0.0
+        self._next_look: float | None = None
         self._begun = False
         self._hurried = False
         self._closed = False
@@ -124,7 +128,10 @@ class RecordQueue:
             else:
                 self._items.append((item, size))
                 self._bytes += size
-                if waiting == 0 or waiting + 1 == self._limits.batch_records or self._is_crossing(waiting, size):
+                if waiting == 0:
+                    self._since = time.monotonic()
+                is_first = waiting == 0 and self._next_look is None
+                if is_first or waiting + 1 == self._limits.batch_records or self._is_crossing(waiting, size):
                     self.changed.notify_all()
 
     def take(self) -> Batch:
@@ -133,7 +140,8 @@ class RecordQueue:
             count = min(len(self._items), self._limits.batch_records)
             taken = [self._items.popleft() for _ in range(count)]
             self._in_hand += count
-            self._seen_at = time.monotonic() if self._items else None
+            self._since = time.monotonic()
+            self._next_look = self._since + self._limits.batch_seconds
             items = [item for item, _ in taken]
             return Batch(items=items, left=count, size_bytes=sum(size for _, size in taken))
 
@@ -264,9 +272,18 @@ class RecordQueue:
         """Whether the store is not to be waited for any longer."""
         return self._abandoned
 
+    @property
+    def overflowed(self) -> int:
+        """The number of records that were dropped because the queue was full."""
+        return self._dropped["full"]
+
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not self._items
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits or is being stored, and no thread waits for that."""
+        return not (self._items or self._in_hand or self._hurried or self._closed)
 
     def is_pressed(self) -> bool:
         """True if more is waiting or being stored than the high-water mark allows."""
@@ -278,19 +295,26 @@ class RecordQueue:
         """Whether more batches than one wait."""
         return len(self._items) >= 2 * self._limits.batch_records
 
-    def due_in(self, now: float | None = None) -> float | None:
+    def due_in(self) -> float | None:
         """In how many seconds there is a batch, zero if there is one, None if nothing waits.
 
-        The age of the oldest record is counted from the first time that this was asked.
+        The age of the oldest record is counted from the last batch if it was there already.
         """
         if not self._items:
             return None
-        now = time.monotonic() if now is None else now
-        if self._seen_at is None:
-            self._seen_at = now
         if len(self._items) >= self._limits.batch_records or self._hurried or self._closed:
             return 0.0
-        return max(0.0, self._seen_at + self._limits.batch_seconds - now)
+        return max(0.0, self._since + self._limits.batch_seconds - time.monotonic())
+
+    def next_look_in(self) -> float | None:
+        """In how many seconds to look whether records came, None if the first one notifies `changed`."""
+        if self._items or self._next_look is None:
+            return None
+        left = self._next_look - time.monotonic()
+        if left <= 0.0:
+            self._next_look = None
+            return None
+        return left
 
     def _is_crossing(self, waiting: int, size: int) -> bool:
         return waiting + self._in_hand == self._high_records or self._bytes - size <= self._high_bytes < self._bytes
@@ -305,6 +329,8 @@ class RecordQueue:
             self._acknowledged += count
             if not batch.left:
                 self._bytes -= batch.size_bytes
+            is_awaited = self._hurried
             if not self._in_hand:
                 self._hurried = self._hurried and bool(self._items)
-        self.changed.notify_all()
+            if is_awaited:
+                self.changed.notify_all()

@@ -256,7 +256,9 @@ class RecordWriter:
                 self._failure = failure
                 self._took = time.monotonic() - self._since
                 self._batch = None
-                self._queue.changed.notify_all()
+                # Otherwise the recorder looks again soon, or when a record comes.
+                if failure is not None or batch.is_awaited or batch.is_revoked or not self._queue.is_idle():
+                    self._queue.changed.notify_all()
         self._detach()
 
     def _stored(self, batch: Batch) -> AnalyticsUnavailableError | None:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from riglm.application.recording.dispatch import Backoff
-from riglm.application.recording.record_queue import QueueLimits
+from riglm.application.recording.record_queue import QueueLimits, RecordQueue
 from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
@@ -462,3 +462,33 @@ def test_the_pause_doubles_up_to_its_longest(failures, least, most):
     assert least <= min(delays)
     assert max(delays) <= most
     assert len(delays) > 1
+
+
+def test_the_recorder_is_woken_once_for_a_batch_of_a_steady_flow(monkeypatch):
+    queue = RecordQueue(QueueLimits(batch_seconds=10.0))
+    notified = []
+    monkeypatch.setattr(queue.changed, "notify_all", lambda: notified.append(1))
+    call = an_invocation(a_session(), "read")
+    queue.put(call, 1)
+    assert (len(notified), queue.next_look_in()) == (1, None)
+    batch = queue.take()
+    batch.records = [call]
+    queue.settle(batch, stored=1)
+    assert queue.is_idle()
+    assert 0.0 < (queue.next_look_in() or 0.0) <= 10.0
+    queue.put(call, 1)
+    assert len(notified) == 1
+    assert 0.0 < (queue.due_in() or 0.0) <= 10.0
+
+
+def test_the_first_record_after_a_pause_wakes_the_recorder(monkeypatch):
+    queue = RecordQueue(QueueLimits(batch_seconds=0.0))
+    notified = []
+    monkeypatch.setattr(queue.changed, "notify_all", lambda: notified.append(1))
+    call = an_invocation(a_session(), "read")
+    queue.put(call, 1)
+    queue.take()
+    assert queue.next_look_in() is None
+    queue.put(call, 1)
+    assert len(notified) == 2
+    assert queue.due_in() == 0.0
