@@ -20,7 +20,7 @@ from riglm.adapters.mcp.oauth.tokens import current_account, revoke
 from riglm.adapters.mcp.oauth.unattended import obtain_tokens
 from riglm.composition.accounts import account_file
 from riglm.domain.errors import RiglmError
-from riglm.domain.upstream import OAuthClient, UpstreamSpec
+from riglm.domain.upstream import IdentityProvider, OAuthClient, UpstreamSpec
 from tests.integration.oauth import serving
 
 GRANTED = {"access_token": "access", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh"}
@@ -43,7 +43,8 @@ class Site(SimpleNamespace):
         return Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path, answer in paths])
 
     async def _resource(self, _: Request):
-        return JSONResponse({"resource": f"{self.url}/mcp", "authorization_servers": [self.named or self.url]})
+        servers = self.named if isinstance(self.named, list) else [self.named or self.url]
+        return JSONResponse({"resource": f"{self.url}/mcp", "authorization_servers": servers})
 
     async def _metadata(self, _: Request):
         endpoints = {f"{name}_endpoint": f"{self.url}/{path}" for name, path in self.paths.items()}
@@ -141,6 +142,11 @@ async def test_any_other_difference_of_issuers_is_an_error(site, named, issuer, 
     assert not site.asked
 
 
+async def test_of_several_authorization_servers_the_configured_one_is_used(site):
+    site.named = ["https://elsewhere.example", f"{site.url}/"]
+    assert (await site.sign_in(id="riglm", issuer=site.url)).issuer == site.url
+
+
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_unattended_grants_accept_both_spellings(site, slash, accounts):
     site.metadata = {"issuer": site.url + ("" if slash else "/")}
@@ -149,6 +155,33 @@ async def test_unattended_grants_accept_both_spellings(site, slash, accounts):
     accounts.save(replace(account, issuer=site.url))
     assert (await asyncio.to_thread(current_account, accounts, site.spec(**client), "")).access_token == "access"
     assert len(site.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (JSONResponse({"access_token": "jag", "token_type": "N_A", "issued_token_type": "id-jag"}), None),
+        (JSONResponse({"error": "invalid_grant", "error_description": "It has expired."}, 400), "It has expired"),
+        (Response("access_token=jag", media_type="application/x-www-form-urlencoded"), "not with a JSON object"),
+        (RedirectResponse("/moved", 307), "redirects /token to .*identity_provider.token_endpoint"),
+    ],
+)
+async def test_the_answer_of_an_identity_provider_is_read_like_that_of_other_token_endpoints(
+    site, tmp_path, answer, problem
+):
+    answers, file = [answer, JSONResponse(GRANTED)], tmp_path / "id-token"
+    file.write_text("id-token")
+    site.respond = lambda _: answers.pop(0)
+    provider = IdentityProvider(token_endpoint=f"{site.url}/token", client_id="i", id_token_file=str(file))
+    client = {"grant_type": "identity_assertion", "id": "c", "secret": "s", "issuer": f"{site.url}/"}
+    granting = obtain_tokens(site.spec(**client, identity_provider=provider))
+    if problem is None:
+        assert (await granting).access_token == "access"
+        assert [form["grant_type"].rpartition(":")[2] for *_, form in site.asked] == ["token-exchange", "jwt-bearer"]
+    else:
+        with pytest.raises(RiglmError, match=problem):
+            await granting
+        assert [path for path, *_ in site.asked] == ["/token"]
 
 
 @pytest.mark.parametrize(

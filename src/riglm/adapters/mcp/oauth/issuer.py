@@ -19,7 +19,16 @@ class Issuer(str):
 
 
 class AnySlashProvider(OAuthClientProvider):
-    """Expects an `Issuer`; the metadata keep the spelling of the authorization server."""
+    """Expects an `Issuer`; the metadata keep the spelling of the authorization server.
+
+    Of several authorization servers that the resource names, it uses `preferred_issuer`.
+    """
+
+    preferred_issuer = ""
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        preferred = (each for each in advertised if is_same_issuer(each, self.preferred_issuer))
+        return next(preferred, None) or super()._select_authorization_server(advertised)
 
     def _expected_issuer(self) -> str:
         return Issuer(super()._expected_issuer())

@@ -160,6 +160,7 @@ async def sign_in(
     provider = AnySlashProvider(
         spec.url, metadata, _ClientStorage(client), open_page, receive, configured.metadata_url or None
     )
+    provider.preferred_issuer = configured.issuer or confirmed_issuer
     try:
         status = await authorize(spec, provider, scopes, TIMEOUT_SECONDS)
     except RiglmError as error:

@@ -28,6 +28,7 @@ from riglm.domain.upstream import UpstreamSpec
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
+_MAX_REFUSAL_BYTES: Final = 1 << 16
 _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
 """Seconds between attempts to refresh a token that is still valid."""
@@ -177,7 +178,7 @@ def _lacking_scope(headers: HttpHeaders) -> str:
 class _SignedRequest(HttpResponseSink):
     """One request until its first response: if that refuses the token, the request waits for a different one."""
 
-    __slots__ = ("_client", "_lacking", "_line", "_parts", "_refusal", "_sink", "_status", "exchange")
+    __slots__ = ("_body", "_client", "_lacking", "_line", "_parts", "_refusal", "_sink", "_status", "exchange")
 
     def __init__(
         self, client: SignedInClient, parts: tuple[Target, bytes, bytes, bytes], sink: HttpResponseSink
@@ -189,6 +190,7 @@ class _SignedRequest(HttpResponseSink):
         self._sink = sink
         self._line = b""
         self._refusal: HttpHeaders | None = None
+        self._body = b""
         self._status = 0
         self._lacking = ""
 
@@ -213,6 +215,8 @@ class _SignedRequest(HttpResponseSink):
             self.exchange.fail(HttpClientError(words, sent=False))
         elif self._refusal is not None and self._line == self._client.line:
             self._sink.head(self._status, self._refusal)
+            if self._body:
+                self._sink.data(self._body)
             self.exchange.end()
         else:
             self.go()
@@ -233,7 +237,8 @@ class _SignedRequest(HttpResponseSink):
             self._sink.head(status, headers)
 
     def data(self, chunk: bytes) -> None:
-        """Drop the body of a refusal."""
+        """Keep the body of a refusal, which the caller gets if no other token helps."""
+        self._body += chunk[: _MAX_REFUSAL_BYTES - len(self._body)]
 
     def end(self) -> None:
         self.wait()

@@ -13,8 +13,8 @@ _MAX_EXPIRES_IN: Final = 3.0e9
 _MAX_TEXT_LENGTH: Final = 200
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _TEMPORARY_STATUSES: Final = frozenset({408, 425, 429})
-_OTHER_TOKEN_TYPES: Final = frozenset({"dpop", "mac", "n_a", "pop"})
-"""Types that need a proof in each request; some servers send `user` or `bot` for bearer tokens."""
+_OTHER_TOKEN_TYPES: Final = frozenset({"dpop", "mac", "pop"})
+"""Types that need a proof in each request. Some servers send `user` for bearer tokens; an assertion has `N_A`."""
 
 
 class TokenRefusedError(RiglmError):
