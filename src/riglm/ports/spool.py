@@ -54,6 +54,10 @@ class SpoolPort(Protocol):
         """
 
     @abstractmethod
+    def hurry(self) -> None:
+        """Do not wait for the disk in any later `append`: the process ends soon, and what is not appended is lost."""
+
+    @abstractmethod
     def sync(self) -> None:
         """Make what was appended survive a loss of power.
 

@@ -54,10 +54,11 @@ class _File:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             connection = _connect(path)
+            connection.execute("PRAGMA synchronous=OFF")  # an empty file is not worth waiting for a slow disk
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             connection.execute(f"PRAGMA user_version={VERSION}")
             connection.execute(_TABLE)
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         except BaseException:
             _unlink(path)
             claim.remove()
@@ -109,6 +110,10 @@ class _File:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT INTO record (checksum, body) VALUES (?, ?)", rows)
         self.unread += len(rows)
+
+    def hurry(self) -> None:
+        """Sync no append from now on. Raises `sqlite3.Error`."""
+        self._connection.execute("PRAGMA synchronous=NORMAL")
 
     def sync(self) -> None:
         """Bring what was appended to the disk. Raises `sqlite3.Error`."""
@@ -162,8 +167,8 @@ class _File:
 class SqliteSpool(SpoolPort):
     """Keeps records in SQLite files below `root` that take at most `max_bytes`, adopted ones included.
 
-    With `durable`, every append is synced. The file of this process is created by the first append and deleted when
-    its last record is removed.
+    With `durable`, every append is synced until `hurry`. The file of this process is created by the first append and
+    deleted when its last record is removed.
     """
 
     def __init__(self, root: Path, *, max_bytes: int = MAX_BYTES, durable: bool = False) -> None:
@@ -211,6 +216,12 @@ class SqliteSpool(SpoolPort):
                 self._close_own()
                 raise SpoolUnavailableError(f"the spool {self._root} cannot be written: {error}") from error
         return len(records) - len(bodies)
+
+    def hurry(self) -> None:
+        self._durable = False
+        if self._own is not None:
+            with suppress(sqlite3.Error):
+                self._own.hurry()
 
     def sync(self) -> None:
         if self._own is not None:

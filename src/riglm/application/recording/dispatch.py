@@ -336,7 +336,7 @@ class Dispatcher:
         """Bring to the spool, or drop, what is left."""
         if self._overflow is not None:
             self._await_replayed()
-            self._overflow.try_again()
+            self._overflow.hurry()
             if self._given is not None and self._is_storing():
                 self._hold(self._queue.revoke(self._given))
         elif self._given is not None:

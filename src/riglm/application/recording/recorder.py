@@ -16,7 +16,7 @@ from riglm.ports.spool import SpoolPort
 
 _log: Final = logging.getLogger("riglm.recorder")
 _LAST_WORDS_SECONDS: Final = 0.25
-_LAST_SYNC_SECONDS: Final = 2.0
+_LAST_SYNC_SECONDS: Final = 5.0  # of a slow disk, for the sync that is under way when the end begins
 _STANDSTILL_SECONDS: Final = 1.0
 _GLANCE_SECONDS: Final = 0.05
 

@@ -119,9 +119,11 @@ class SpoolBuffer:
             words = "%s; what was not synced is safe from a crash of riglm only"
             self._rate_limited_log.warn(words, error, traceback=_is_unforeseen(error))
 
-    def try_again(self) -> None:
-        """Take no account of a failure that was just now."""
+    def hurry(self) -> None:
+        """Take the last records without waiting for a slow disk, and take no account of a failure that was just now."""
         self._failed_at = None
+        if self._spool is not None:
+            self._spool.hurry()
 
     def close(self) -> None:
         """Sync, and leave the rest to the next process."""

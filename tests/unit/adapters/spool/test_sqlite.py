@@ -298,3 +298,18 @@ def test_a_data_directory_that_cannot_be_used_does_not_prevent_serving(tmp_path)
     (tmp_path / "data").write_text("in the way")
     with sole_server(tmp_path / "data", ""):
         pass
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_hurry_ends_the_sync_of_every_append(tmp_path, is_begun):
+    with SqliteSpool(tmp_path, durable=True) as spool:
+        if is_begun:
+            spool.append([a_session()])
+            assert synchronous(spool) == "FULL"
+        spool.hurry()
+        spool.append([a_session()])
+        assert synchronous(spool) == "NORMAL"
+
+
+def synchronous(spool):
+    return ("OFF", "NORMAL", "FULL")[spool._own._connection.execute("PRAGMA synchronous").fetchone()[0]]

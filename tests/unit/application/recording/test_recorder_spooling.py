@@ -651,3 +651,14 @@ def test_a_fault_of_riglm_itself_is_told_and_the_records_are_stored(shop, root, 
         shop.away = False
         wait_until(lambda: recorder.counts().stored == 1)
     assert "stumbled" in caplog.text
+
+
+def test_the_last_records_do_not_wait_for_the_disk(shop, root):
+    shelf = SqliteSpool(root, durable=True)
+    shop.away = True
+    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
+        recorder.put(a_session())
+        assert recorder.flush(SOON)
+        assert shelf._durable
+    assert not shelf._durable
+    assert recorder.counts().spooled == 1
