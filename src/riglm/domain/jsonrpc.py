@@ -7,7 +7,7 @@ JSON, so what riglm does not own passes byte for byte, including additions of ne
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ __all__ = [  # code that reads messages also reads their content
     "encode",
     "error",
     "error_code",
+    "find_id",
     "id_key",
     "is_tool_error",
     "join_object",
@@ -150,6 +151,10 @@ def _read(line: bytes) -> Message:
         envelope = _second_reading(line, error)
     message_id = bytes(envelope.id) if envelope.id else None
     if message_id is not None and message_id[0] not in _ID_STARTS:
+        if message_id == b"null" and (envelope.method or "").startswith("notifications/"):
+            fields = rawjson.strict_members(line)
+            del fields["id"]
+            return _read(join_object(fields))  # some servers write members without a value as null
         unread = message_id == b"null" and envelope.method is None  # how one answers what had no readable id
         if not unread:
             raise MalformedMessageError(INVALID_REQUEST, "Invalid request: the id must be a string or a number")
@@ -174,7 +179,7 @@ def _check_asked(line: bytes, params: Raw, message_id: bytes | None) -> None:
         raise MalformedMessageError(
             INVALID_REQUEST, "Invalid request: params must be an object or an array", message_id
         )
-    if len(line) > rawjson.SLICE or _may_repeat(line.count) or b"\\u00" in line:
+    if len(line) > rawjson.SLICE or b"\\u00" in line or (_may_repeat(line.count) and _may_repeat_outside(line, params)):
         twice = repeated(line, _TOP_LEVEL)
         if twice is None and (suspects := _suspects(line, _IN_PARAMS)):
             twice = repeated(bytes(params), tuple(suspects))
@@ -193,6 +198,32 @@ def _may_repeat(count: Callable[[bytes], int]) -> bool:
         or count(b'"arguments"') > 1
         or count(b'"_meta"') > 1
     )
+
+
+class _Nested(msgspec.Struct):
+    arguments: Raw = _NONE
+    meta: Raw = msgspec.field(default=_NONE, name="_meta")
+
+
+_decode_nested = msgspec.json.Decoder(_Nested).decode
+
+
+def _may_repeat_outside(line: bytes, params: Raw) -> bool:
+    """Whether a member that riglm reads could be there twice outside of `_meta` and `arguments`.
+
+    Modern clients have a second `"name"` in their `_meta`. Only whole objects are left out, and no names of members
+    that riglm reads, so that what is there twice is still counted twice.
+    """
+    try:
+        nested = _decode_nested(params)
+    except UNREADABLE:
+        return True
+    for value in (bytes(nested.meta), bytes(nested.arguments)):
+        if value.startswith(b"{"):
+            line = line.replace(value, b"")
+            if not _may_repeat(line.count):
+                return False
+    return True
 
 
 def repeated(raw: bytes, names: tuple[bytes, ...]) -> str | None:
@@ -285,6 +316,31 @@ def id_key(raw: bytes) -> bytes:
         return raw
     number = float(raw)
     return b"%d" % number if number.is_integer() and abs(number) < _EXACT else raw
+
+
+def find_id(keys: Iterable[bytes], raw: bytes) -> bytes | None:
+    """Return the one of the `id_key`s that a peer means by an id; None if there is none, or several.
+
+    Some servers answer `2` by `"2"`, or the reverse, and both official SDKs accept that: if no key equals the id, the
+    only one with the same text is meant.
+    """
+    key, found = id_key(raw), None
+    for each in keys:
+        if each == key:
+            return each
+        if _loose_key(each) == _loose_key(key):
+            found = each if found is None else _AMBIGUOUS
+    return found or None
+
+
+_AMBIGUOUS: Final = b""
+_NUMBER_TEXT: Final = re.compile(rb"-?\d{1,15}(?:\.\d{1,15})?")
+
+
+def _loose_key(key: bytes) -> bytes:
+    """An `id_key` that is the same for a number and for a string with that number."""
+    inner = key[1:-1] if key[:1] == b'"' else b""
+    return id_key(inner) if _NUMBER_TEXT.fullmatch(inner) else key
 
 
 def request(message_id: bytes, method: str, params: Raw | bytes = b"{}") -> Message:

@@ -120,6 +120,42 @@ def test_a_request_that_says_twice_what_is_read_is_refused(size, line, monkeypat
         jsonrpc.decode(line)
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b'"name":"a","name":"b","_meta":{"clientInfo":{"name":"c"}}',
+        b'"_meta":{"clientInfo":{"name":"c"}},"name":"a","_meta":{"clientInfo":{"name":"c"}}',
+        b'"name":"a","arguments":{"name":"x"},"arguments":{"name":"x"}',
+        b'"uri":"a","arguments":{"uri":1},"uri":"b"',
+        b'"name":"a","_meta":{"name":"c"},"na\\u006de":"b"',
+    ],
+)
+def test_a_member_that_is_there_twice_is_refused_beside_nested_ones(inner):
+    with pytest.raises(MalformedMessageError, match="is there twice"):
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inner)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b'"name":"a","_meta":{"clientInfo":{"name":"c"}}',
+        b'"name":"name","arguments":{"name":"x","id":1,"uri":"u"},"_meta":{"clientInfo":{"name":"c"}}',
+        b'"name":"a","arguments":"name","vendor":{"name":"x"}',
+    ],
+)
+def test_nested_members_of_the_same_name_are_no_repetition(inner):
+    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inner
+    assert jsonrpc.decode(line).line == line
+
+
+def test_a_notification_with_an_id_of_null_is_a_notification():
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message","params":{"x":1.0}}')
+    assert (message.id, message.line) == (
+        None,
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"x":1.0}}',
+    )
+
+
 def test_a_request_that_says_something_twice_is_refused_however_deep_it_nests():
     for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 1):
         with pytest.raises(MalformedMessageError):
