@@ -166,7 +166,8 @@ class MultiServerConnection(FilteringConnection):
             link.send(message)
 
     def _cancel(self, notice: Message) -> None:
-        exchange = self._open.get(request_params.cancelled_id(notice) or b"")
+        key = jsonrpc.find_id(self._open, request_params.cancelled_id(notice) or b"")
+        exchange = self._open[key] if key is not None else None
         if exchange is not None:
             link = self._links.get(exchange)
             if link is not None:

@@ -46,8 +46,10 @@ class StreamResumption(ResumedStreamHandler):
         self._in_flight = in_flight
 
     def continued(self, message: Message, event: EventPosition | None = None) -> None:
-        exchange = self._in_flight(jsonrpc.id_key(message.id)) if message.is_response and message.id else None
+        exchange = self._in_flight(message.id) if message.is_response and message.id else None
         if exchange is not None:
+            asked = exchange.message.id or b"null"
+            message = message if message.id == asked else message.replace(id=asked)
             exchange.replied(message)
         self._stream.continued(message, event)
 
@@ -131,7 +133,7 @@ class SingleServerConnection(FilteringConnection):
         self._link.listen(listening=listening)
 
     def resume_upstream(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        self._link.resume(last_event_id, StreamResumption(stream, self._find))
+        self._link.resume(last_event_id, StreamResumption(stream, self._find_meant))
 
     def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
         """Find a way to the client for a message that belongs to no request."""
@@ -173,6 +175,11 @@ class SingleServerConnection(FilteringConnection):
     def _find(self, key: bytes) -> ProxiedRequest | None:
         return self._open.get(key) if self._open is not None else None
 
+    def _find_meant(self, raw: bytes) -> ProxiedRequest | None:
+        """Return the request that a server or the client means by an id."""
+        key = jsonrpc.find_id(self._open or (), raw)
+        return self._find(key) if key is not None else None
+
     def _is_free(self, key: bytes) -> bool:
         """Whether an id can be used; one whose stream broke off is given up, for its client may never come back."""
         exchange = self._find(key)
@@ -183,7 +190,7 @@ class SingleServerConnection(FilteringConnection):
 
     def _told(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
-            exchange = self._find(request_params.cancelled_id(message) or b"")
+            exchange = self._find_meant(request_params.cancelled_id(message) or b"")
             if exchange is not None:
                 self._link.cancel(exchange, message)
                 exchange.cancelled()

@@ -228,6 +228,7 @@ _IN_COMPLAINTS: Final = (
 _IN_REASONS: Final = (
     _sign(r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
     _sign(r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
+    _sign(r"HTTP 30\d and redirects", "set `url` to where the server redirects, if you trust that"),
     _sign(r"HTTP 40[13]\b", _token),
     _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: the server does not use TLS on this port"),
     _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",

@@ -75,6 +75,35 @@ async def test_answers_find_their_requests_in_any_order_and_only_once(link, wire
     assert (await one.result(), await two.result()) == ("first", "second")
 
 
+@pytest.mark.parametrize(
+    ("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), (-3, "-3"), (2, None)]
+)
+async def test_an_answer_may_give_the_id_in_another_type(link, wires, asked, given):
+    answer = ask(link, asked, "tools/call")
+    (await wires.number(1)).say({"jsonrpc": "2.0", "id": given, "result": {}})
+    assert await answer.result() == {}
+    assert answer.raw["id"] == asked
+
+
+async def test_an_answer_that_could_be_for_several_requests_is_for_none(link, wires, caplog):
+    caplog.set_level("INFO")
+    answers = [ask(link, number, "tools/call") for number in ("7", "7.0")]
+    wire = await wires.number(1)
+    for given in (7, None, 99):
+        wire.say({"jsonrpc": "2.0", "id": given, "result": {}})
+    assert not any(answer.over.is_set() for answer in answers)
+    assert caplog.messages.count("ignored a response without a request") == 3
+
+
+async def test_progress_may_give_its_token_in_another_type(link, wires):
+    answer = ask(link, 1, "tools/call", {"_meta": {"progressToken": 5}})
+    ask(link, 2, "tools/call")
+    (await wires.number(1)).say(
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "5", "progress": 1}}
+    )
+    assert [json.loads(each.line)["params"]["progressToken"] for each in answer.heard] == [5]
+
+
 async def test_an_id_that_is_in_use_is_refused_without_harm_to_its_owner(link, wires):
     one, other = ask(link, 1, "tools/call"), ask(link, 1, "tools/call")
     assert (await other.error())["code"] == -32600

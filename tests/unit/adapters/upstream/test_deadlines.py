@@ -171,3 +171,11 @@ async def test_only_the_time_of_the_given_clock_counts():
     clock.add(answer, ignore)
     now = 901.0
     assert "did not answer tools/call within 900 s" in await answer.words()
+
+
+async def test_the_error_names_the_seconds_that_were_waited():
+    clock = Deadlines("server", UpstreamTimeouts(initialize=0.2, call=0.05, call_max=14_400))
+    answer = Answer(request(1, "initialize"))
+    waiting = clock.add(answer, ignore)
+    waiting.last = waiting.until + 1.0  # the server sent something meanwhile
+    assert await answer.words() == "upstream 'server' did not answer initialize within 0.2 s"

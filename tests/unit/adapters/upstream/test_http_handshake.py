@@ -562,8 +562,23 @@ async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_ask
         assert (len(server.gets), link._listening._timer) == (1, None)
 
 
-async def test_a_server_without_such_a_stream_is_asked_once():
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(b"", 405),
+        reply(b'{"status":"ok"}'),
+        reply(b"<html>", kind=b"text/html"),
+        reply(b"no", 500),
+        reply(b"", 204),
+    ],
+)
+async def test_a_server_without_such_a_stream_is_asked_once(answer):
     server = WebServer()
+
+    async def on_get(caller, request):
+        await caller.say(answer)
+
+    server.on_get = on_get
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await greet(link)

@@ -115,7 +115,9 @@ async def test_an_error_that_could_not_name_the_request_is_its_answer():
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ((web.event(b"{broken"),), "sent an unreadable event"),
+        ((web.event(b"{broken"),), "closed the stream before its answer, after an event that is no message"),
+        ((web.event(b'{"jsonrpc":"2.0","id":1,"result":{"x":}}'),), "sent an unreadable answer"),
+        ((web.event(b'{"jsonrpc":"2.0","id":7,"result":{}}'),), "after an answer under an id that was not asked"),
         ((web.event(b"x" * (LIMIT + 1)),), f"over the limit of {LIMIT} bytes"),
         ((web.event(PROGRESS),), "closed the stream before its answer"),
     ],
@@ -127,6 +129,90 @@ async def test_a_stream_without_an_answer_is_an_error_that_says_so(parts, words)
         link = upstream.connect(Ears())
         assert words in await ask(link, 1, "tools/call").words()
         await ask(link, 2, "tools/list").result()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"event: ping\ndata: 2026-01-01\n\n",
+        b'event: connected\ndata: {"sessionId":"x"}\n\n',
+        b'data: {"type":"heartbeat"}\n\n',
+        b"data: [DONE]\n\n",
+        b"data: {broken\n\n",
+        b"data: []\n\n",
+        b"data: \xff\n\n",
+        b'data: {"jsonrpc":"2.0","id":99,"result":{}}\n\n',
+    ],
+)
+async def test_events_that_are_no_answer_are_skipped(noise, caplog):
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.chunk(noise), web.ANSWER, web.chunk(noise))
+    async with visibility(server) as upstream:
+        assert await ask(upstream.connect(Ears()), 1, "tools/call").result() == {"was": "tools/call"}
+    assert "skipped what is no answer" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["json", "events"])
+@pytest.mark.parametrize(("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), ("x", "x")])
+async def test_an_answer_may_give_the_id_in_another_type(asked, given, kind):
+    server = WebServer()
+    line = json.dumps({"jsonrpc": "2.0", "id": given, "result": {}}).encode()
+    server.handlers["tools/call"] = saying(reply(line)) if kind == "json" else streaming(web.event(line))
+    async with visibility(server) as upstream:
+        answer = ask(upstream.connect(Ears()), asked, "tools/call")
+        assert await answer.result() == {}
+        assert answer.raw["id"] == asked
+
+
+def redirecting(status: int, *paths: str):
+    """A server whose paths redirect to the next ones; the last one answers."""
+    server = WebServer()
+    post, seen = server.post, []
+
+    async def moved(caller, request):
+        path = request.line.split(" ")[1]
+        seen.append(path)
+        if path == paths[-1]:
+            await post(caller, request)
+        else:
+            location = paths[paths.index(path) + 1]
+            await caller.say(reply(b"moved", status, headers=f"Location: {location}\r\n".encode()))
+
+    server.post = moved
+    return server, seen
+
+
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("paths", [("/mcp", "/mcp/"), ("/mcp", "/a", "/b?k=1")])
+async def test_a_redirect_within_the_origin_is_followed_and_remembered(status, paths):
+    server, seen = redirecting(status, *paths)
+    async with visibility(server, headers={"Authorization": "Bearer x"}) as upstream:
+        link = upstream.connect(Ears())
+        assert await ask(link, 1, "tools/call", {"name": "a"}).result() == {"was": "tools/call"}
+        assert await ask(link, 2, "tools/list").result() == {"was": "tools/list"}
+        assert seen == [*paths, paths[-1]]
+        assert [one.headers["authorization"] for one in server.requests] == ["Bearer x", "Bearer x"]
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "words"),
+    [
+        (307, "http://elsewhere.test/mcp", "redirects to http://elsewhere.test/mcp, which is another origin"),
+        (308, "https://127.0.0.1/mcp?secret=1", "redirects to https://127.0.0.1/mcp?…, which is another origin"),
+        (308, "/", "redirects again and again, at last to http://127.0.0.1"),
+        (302, "/mcp/", "where a request would lose its content"),
+        (303, "ftp://elsewhere.test/", "redirects to what is no URL"),
+    ],
+)
+async def test_a_redirect_that_is_not_followed_is_named_in_the_error(status, location, words):
+    server = WebServer()
+    answer = reply(b"", status, headers=f"Location: {location}\r\n".encode())
+    server.handlers["tools/call"] = saying(answer)
+    async with visibility(server) as upstream:
+        found = await ask(upstream.connect(Ears()), 1, "tools/call").words()
+    assert found.startswith(f"upstream 'server' answered HTTP {status} and ")
+    assert words in found
+    assert len(server.requests) <= 11
 
 
 async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off_and_not_asked_twice():

@@ -131,10 +131,11 @@ def test_a_cancellation_of_one_client_reaches_the_server_by_no_number():
     assert stage.link.sent == [b'{"jsonrpc":"2.0","method":"vendor/told"}']
 
 
-def test_what_the_server_says_of_its_own_accord_goes_nowhere():
+def test_riglm_refuses_requests_of_the_server_in_place_of_a_client():
     stage = Stage(modern=True)
     stage.link.says(b'{"id":1,"method":"roots/list"}')
-    assert stage.link.sent == []
+    (answer,) = stage.link.sent
+    assert jsonrpc.error_code(jsonrpc.decode(answer)) == jsonrpc.METHOD_NOT_FOUND
 
 
 # --- a server of unknown era ---

@@ -161,6 +161,11 @@ class PendingRequests(Deadlines):
         return iter(self._waiting.values())
 
     @property
+    def keys(self) -> list[bytes]:
+        """The keys of all requests that wait."""
+        return [waiting.key for waiting in self]
+
+    @property
     def only(self) -> RequestDeadline | None:
         """The one request that waits, None when there are none or several."""
         return next(iter(self)) if len(self) == 1 else None
@@ -176,6 +181,28 @@ class PendingRequests(Deadlines):
     def pop(self, key: bytes) -> RequestDeadline | None:
         """The request with this key, which waits no longer."""
         return self._waiting.pop(key, None)
+
+    def take_answered(self, answer: Message) -> RequestDeadline | None:
+        """The request that an answer is for, which waits no longer.
+
+        An answer under the id null, which servers give if they could not read the id, is for the only request.
+        """
+        raw = answer.id or b"null"
+        waiting = self._waiting.pop(jsonrpc.id_key(raw), None)
+        if waiting is None and self._waiting:
+            only = self.only
+            key = jsonrpc.find_id(self.keys, raw) if raw != b"null" else (only.key if only is not None else None)
+            waiting = self.pop(key) if key is not None else None
+        return waiting
+
+    def with_progress_token(self, token: bytes) -> RequestDeadline | None:
+        """The request that named this progress token."""
+        asked = {
+            progress_token(each.reply.message): each for each in self if b'"progressToken"' in each.reply.message.line
+        }
+        by_key = {jsonrpc.id_key(raw): each for raw, each in asked.items() if raw}
+        key = jsonrpc.find_id(by_key, token) if token else None
+        return by_key[key] if key is not None else None
 
     def withdraw(self, reply: OutboundRequest) -> bytes | None:
         """Forget a request that was given up; the key that it had, None when it waits no longer."""
@@ -211,6 +238,18 @@ class PendingRequests(Deadlines):
 
     def _expired(self, waiting: RequestDeadline) -> None:
         self._on_expiry(waiting.key, waiting.reply)
+
+
+def progress_token(message: Message) -> bytes:
+    """The raw progress token of a request, empty when it has none."""
+    meta = jsonrpc.members(message.params).get("_meta")
+    return bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""
+
+
+def log_unawaited(upstream: str, answer: Message) -> None:
+    """Log an answer that belongs to no request: its request was cancelled, or its id is wrong."""
+    about = {"upstream": upstream, "id": (answer.id or b"null")[:80].decode("utf-8", "replace")}
+    _log.info("ignored a response without a request", extra=about)
 
 
 _START: Final = rb"\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?(?:%b\s*,\s*)?" % (VERSION, ID, VERSION)

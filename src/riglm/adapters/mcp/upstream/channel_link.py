@@ -1,10 +1,17 @@
 """A link of one client connection over a dedicated channel: ids and payloads pass unchanged."""
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener, PendingRequests
+from riglm.adapters.mcp.upstream.channel import (
+    NOTED,
+    HandshakeReplay,
+    MessageChannel,
+    Opener,
+    PendingRequests,
+    log_unawaited,
+    progress_token,
+)
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
@@ -15,7 +22,6 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
 
-_log = logging.getLogger("riglm.upstream")
 _ABOUT_ONE_REQUEST: Final = "notifications/message"
 _MAX_UNANSWERED: Final = 2
 """Handshakes in a row without an answer after which the server is restarted; the first may wait for a download."""
@@ -94,14 +100,19 @@ class ChannelLink(UpstreamLink):
         if message.method is not None:
             self._said(message)
             return
-        waiting = self._pending.pop(jsonrpc.id_key(message.id or b"null"))
+        waiting = self._pending.take_answered(message)
         if waiting is not None:
+            asked = waiting.reply.message.id or b"null"
+            if message.id != asked and (
+                asked[:1] != b'"' or jsonrpc.id_key(message.id or b"") != jsonrpc.id_key(asked)
+            ):
+                message = message.replace(id=asked)
             if waiting.reply.message.method in NOTED:
                 self._unanswered = 0
                 self._handshake_replay.answered(waiting.reply.message, message)
             waiting.reply.replied(message)
         elif not self._handshake_replay.heard(message):
-            _log.debug("ignored a response without a request", extra={"upstream": self.spec.name})
+            log_unawaited(self.spec.name, message)
 
     def _said(self, message: Message) -> None:
         waiting = self._related(message)
@@ -109,22 +120,18 @@ class ChannelLink(UpstreamLink):
             self._message_handler.unsolicited(self, message)
             return
         waiting.progressed()
+        token = progress_token(waiting.reply.message) if message.method == "notifications/progress" else b""
+        if token and token != bytes(jsonrpc.members(message.params).get("progressToken", b"")):
+            message = message.replace(params=jsonrpc.with_member(message.params, ("progressToken",), token))
         waiting.reply.related(message)
 
     def _related(self, message: Message) -> RequestDeadline | None:
         """Return the request that a message of the server belongs to, if this transport shows it."""
         if message.method == "notifications/progress":
-            return self._by_progress_token(message)
+            token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
+            return self._pending.with_progress_token(token)
         if message.id is not None or message.method == _ABOUT_ONE_REQUEST:
             return self._pending.only
-        return None
-
-    def _by_progress_token(self, message: Message) -> RequestDeadline | None:
-        token = bytes(jsonrpc.members(message.params).get("progressToken", b""))
-        for waiting in self._pending:
-            asked = waiting.reply.message
-            if b'"progressToken"' in asked.line and token == progress_token(asked):
-                return waiting
         return None
 
     async def _greet(self, channel: MessageChannel) -> None:
@@ -139,12 +146,6 @@ class ChannelLink(UpstreamLink):
         if self._unanswered == _MAX_UNANSWERED:
             self._unanswered = 0
             self._line.restart(f"did not answer {_MAX_UNANSWERED} handshakes")
-
-
-def progress_token(message: Message) -> bytes:
-    """The raw progress token of a request, empty when it has none."""
-    meta = jsonrpc.members(message.params).get("_meta")
-    return bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""
 
 
 def cancellation(message_id: bytes, reason: str) -> Message:

@@ -68,7 +68,7 @@ class UpstreamTimeouts:
 class RequestDeadline:
     """One request that waits for its answer."""
 
-    __slots__ = ("clock", "key", "last", "on_expiry", "reply", "timeout_seconds", "until")
+    __slots__ = ("clock", "key", "last", "most", "on_expiry", "reply", "timeout_seconds", "until")
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class RequestDeadline:
         self.reply = reply
         self.timeout_seconds = timeout_seconds
         self.last = clock()
+        self.most = most
         self.until = self.last + most
         self.on_expiry = on_expiry
 
@@ -144,7 +145,7 @@ class Deadlines:
             return  # it was answered in the last moment
         self.remove(waiting)
         waiting.on_expiry(waiting)
-        seconds = waiting.timeout_seconds if was_quiet else self._timeout_seconds.call_max
+        seconds = waiting.timeout_seconds if was_quiet else waiting.most
         waiting.reply.failed(
             ErrorKind.TIMEOUT,
             f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",

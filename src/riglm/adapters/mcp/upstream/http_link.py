@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from riglm.adapters.mcp.upstream.channel import log_unawaited
 from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
@@ -172,6 +173,9 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def receive(self, message: Message, event: EventPosition | None = None) -> None:
         """Deliver a message of the server that belongs to no request."""
+        if message.is_response:
+            log_unawaited(self.spec.name, message)
+            return
         self.notified(message)
         self._message_handler.unsolicited(self, message, event)
 

@@ -1,6 +1,7 @@
 """Server messages of an upstream over Streamable HTTP: the stream of a GET."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -13,7 +14,10 @@ from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 _MAX_WAIT: Final = 30.0
-_NOT_OFFERED: Final = frozenset({400, 401, 403, 404, 405, 406, 501})
+_LATER: Final = frozenset({408, 429, 502, 503, 504})
+"""Statuses after which a stream is asked for again; any other answer that is none means that it is not offered."""
+
+_log: Final = logging.getLogger("riglm.upstream")
 
 
 class SendGet(Protocol):
@@ -32,7 +36,7 @@ class _Events(HttpResponseSink):
         on_event: Callable[[EventPosition | None, Message | None], None],
         on_end: Callable[[int], None],
     ) -> None:
-        """`on_end` gets the HTTP status, 0 when there was none."""
+        """`on_end` gets the HTTP status of an answer that is no event stream; 0 for an event stream, or no answer."""
         self._limit = limit
         self._on_event = on_event
         self._on_end = on_end
@@ -49,10 +53,10 @@ class _Events(HttpResponseSink):
             self._parser.feed(chunk)
 
     def end(self) -> None:
-        self._on_end(self._status)
+        self._on_end(self._status if self._parser is None else 0)
 
     def failed(self, failure: HttpClientError) -> None:
-        self._on_end(self._status)
+        self._on_end(0)
 
     def _event(self, event: Event) -> None:
         mark = EventPosition(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
@@ -61,7 +65,8 @@ class _Events(HttpResponseSink):
             return
         try:
             self._on_event(mark, jsonrpc.decode(well_formed(event.data)))
-        except MalformedMessageError:
+        except MalformedMessageError as error:
+            _log.warning("skipped an event that is no message", extra={"reason": str(error)})
             self._on_event(mark, None)
 
 
@@ -134,7 +139,7 @@ class GetStream:
 
     def _ended(self, status: int) -> None:
         self._exchange = None
-        if not self._wanted or status in _NOT_OFFERED:
+        if not self._wanted or (status and status not in _LATER):
             return
         delay = min(_MAX_WAIT, self._retry_ms / 1000 * 2**self._failures)
         self._failures = min(self._failures + 1, 10)

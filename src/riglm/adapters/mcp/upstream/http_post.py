@@ -1,14 +1,22 @@
 """One request to an upstream over Streamable HTTP, from its POST to the answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from riglm.adapters.mcp.upstream.channel import answered_id
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
-from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
+from riglm.adapters.mcp.wire.http_client import (
+    HttpClientError,
+    HttpExchange,
+    HttpHeaders,
+    HttpResponseSink,
+    describe_redirect,
+)
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -19,6 +27,7 @@ from riglm.ports.upstream import EventPosition, OutboundRequest
 RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
 
+_log: Final = logging.getLogger("riglm.upstream")
 _REFUSALS: Final = frozenset({401, 403})
 _TOO_MANY: Final = 429
 _MAX_RESUMPTIONS: Final = 10
@@ -65,6 +74,12 @@ def names_session(answer: Message | None) -> bool:
     return answer is not None and b"session" in bytes(answer.error).lower()
 
 
+def is_answer(asked: bytes, answer: Message) -> bool:
+    """True if a response is for the request with this raw id; those under the id null are."""
+    given = answer.id or b""
+    return given in (asked, b"null") or jsonrpc.find_id((jsonrpc.id_key(asked),), given) is not None
+
+
 class PostRequest(HttpResponseSink):
     """Passes on what comes back for one request, as JSON or as an event stream."""
 
@@ -75,8 +90,10 @@ class PostRequest(HttpResponseSink):
         "_last_event_id",
         "_owner",
         "_parser",
+        "_redirect",
         "_resumptions",
         "_retry_ms",
+        "_skipped",
         "_timer",
         "exchange",
         "message",
@@ -109,6 +126,10 @@ class PostRequest(HttpResponseSink):
         self._retry_ms = RETRY_MS
         self._resumptions = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._redirect = ""
+        """Where the server redirects to, for the error."""
+        self._skipped = ""
+        """What came in place of the answer, for its error."""
 
     def again(self) -> None:
         """Discard what was received: the request, or the rest of its stream, is requested again."""
@@ -138,6 +159,7 @@ class PostRequest(HttpResponseSink):
         if self.over:
             return
         self._owner.headed(self, headers)
+        self._redirect = describe_redirect(self._owner.spec.url, status, headers)
         if status < 300 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._owner.limit)
 
@@ -195,7 +217,7 @@ class PostRequest(HttpResponseSink):
             self.fail(ErrorKind.PROTOCOL, "sent an answer that is no JSON-RPC message")
         else:
             kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
-            self.fail(kind, f"answered HTTP {self.status}")
+            self.fail(kind, f"answered HTTP {self.status}{self._redirect}")
 
     def _fail(self, failure: HttpClientError) -> None:
         if self.over:
@@ -239,12 +261,18 @@ class PostRequest(HttpResponseSink):
             return
         self._decoder.feed(event.data, partial(self._deliver, mark))
 
-    def _deliver(self, mark: EventPosition | None, message: Decoded, _: bytes) -> None:
+    def _deliver(self, mark: EventPosition | None, message: Decoded, line: bytes) -> None:
         if self.over:
             return
+        asked = self.message.id or b"null"
         if not isinstance(message, Message):
-            self.fail(ErrorKind.PROTOCOL, f"sent an unreadable event: {message}")
-            self.abandon()
+            if answered_id(line, line) == jsonrpc.id_key(asked):
+                self.fail(ErrorKind.PROTOCOL, f"sent an unreadable answer: {message}")
+                self.abandon()
+            else:
+                self._skip(f"an event that is no message: {message}")
+        elif message.is_response and not is_answer(asked, message):
+            self._skip("an answer under an id that was not asked")
         elif message.is_response:
             self._replied(message, mark)
             if self.exchange is not None:
@@ -254,16 +282,21 @@ class PostRequest(HttpResponseSink):
             self._owner.notified(message)
             self.reply.related(message, mark)
 
+    def _skip(self, what: str) -> None:
+        """Wait for the answer behind something else, such as a heartbeat of the server or of a gateway."""
+        self._skipped = f", after {what}"
+        _log.warning("skipped what is no answer", extra={"upstream": self._owner.spec.name, "reason": what})
+
     def _pause(self, on: bool) -> None:
         if self.exchange is not None:
             (self.exchange.pause if on else self.exchange.resume)()
 
     def _replied(self, message: Message, event: EventPosition | None = None) -> None:
         asked = self.message.id or b"null"
-        if message.id != asked and (message.id is None or jsonrpc.id_key(message.id) != jsonrpc.id_key(asked)):
-            if message.id != b"null":
-                self.fail(ErrorKind.PROTOCOL, "answered under an id that was not asked")
-                return
+        if not is_answer(asked, message):
+            self.fail(ErrorKind.PROTOCOL, "answered under an id that was not asked")
+            return
+        if message.id != asked:
             message = message.replace(id=asked)
         self.over = True
         self._owner.answered(self, message)
@@ -273,7 +306,7 @@ class PostRequest(HttpResponseSink):
     def _broke_off(self) -> None:
         """The stream ended before the answer: it can be asked for again if the server named a place in it."""
         if self._last_event_id is None:
-            self.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")
+            self.fail(ErrorKind.UNAVAILABLE, f"closed the stream before its answer{self._skipped}")
         elif self.reply.resumable:
             self.over = True
             self._owner.ended(self)

@@ -4,8 +4,8 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests
-from riglm.adapters.mcp.upstream.channel_link import cancellation, progress_token
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests, log_unawaited, progress_token
+from riglm.adapters.mcp.upstream.channel_link import cancellation
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
@@ -62,7 +62,7 @@ class SharedChannel(ABC):
 
     def unawaited(self, answer: Message) -> None:
         """An answer came for which no client waits."""
-        _log.debug("ignored a response without a request", extra={"upstream": self.spec.name})
+        log_unawaited(self.spec.name, answer)
 
     def down(self, words: str) -> None:
         """The channel is closed."""
@@ -120,7 +120,7 @@ class SharedChannel(ABC):
             self._answered(message)
 
     def _answered(self, message: Message) -> None:
-        waiting = self.pending.pop(message.id or b"null")
+        waiting = self.pending.take_answered(message)
         if waiting is None:
             self.unawaited(message)
             return
@@ -128,7 +128,9 @@ class SharedChannel(ABC):
         waiting.reply.replied(self.answer(asked, message).replace(id=asked.id or b"null"))
 
     def _progressed(self, message: Message) -> None:
-        waiting = self.pending.get(bytes(jsonrpc.members(message.params).get("progressToken", b"")))
+        named = bytes(jsonrpc.members(message.params).get("progressToken", b""))
+        key = jsonrpc.find_id(self.pending.keys, named) if named else None
+        waiting = self.pending.get(key) if key is not None else None
         token = progress_token(waiting.reply.message) if waiting is not None else b""
         if waiting is not None and token:
             params = jsonrpc.with_member(message.params, ("progressToken",), token)

@@ -9,7 +9,14 @@ from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, delive
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
 from riglm.adapters.mcp.wire.decoding import decode
-from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
+from riglm.adapters.mcp.wire.http_client import (
+    HttpClientError,
+    HttpExchange,
+    HttpHeaders,
+    HttpResponseSink,
+    Target,
+    describe_redirect,
+)
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
@@ -85,7 +92,8 @@ class SseChannel(MessageChannel, HttpResponseSink):
     def head(self, status: int, headers: HttpHeaders) -> None:
         kind = (headers.get(b"content-type") or b"").lower()
         if status != 200 or not kind.startswith(b"text/event-stream"):
-            self._end(f"answered HTTP {status} instead of an event stream{self._hint(status)}")
+            redirect = self.describe_redirect(status, headers)
+            self._end(f"answered HTTP {status} instead of an event stream{redirect or self._hint(status)}")
         else:
             self._is_open = True
 
@@ -113,8 +121,13 @@ class SseChannel(MessageChannel, HttpResponseSink):
         if post.status in _FORGOTTEN:
             self._end(f"forgot the session (HTTP {post.status})")
         elif post.status >= 300:
-            self._refused(post.message, f"refused the message with HTTP {post.status}{self._hint(post.status)}")
+            hint = post.redirect or self._hint(post.status)
+            self._refused(post.message, f"refused the message with HTTP {post.status}{hint}")
         self._initialized(post.message)
+
+    def describe_redirect(self, status: int, headers: HttpHeaders) -> str:
+        """Return what to add to an error about a redirect."""
+        return describe_redirect(self._place.spec.url, status, headers)
 
     def undelivered(self, post: "_Post", failure: HttpClientError) -> None:
         """A POST broke; it is sent once more if the server cannot have seen it, or may see it twice."""
@@ -199,11 +212,14 @@ class _Post(HttpResponseSink):
     def __init__(self, channel: SseChannel, message: Message) -> None:
         self.message = message
         self.status = 0
+        self.redirect = ""
+        """Where the server redirects to, for the error."""
         self.repeated = False
         self._channel = channel
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
+        self.redirect = self._channel.describe_redirect(status, headers)
 
     def data(self, chunk: bytes) -> None:
         """The answer comes down the stream; what is said here is not read."""

@@ -86,7 +86,7 @@ class ExchangeOwner(Protocol):
 class HttpExchange:
     """A request in flight and its response: `abort`, `pause` and `resume` are for the caller."""
 
-    __slots__ = ("holder", "number", "paused", "place", "request", "sink")
+    __slots__ = ("before_refusal", "holder", "number", "paused", "place", "redirects", "request", "sink")
 
     def __init__(self, request: bytes, sink: HttpResponseSink, place: object) -> None:
         self.request = request
@@ -96,6 +96,10 @@ class HttpExchange:
         self.number = 0
         """Its place in the order of those that had to wait for a connection."""
         self.paused = False
+        self.redirects = 0
+        """Number of redirects that were followed."""
+        self.before_refusal: Callable[[HttpExchange, int, HttpHeaders], None] | None = None
+        """Called with a status of 300 or more before the sink gets it; may replace the sink to follow a redirect."""
         self.holder: ExchangeOwner | None = None
         """None before the exchange begins and once it is over."""
 

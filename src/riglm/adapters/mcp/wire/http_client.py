@@ -1,6 +1,6 @@
 """A small HTTP/1.1 client: callbacks, a keep-alive pool, one write a request.
 
-It knows what MCP needs and no more: no redirects, no cookies, no compression, no HTTP/2.
+It knows what MCP needs and no more: redirects within an origin, no cookies, no compression, no HTTP/2.
 `docs/discussions/http-client.md` explains why it exists.
 """
 
@@ -20,6 +20,10 @@ from riglm.domain.errors import ConfigurationError
 
 MAX_DIALS = 64
 """Connections being opened at the same time; more would overflow a server's backlog, and wait for seconds."""
+
+
+MAX_REDIRECTS = 10
+"""Maximum number of redirects that one request follows."""
 
 
 class Pool:
@@ -153,7 +157,15 @@ class Pool:
             self._sweep = self._loop.call_at(self._idle[0].free_since + self._idle_seconds, self._drop_old)
 
 
-__all__ = ["HttpClient", "HttpClientError", "HttpExchange", "HttpHeaders", "HttpResponseSink", "Target"]
+__all__ = [
+    "HttpClient",
+    "HttpClientError",
+    "HttpExchange",
+    "HttpHeaders",
+    "HttpResponseSink",
+    "Target",
+    "describe_redirect",
+]
 
 
 class HttpClient:
@@ -225,9 +237,34 @@ class HttpClient:
             except ConfigurationError as error:
                 _Refusal(exchange, str(error))
                 return exchange
-        exchange.request = _request(route, target, method, header_block, body)
+        moved = target.moved.get(method, target) if target.moved else target
+        exchange.before_refusal = functools.partial(self._follow, target, moved, method, header_block, body)
+        exchange.request = _request(route, moved, method, header_block, body)
         route.pool.submit(exchange)
         return exchange
+
+    def _follow(
+        self,
+        target: Target,
+        moved: Target,
+        method: bytes,
+        header_block: bytes,
+        body: bytes,
+        exchange: HttpExchange,
+        status: int,
+        headers: HttpHeaders,
+    ) -> None:
+        """Follow a redirect within the origin, and send later requests of this method to its target at once."""
+        found = _redirect_of(moved, method, status, headers)
+        if found is None or found.origin != target.origin or exchange.redirects >= MAX_REDIRECTS:
+            target.moved.pop(method, None)
+            return
+        exchange.redirects += 1
+        target.moved[method] = found
+        sink = exchange.sink
+        exchange.sink = _RedirectSink(
+            sink, lambda: self.send(target, method, header_block, body, sink, exchange=exchange)
+        )
 
     async def close(self) -> None:
         """Close every connection; exchanges in flight fail, and so do later ones."""
@@ -244,6 +281,58 @@ class HttpClient:
         )
         self._routes[target.origin] = route
         return route
+
+
+class _RedirectSink(HttpResponseSink):
+    """Drops a redirect, and sends the request again when it is complete."""
+
+    def __init__(self, sink: HttpResponseSink, send: Callable[[], object]) -> None:
+        self._sink = sink
+        self._send = send
+
+    def head(self, status: int, headers: HttpHeaders) -> None:
+        """Drop it."""
+
+    def data(self, chunk: bytes) -> None:
+        """Drop it."""
+
+    def end(self) -> None:
+        self._send()
+
+    def failed(self, failure: HttpClientError) -> None:
+        self._sink.failed(failure)
+
+
+_KEEPS_METHOD = frozenset({307, 308})
+_REDIRECTS = _KEEPS_METHOD | {301, 302, 303}
+
+
+def _redirect_of(target: Target, method: bytes, status: int, headers: HttpHeaders) -> Target | None:
+    """Return the target of a redirect that keeps the method, None for any other response."""
+    location = headers.get(b"location")
+    if not location or status not in (_REDIRECTS if method == b"GET" else _KEEPS_METHOD):
+        return None
+    try:
+        return target.redirected(location)
+    except ConfigurationError:
+        return None
+
+
+def describe_redirect(url: str, status: int, headers: HttpHeaders) -> str:
+    """Return what to add to the error about a redirect that was not followed; empty for any other response."""
+    location = headers.get(b"location")
+    if not location or status not in _REDIRECTS:
+        return ""
+    try:
+        target = Target(url)
+        found = target.redirected(location)
+    except ConfigurationError:
+        return " and redirects to what is no URL"
+    if found.origin != target.origin:
+        return f" and redirects to {found}, which is another origin: if you trust it, set it as `url` of the upstream"
+    if status in _KEEPS_METHOD:
+        return f" and redirects again and again, at last to {found}: correct the `url` of the upstream"
+    return f" and redirects to {found}, where a request would lose its content: correct the `url` of the upstream"
 
 
 class _Route(NamedTuple):

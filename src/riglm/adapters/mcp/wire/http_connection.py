@@ -156,6 +156,8 @@ class HttpClientConnection(asyncio.Protocol):
         self._fruitless = 0
         self._until_close = headers.get(b"content-length") is None and headers.get(b"transfer-encoding") is None
         try:
+            if status >= 300 and self._exchange.before_refusal is not None:
+                self._exchange.before_refusal(self._exchange, status, headers)
             self._exchange.sink.head(status, headers)
         except Exception as error:  # noqa: BLE001 - what a sink raises must not reach the parser
             self._sink_raised(error)

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from riglm.domain.errors import ConfigurationError
 
@@ -31,6 +31,7 @@ class Target:
         "authority",
         "authorization",
         "host",
+        "moved",
         "origin",
         "origin_form",
         "port",
@@ -40,6 +41,8 @@ class Target:
     def __init__(self, url: str) -> None:
         parts, port = _split(url)
         host = _ascii(parts.hostname or "")
+        self.moved: dict[bytes, Target] = {}
+        """Where the server redirects requests, by method."""
         self.tls = parts.scheme == "https"
         self.host = host
         """The host to connect to: lower case, no brackets around an IPv6 address."""
@@ -66,6 +69,20 @@ class Target:
 
     def __repr__(self) -> str:
         return f"Target({self._printable!r})"
+
+    def redirected(self, location: bytes) -> "Target":
+        """Return the target of a redirect from here; the credentials of this URL stay at its origin.
+
+        Raises:
+            ConfigurationError: it is no URL to send requests to.
+        """
+        path = self.origin_form.split(b" ", 2)[1].decode()
+        try:
+            found = Target(urljoin(self.origin + path, location.decode("utf-8", "replace").strip()))
+        except ValueError:
+            raise ConfigurationError("The redirect names no valid URL") from None
+        found.authorization = self.authorization if found.origin == self.origin else b""
+        return found
 
     @property
     def numeric(self) -> bool:
