@@ -45,8 +45,9 @@ def verify(
         for line, fault in found.faults[:_MAX_SHOWN]:
             typer.echo(f"line {line}: {fault}")
         typer.echo(f"{found.lines} lines, the last one with the hash {found.last}")
-    if found.faults:
-        raise RiglmError(f"{place} was damaged or tampered with: {len(found.faults)} lines do not fit")
+    if not found.is_intact:
+        count = len(found.faults) - len(found.cut)
+        raise RiglmError(f"{place} was damaged or tampered with: {count} lines do not fit")
 
 
 def _configured(config: Path | None) -> Path:

@@ -48,11 +48,20 @@ def hash_of(line: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCheck:
-    """The result of a check: the number of lines, the hash of the last one, and what is wrong, by line number."""
+    """The result of a check: the number of lines, the hash of the last one, and what is wrong, by line number.
+
+    `cut` are the lines among `faults` that a writer left incomplete when it ended. They hide no record.
+    """
 
     lines: int
     last: str
     faults: tuple[tuple[int, str], ...]
+    cut: tuple[int, ...] = ()
+
+    @property
+    def is_intact(self) -> bool:
+        """True if no record was changed, removed or added."""
+        return len(self.cut) == len(self.faults)
 
 
 def verify(lines: Iterable[str], previous: str | None = None) -> AuditCheck:
@@ -63,9 +72,15 @@ def verify(lines: Iterable[str], previous: str | None = None) -> AuditCheck:
     that was kept elsewhere.
     """
     faults: list[tuple[int, str]] = []
+    cut: list[int] = []
     count, last = 0, previous or FIRST
     for count, line in enumerate(lines, 1):
         digest, link = hash_of(line), _link_of(line)
+        if digest is None and not line.endswith("}"):
+            # The next line has to follow the one before this: what was a record cannot be cut unnoticed.
+            faults.append((count, "this line was cut off while it was written"))
+            cut.append(count)
+            continue
         if digest is None or link is None:
             faults.append((count, "this line was changed, or is incomplete"))
             previous = None
@@ -73,7 +88,7 @@ def verify(lines: Iterable[str], previous: str | None = None) -> AuditCheck:
         if previous is not None and link != previous:
             faults.append((count, "this line does not follow the one before it: lines were removed or added"))
         last = previous = digest
-    return AuditCheck(lines=count, last=last, faults=tuple(faults))
+    return AuditCheck(lines=count, last=last, faults=tuple(faults), cut=tuple(cut))
 
 
 def _link_of(line: str) -> str | None:

@@ -6,6 +6,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +19,15 @@ if sys.platform == "win32":
 
     def _lock(descriptor: int) -> None:
         os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            raise BlockingIOError from None
 else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 STANDARD_ERROR: Final = "-"
@@ -32,17 +36,24 @@ _MAX_QUEUED: Final = 100_000
 _MAX_TEXT_LENGTH: Final = 1_024
 _TAIL_BYTES: Final = 1 << 20
 _CLOSE_SECONDS: Final = 5.0
+_LOCK_SECONDS: Final = 1.0  # after which another process that holds the file is reported
+_LOCK_PAUSE_SECONDS: Final = 0.01
 _log: Final = logging.getLogger("riglm.audit")
 
 
 class AuditFile:
-    """Appends audit records on a separate thread. A record that cannot be written is reported in riglm's log."""
+    """Appends audit records on a separate thread.
+
+    riglm's log has an error at the beginning of each outage, and the number of lost records at its end.
+    """
 
     def __init__(self, place: str) -> None:
         """`place` is a path, or `-` for standard error."""
         self._place = place
         self._previous = FIRST
         self._queue: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_MAX_QUEUED)
+        self._in_hand = 0
+        self._lost = 0
         self._is_reported = False
         self._thread = threading.Thread(target=self._run, name="riglm-audit", daemon=True)
         self._thread.start()
@@ -54,13 +65,18 @@ class AuditFile:
         try:
             self._queue.put_nowait({"time": now, "event": event.value, **about, **texts})
         except queue.Full:
-            self._report("it cannot be written as fast as records come")
+            self._lost += 1
+            self._report("audit records are lost: it cannot be written as fast as records come")
 
     def close(self) -> None:
         """Write what is queued, for at most five seconds."""
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=_CLOSE_SECONDS)
         self._thread.join(_CLOSE_SECONDS)
+        with self._queue.mutex:
+            waiting = sum(each is not None for each in self._queue.queue)
+        if lost := self._lost + self._in_hand + waiting:
+            _log.error("%d audit records could not be written before the end", lost, extra={"file": self._place})
 
     def _run(self) -> None:
         is_open = True
@@ -71,11 +87,16 @@ class AuditFile:
                     batch.append(self._queue.get_nowait())
             records = [each for each in batch if each is not None]
             is_open = len(records) == len(batch)
+            self._in_hand = len(records)
             try:
                 if records:
                     self._write(records)
             except OSError as error:
-                self._report(error.strerror or str(error))
+                self._lost += len(records)
+                self._report(f"audit records are lost: {error.strerror or error}")
+            else:
+                self._recover()
+            self._in_hand = 0
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         if self._place == STANDARD_ERROR:
@@ -87,19 +108,49 @@ class AuditFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            _lock(descriptor)
+            self._await_lock(descriptor)
             previous, is_complete = _end(descriptor)
             text, _ = _lines(records, previous)
-            rest = memoryview(text if is_complete else b"\n" + text)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            _append(descriptor, text if is_complete else b"\n" + text)
         finally:
             os.close(descriptor)
 
-    def _report(self, reason: str) -> None:
+    def _await_lock(self, descriptor: int) -> None:
+        """Lock the file, however long another process holds it: the records wait in the queue."""
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                _lock(descriptor)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    self._report("audit records wait: another process has locked the file")
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            else:
+                return
+
+    def _report(self, problem: str) -> None:
+        """Log the beginning of an outage."""
         if not self._is_reported:
             self._is_reported = True
-            _log.error("audit records are lost: %s", reason, extra={"file": self._place})
+            _log.error(problem, extra={"file": self._place})
+
+    def _recover(self) -> None:
+        """Log the end of an outage, if there was one."""
+        if self._is_reported:
+            lost, self._lost, self._is_reported = self._lost, 0, False
+            _log.warning("audit records are written again; %d were lost", lost, extra={"file": self._place})
+
+
+def _append(descriptor: int, text: bytes) -> None:
+    """Append all of the text or nothing: what a full disk took of it is removed."""
+    size, rest = os.lseek(descriptor, 0, os.SEEK_END), memoryview(text)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise
 
 
 def _lines(records: Sequence[Mapping[str, Any]], previous: str) -> tuple[bytes, str]:

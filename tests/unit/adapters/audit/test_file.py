@@ -1,13 +1,22 @@
 """The audit log in a file: several writers, a damaged end, and a place that cannot be written."""
 
+import errno
 import json
 import multiprocessing
+import os
+import shutil
 import stat
+import sys
 
 import pytest
 
+from riglm.adapters.audit import file as audit_file
 from riglm.adapters.audit.file import AuditFile
 from riglm.domain.audit import FIRST, AuditEvent, verify
+from tests.waiting import wait_until
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def written(path, *tools):
@@ -90,3 +99,71 @@ def test_a_text_of_any_length_leaves_the_chain_whole(tmp_path):
     lines = (tmp_path / "audit.jsonl").read_text("ascii").splitlines()
     assert verify(lines).faults == ()
     assert max(map(len, lines)) < 2_000
+
+
+def test_a_cut_line_is_told_from_a_changed_removed_or_added_one(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    written(path, *"abcd")
+    lines = path.read_text().splitlines()
+    for at, text in ((2, "{"), (2, ""), (4, lines[0][:-9])):
+        found = verify([*lines[:at], text, *lines[at:]], FIRST)
+        assert (found.is_intact, found.cut, found.last) == (True, (at + 1,), verify(lines).last)
+    for changed in (
+        [lines[0], lines[1][:20], *lines[2:]],
+        [lines[0], lines[1].replace("tool_called", "tool_refused"), *lines[2:]],
+        [lines[0], "{", *lines[2:]],
+        [*lines[:2], "{}", *lines[2:]],
+    ):
+        assert not verify(changed, FIRST).is_intact
+
+
+def test_a_failed_write_leaves_no_part_of_a_line(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "audit.jsonl"
+    written(path, "a")
+    before = path.read_bytes()
+    write = os.write
+
+    def fill_disk(descriptor, data):
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:-10])
+
+    monkeypatch.setattr(os, "write", fill_disk)
+    written(path, "b")
+    assert path.read_bytes() == before
+    assert "1 audit records could not be written before the end" in caplog.text
+
+
+def test_each_outage_is_reported_with_what_it_lost(tmp_path, caplog):
+    folder = tmp_path / "folder"
+    file = AuditFile(str(folder / "audit.jsonl"))
+
+    def record(outcome):
+        file.record(AuditEvent.TOOL_CALLED, {"tool": "a"})
+        wait_until(lambda: caplog.text.count("audit records are") == outcome)
+
+    for outage in range(2):
+        folder.touch()
+        record(2 * outage + 1)
+        folder.unlink()
+        record(2 * outage + 2)
+        shutil.rmtree(folder)
+    file.close()
+    assert caplog.text.count("audit records are lost: ") == 2
+    assert caplog.text.count("audit records are written again; 1 were lost") == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks the file with flock")
+def test_a_locked_file_is_reported_and_its_records_wait_or_are_counted(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(audit_file, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(audit_file, "_CLOSE_SECONDS", 0.01)
+    path = tmp_path / "audit.jsonl"
+    with path.open("a") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        file = AuditFile(str(path))
+        file.record(AuditEvent.TOOL_CALLED, {"tool": "a"})
+        wait_until(lambda: "audit records wait: another process has locked the file" in caplog.text)
+        file.close()
+        assert "1 audit records could not be written before the end" in caplog.text
+    file._thread.join(60)
+    assert len(path.read_text().splitlines()) == 1
