@@ -24,6 +24,10 @@ class ConflictError(ControlError):
     """The request is based on an outdated state, or on one in which it cannot be done."""
 
 
+class PreconditionError(ControlError):
+    """The request holds for a version that this riglm never made."""
+
+
 class ControlUnavailableError(ControlError):
     """The answer was not ready in time, or the store is unavailable; retrying later may succeed."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
@@ -89,6 +89,7 @@ class TrainingSession:
         return tuple(call for call in self.calls if call.success)
 
 
+@runtime_checkable
 class RecordStorePort(Protocol):
     """Stores what is recorded.
 
@@ -117,6 +118,7 @@ class RecordStorePort(Protocol):
         """
 
 
+@runtime_checkable
 class SessionHistoryPort(DashboardQueriesPort, Protocol):
     """Gives recorded sessions as wholes, for reports and for prediction to learn from again."""
 
@@ -136,6 +138,7 @@ class SessionHistoryPort(DashboardQueriesPort, Protocol):
         """
 
 
+@runtime_checkable
 class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
     """Stores sessions, calls and lists a second time, for longer, and answers questions about them."""
 

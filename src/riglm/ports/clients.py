@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
 
 
+@runtime_checkable
 class ClientsPort(Protocol):
     """Reads clients' files and makes new versions of them; writes nothing."""
 
@@ -86,6 +87,7 @@ class ClientsPort(Protocol):
         """
 
 
+@runtime_checkable
 class ServersFilePort(Protocol):
     """riglm's configuration of the servers behind it; creates new versions, writes nothing."""
 
@@ -114,6 +116,7 @@ class ServersFilePort(Protocol):
         """
 
 
+@runtime_checkable
 class FilesPort(Protocol):
     """Files written so that each is at any time the old one or the new one, whole."""
 
@@ -138,6 +141,7 @@ class FilesPort(Protocol):
         """Remove what a riglm that was stopped while it wrote left in a directory; what was removed."""
 
 
+@runtime_checkable
 class InstallationsPort(Protocol):
     """What riglm keeps of its changes to clients' files: the newest last, and copies of what the files were."""
 
@@ -215,6 +219,7 @@ class UnreadableLine:
 TranscriptEvent = UserMessage | TranscriptCall | UnreadableLine
 
 
+@runtime_checkable
 class TranscriptsPort(Protocol):
     """The transcripts of one client."""
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from riglm.domain.schemas.settings import Settings
 
@@ -26,6 +26,7 @@ class StagedFile(Protocol):
         """Leave the file as it is; blocks, and does nothing once it has taken over."""
 
 
+@runtime_checkable
 class ConfigurationPort(Protocol):
     """Reads changes to a configuration, and writes them to where it came from.
 

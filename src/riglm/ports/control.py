@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration
@@ -25,6 +25,7 @@ from riglm.domain.schemas.control_api import (
 )
 
 
+@runtime_checkable
 class LiveConfigurationPort(Protocol):
     """The configuration in force, which can be changed while riglm runs; called on the proxy's event loop."""
 
@@ -45,6 +46,7 @@ class LiveConfigurationPort(Protocol):
         """
 
 
+@runtime_checkable
 class ControlPort(Protocol):
     """Queries a running riglm, and changes it.
 

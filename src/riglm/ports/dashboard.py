@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.cooccurrence import ToolCooccurrence
@@ -79,6 +79,7 @@ class ToolStatistics:
     in_lists: bool = False
 
 
+@runtime_checkable
 class DashboardQueriesPort(Protocol):
     """Questions about all that was recorded, or the latest of it.
 

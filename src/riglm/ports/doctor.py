@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class ServerOutput:
     framing: str = ""
 
 
+@runtime_checkable
 class LogCapturePort(Protocol):
     """Collects the output of servers next to the protocol; reading it does not block."""
 
@@ -35,6 +36,7 @@ class LogCapturePort(Protocol):
         """What the server of this name said so far counts no more."""
 
 
+@runtime_checkable
 class SchemaValidatorPort(Protocol):
     """Knows JSON Schema."""
 
@@ -88,6 +90,7 @@ class StoreStatus:
     changed_tools: tuple[tuple[str, str], ...] = ()
 
 
+@runtime_checkable
 class StoreInspectorPort(Protocol):
     """Looks at the store."""
 
@@ -119,6 +122,7 @@ class PortOwner:
     is_riglm: bool = False
 
 
+@runtime_checkable
 class PortInspectorPort(Protocol):
     """Looks at ports of this machine."""
 
@@ -139,6 +143,7 @@ class InsecureFile:
     mode: str
 
 
+@runtime_checkable
 class FileInspectorPort(Protocol):
     """Looks at files and directories."""
 
@@ -172,6 +177,7 @@ class EmbedderCheckResult:
     embed_ms: float
 
 
+@runtime_checkable
 class ProgramsPort(Protocol):
     """Looks for programs."""
 

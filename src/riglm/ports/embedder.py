@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from riglm.domain.errors import RiglmError
 from riglm.domain.prediction import Vector
@@ -42,6 +42,7 @@ class EmbedderStatus:
         )
 
 
+@runtime_checkable
 class EmbedderPort(Protocol):
     """A model that turns text into vectors.
 
@@ -101,6 +102,7 @@ class Embedders:
     chosen: EmbedderPort
 
 
+@runtime_checkable
 class VectorCachePort(Protocol):
     """Stores the most recently used vectors by model and text. Returned arrays are read-only.
 

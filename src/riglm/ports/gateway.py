@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.jsonrpc import Raw
@@ -24,6 +24,7 @@ class ToolSwitch:
     definition: Raw | None = None
 
 
+@runtime_checkable
 class GatewayPort(Protocol):
     """The tools of one gateway. All methods block."""
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 
@@ -26,6 +26,7 @@ class RecordKind(StrEnum):
     WARM_SETS = "warm_sets"
 
 
+@runtime_checkable
 class ExportPort(Protocol):
     """Hands out all that is stored."""
 
@@ -42,6 +43,7 @@ class ExportPort(Protocol):
         """
 
 
+@runtime_checkable
 class MaintenancePort(ExportPort, Protocol):
     """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 

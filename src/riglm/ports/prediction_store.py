@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.policy import Override
@@ -11,6 +11,7 @@ from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
 
 
+@runtime_checkable
 class OverridesPort(Protocol):
     """Stores overrides for all processes. Methods block and raise `AnalyticsUnavailableError` on failure."""
 
@@ -27,6 +28,7 @@ class OverridesPort(Protocol):
         """Remove an override; False when there is none with this id."""
 
 
+@runtime_checkable
 class WarmSetsPort(Protocol):
     """Stores warm sets, so that all processes agree on them and restarts do not change them.
 
@@ -60,6 +62,7 @@ class WarmSetsPort(Protocol):
         """
 
 
+@runtime_checkable
 class ToolCatalogsPort(Protocol):
     """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
 
@@ -71,6 +74,7 @@ class ToolCatalogsPort(Protocol):
         """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""
 
 
+@runtime_checkable
 class ToolPinsPort(Protocol):
     """Gives and approves the tool pins that `AnalyticsPort.record_many` stored.
 

@@ -4,12 +4,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, PredictionInput
 
 
+@runtime_checkable
 class PredictorPort(Protocol):
     """An online learner: `learn` from what happened, `predict` from what is known now.
 

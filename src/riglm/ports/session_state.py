@@ -3,9 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 
+@runtime_checkable
 class SessionStatePort(Protocol):
     """Values under keys, each for a time, and news for every process.
 

@@ -60,7 +60,7 @@ def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Ite
     if TOP_K in given:
         yield _top_k(given[TOP_K])
     if MIN_FLOOR in given:
-        yield _min_floor(given[MIN_FLOOR], draft)
+        yield _min_floor(given[MIN_FLOOR])
     if CANDIDATES in given or TOP_K in given:
         yield from _candidates(given.get(CANDIDATES), draft)
     yield from _embedder(given)
@@ -92,13 +92,10 @@ def _top_k(text: str) -> VariableResult:
     return VariableResult(TOP_K, path, bounded, warning)
 
 
-def _min_floor(text: str, draft: Draft) -> VariableResult:
+def _min_floor(text: str) -> VariableResult:
     number = _number(text)
     if number is not None and 0 < number < 1:
-        floor = _number(str(_held(draft, "floor")))
-        is_above = floor is not None and number > floor
-        warning = f"{number:g} is above knowledge.floor ({floor:g}) and has no effect — fix: raise knowledge.floor"
-        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number, warning if is_above else "")
+        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number)
     warning = f"{_shown(text)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
     return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), DEFAULT_MIN_FLOOR, warning)
 

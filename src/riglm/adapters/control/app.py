@@ -25,6 +25,7 @@ from riglm.domain.control import (
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
+    PreconditionError,
 )
 from riglm.domain.schemas.downstream import ControlSettings
 from riglm.ports.control import ControlPort
@@ -35,6 +36,7 @@ _STATUSES: Final[dict[type[ControlError], int]] = {
     NotFoundError: 404,
     ForbiddenError: 403,
     ConflictError: 409,
+    PreconditionError: 412,
     ControlUnavailableError: 503,
 }
 _RETRY_SECONDS: Final = "2"

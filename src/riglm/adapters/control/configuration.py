@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from riglm.adapters.control.request import error_responses
 from riglm.adapters.control.route import Flag, Port, operations
+from riglm.domain.control import PreconditionError
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.control import ControlPort
 
@@ -18,9 +19,10 @@ RESTART_HEADER: Final = "Riglm-Restart-Needed"
 
 _REFERENCE: Final = "#/components/schemas/Configuration"
 _NULL: Final = {"type": "null"}
-_TAG: Final = '"[0-9]{1,15}"'
+_TAG: Final = r'(?:W/)?"[!#-~]{0,200}"'
 _IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
-_NUMBER: Final = re.compile("[0-9]+")
+_TAGS: Final = re.compile(_TAG)
+_VERSION: Final = re.compile('"([0-9]{1,15})"')
 
 router: Final = operations("configuration", 503)
 
@@ -50,7 +52,7 @@ async def configuration(port: Port) -> Response:
 @router.put(
     "/config",
     summary="Change the configuration",
-    responses={**error_responses(400, 408, 409, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
+    responses={**error_responses(400, 408, 409, 412, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
 )
 async def put_configuration(
     port: Port,
@@ -93,10 +95,18 @@ def _answer(document: Any, version: int, headers: dict[str, str] | None = None) 
 
 
 async def _expected(port: ControlPort, if_match: str | None) -> int | None:
-    """The version that must be in force, of several the one that is."""
+    """The version that must be in force, of several the one that is.
+
+    Raises:
+        PreconditionError: none of the tags is of riglm's configuration.
+    """
     if if_match is None or if_match == "*":
         return None
-    wanted = [int(number) for number in _NUMBER.findall(if_match)]
+    wanted = [int(own[1]) for tag in _TAGS.findall(if_match) if (own := _VERSION.fullmatch(tag))]
+    if not wanted:
+        raise PreconditionError(
+            f"If-Match: {if_match} is no version of this configuration — fix: give the ETag of GET /config"
+        )
     if len(wanted) == 1:
         return wanted[0]
     current = (await port.configuration()).version

@@ -69,6 +69,7 @@ _DESCRIPTIONS: Final = {
     404: "What was named is not there.",
     408: "The body did not come in time.",
     409: "It conflicts with the current state.",
+    412: "If-Match names no version of this configuration.",
     413: "The body is too large.",
     415: "The body is not declared to be JSON.",
     421: "The Host header names another server.",

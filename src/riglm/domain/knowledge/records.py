@@ -24,13 +24,14 @@ def normalised(text: str) -> str:
     """A text without the differences that do not matter.
 
     In this order: Unicode's form NFKC, lower case, every run of white space one space, none at the ends, and no control
-    characters or characters without a width.
+    characters or characters without a width. What they separated is folded again: the form of a form is the same.
     """
     folded = unicodedata.normalize("NFKC", text).lower()
     spaced = _SPACES.sub(" ", folded).strip()
     if spaced.isprintable():  # nearly every text: nothing of these categories can be in it
         return spaced
-    return "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
+    seen = "".join(letter for letter in spaced if unicodedata.category(letter) not in _UNSEEN)
+    return seen if seen == spaced else normalised(seen)
 
 
 def is_visible(text: str) -> bool:

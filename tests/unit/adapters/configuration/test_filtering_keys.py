@@ -47,13 +47,13 @@ def test_prices_are_those_of_a_preset_unless_they_are_given():
     ("keys", "is_on"),
     [
         ({}, True),
-        ({"STRATEGY": "none"}, False),
+        ({"STRATEGY": "none"}, True),
         ({"STRATEGY": "none", "DENYLIST": "a"}, True),
         ({"STRATEGY": "none", "ALLOWLIST": "a"}, True),
         ({"ENABLED": "false", "DENYLIST": "a"}, False),
     ],
 )
-def test_what_is_denied_is_looked_at_whatever_the_strategy_unless_filtering_is_off(keys, is_on):
+def test_lists_are_inspected_whatever_the_strategy_unless_filtering_is_off(keys, is_on):
     found = settings(**{f"RIGLM_FILTERING__{key}": value for key, value in keys.items()}).filtering
     assert (found.is_on, found.denies) == (is_on, "ALLOWLIST" in keys or "DENYLIST" in keys)
 

@@ -154,3 +154,16 @@ def test_a_least_floor_above_the_floor_has_no_effect_and_a_warning_says_so(loade
     assert found.settings.knowledge.min_floor == 0.5
     assert "above knowledge.floor (0.25)" in "".join(found.warnings)
     assert loaded({**GATE, f"{PREFIX}MIN_FLOOR": "0.5"}, "knowledge: {floor: 0.6}").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("yaml", "floors"),
+    [
+        ("{floor: 0.1}", "0.15 is above knowledge.floor (0.1)"),
+        ("{min_floor: 0.5}", "0.5 is above knowledge.floor (0.25)"),
+    ],
+)
+def test_a_floor_below_the_least_floor_warns_in_the_file_too(loaded: Any, yaml: str, floors: str):
+    (warning,) = loaded({}, f"knowledge: {yaml}").warnings
+    assert warning == f"knowledge.min_floor: {floors} and has no effect — fix: raise knowledge.floor"
+    assert loaded({}, "knowledge: {floor: 0.15, min_floor: 0.15}").warnings == ()

@@ -221,12 +221,20 @@ def test_a_change_that_goes_by_an_old_version_is_refused(served: Served, tag: st
     assert not served.inside.put
 
 
-@pytest.mark.parametrize("tag", ["*", '"3", "1"', None])
+@pytest.mark.parametrize("tag", ['"x"', '""', 'W/"1"', '"1x", W/"1"', '"3f2a-1"'])
+def test_a_change_that_goes_by_a_tag_of_another_resource_is_refused(served: Served, tag: str):
+    problem = served.ask("PUT", "/config", {}, if_match=tag).problem
+    assert problem["status"] == 412
+    assert "— fix: give the ETag of GET /config" in problem["detail"]
+    assert not served.inside.put
+
+
+@pytest.mark.parametrize("tag", ["*", '"3", "1"', '"x", "1"', None])
 def test_a_change_goes_by_any_version_by_one_of_several_or_by_none(served: Served, tag: str | None):
     assert served.ask("PUT", "/config", {}, if_match=tag).status == 200
 
 
-@pytest.mark.parametrize("tag", ["1", 'W/"1"', "", '"x"'])
+@pytest.mark.parametrize("tag", ["1", "", "x", '"x', '"1" "2"'])
 def test_what_is_no_version_is_refused(served: Served, tag: str):
     answer = served.ask("PUT", "/config", {}, if_match=tag)
     assert (answer.status, answer.problem["errors"][0]["path"]) == (422, "If-Match")

@@ -11,7 +11,8 @@ def test_the_steps_are_taken_in_their_order():
     assert normalised("ﬁ Ⅳ ①") == "fi iv 1"
     assert normalised("zero\u200bwidth\u2060 soft\u00adhyphen bell\x07") == "zerowidth softhyphen bell"
     assert normalised("İ") == "i̇"
-    assert normalised("a \u200b b") == "a  b"  # removing comes last
+    assert normalised("a \u200b b") == "a b"
+    assert normalised("\u200b a \u200b") == "a"
 
 
 def test_the_hash_is_the_same_for_ever():
@@ -34,3 +35,13 @@ def test_case_and_white_space_make_no_difference(text: str):
 @given(st.text(max_size=60))
 def test_texts_of_printable_characters_take_the_same_way_as_all(text: str):
     assert normalised(text + "\u200b") == normalised(text) or text.rstrip() != text
+
+
+BLANKS_AND_UNSEEN = st.text(
+    st.sampled_from("aA\u0301\u0307i \t\u200b\u200d\u00ad\x07\u2060\u00a0\u03a3\u0345\uff26"), max_size=12
+)
+
+
+@given(st.text(max_size=60) | BLANKS_AND_UNSEEN)
+def test_a_normal_form_is_its_own_normal_form(text: str):
+    assert normalised(normalised(text)) == normalised(text)
