@@ -1,15 +1,23 @@
 """Offline scan of tool definitions for text that is meant to mislead a model, a user or a terminal.
 
-The scan is deterministic and reads every string of a definition. It reports what it finds and changes nothing. The
-rules follow published attacks on MCP clients: tool poisoning, tool shadowing, and text that people cannot see.
+The scan is deterministic and reads every string of a definition, as it is and as a model may read it. It reports what
+it finds and changes nothing. The rules follow published attacks on MCP clients: tool poisoning, tool shadowing, and
+text that people cannot see.
 """
 
+import html
 import re
-from base64 import b64decode
-from collections.abc import Collection, Iterator, Mapping
+import sys
+from base64 import b32decode, b64decode
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from riglm.domain.plain_spelling import plain_spelling
 
 MAX_TEXT_LENGTH: Final = 20_000
 """Characters of one string that are scanned; a longer one is itself a finding."""
@@ -19,7 +27,13 @@ MAX_DEFINITION_LENGTH: Final = 200_000
 
 _MAX_DEPTH: Final = 64
 _MAX_EXCERPT_LENGTH: Final = 60
+_MAX_DECODED: Final = 3
 _MIN_NAME_LENGTH: Final = 8
+_MIN_ENCODED: Final = 16
+_MAX_SHORT: Final = 64
+_TEXTS: Final = frozenset({"description", "title"})
+_MAX_WORDS: Final = 200
+"""Encoded words of one text that are decoded."""
 
 
 class ScanRule(StrEnum):
@@ -36,7 +50,10 @@ class ScanRule(StrEnum):
 
 
 class ScanFinding(NamedTuple):
-    """One finding: the rule, the path of the string in the definition, and the text that matched, with escapes."""
+    """One finding: the rule, the path of the string in the definition, and the text that matched, with escapes.
+
+    The path of a text that is split over several strings is `*`.
+    """
 
     rule: ScanRule
     path: str
@@ -44,16 +61,27 @@ class ScanFinding(NamedTuple):
 
 
 _HIDDEN: Final = re.compile(
-    "[\U000e0000-\U000e007f\U000e0100-\U000e01ef\u202a-\u202e\u2066-\u2069\u200b\u2060-\u2064\u180e\u115f\u1160\u3164"
-    "\ue000-\uf8ff\U000f0000-\U0010fffd]+|(?<=[ -~])[\u200c\u200d]|[\u200c\u200d](?=[ -~])"
+    "[\U000e0000-\U000e0fff\u202a-\u202e\u2060-\u206f\u200b\u180e\u115f\u1160\u3164\uffa0\u00ad\u034f\u17b4\u17b5"
+    "\u2800\ufeff\ufff0-\ufffb\U0001d173-\U0001d17a\ue000-\uf8ff\U000f0000-\U0010fffd]+"
+    "|(?<=[ -~])[\u200c\u200d\u180b-\u180f]|[\u200c\u200d\u180b-\u180f](?=[ -~])"
+    '|(?<![^ -"$-)+-/:-~\ufe00-\ufe0f])[\ufe00-\ufe0f]'  # emoji and digits have one variation selector
 )
+_DIRECTION_MARK: Final = re.compile("[\u200e\u200f\u061c]")
+_RIGHT_TO_LEFT: Final = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _FLAG: Final = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{3,6}\U000e007f")  # such as the flag of Scotland
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_ENCODED: Final = re.compile(
-    r"(?<![\w+/])(?:[0-9a-fA-F]{2}){12,}(?![\w+/])|(?<![\w+/])[A-Za-z0-9+/]{16,}={0,2}(?![\w+/=])"
+_ESCAPE: Final = re.compile(
+    r"\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|\\U([0-9a-fA-F]{8})|\\x([0-9a-fA-F]{2})"
+    r"|\bU\+([0-9a-fA-F]{4,6})\b ?"
 )
+_HEX: Final = re.compile(r"(?<![0-9a-zA-Z])(?:(?:0x|\\x|=)?[0-9a-fA-F]{2}[ ,:;_-]{0,2}){12,}(?![0-9a-zA-Z])")
+_CODES: Final = re.compile(r"(?<![\w.])(?:[0-9]{2,3}[ ,;]{1,2}){11,}[0-9]{2,3}(?![\w.])")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]{16,}|[A-Za-z0-9_-]{16,}")
+_BASE32: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}(?![A-Za-z0-9])")
+_PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{6,}")
 _COMMAND: Final = re.compile(
-    rb"\b(?:curl|wget|chmod|bash|powershell|nc|eval)\b|\brm -|/bin/sh|/dev/tcp|https?://|ignore|instruction"
+    r"\b(?:curl|wget|chmod|bash|powershell|nc|eval)\b|\brm -|/bin/sh|/dev/tcp|https?://|ignore|instruction",
+    re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(
     r"\b(?:(?:detect|scan|flag|explain|describ|document|check|test|guard)(?:s|es|ed|ing|ion|ation)?|identif(?:y|ies|ying)|"
@@ -111,76 +139,309 @@ _PATTERNS: Final[Mapping[ScanRule, re.Pattern[str]]] = {
     ),
 }
 
+_SQUASHED: Final[Mapping[ScanRule, re.Pattern[str]]] = {  # of texts without blanks and punctuation
+    ScanRule.INSTRUCTION: re.compile(
+        r"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?)(?:all|any|every|everything|the|these|those|your|my|of|other){0,3}"
+        r"(?:previous|prior|above|earlier|preceding|system|safety|security)(?:and|or|user|system|safety|previous|given){0,2}"
+        r"(?:instruction|prompt|rule|guideline|message|direction|polic|context|constraint|check)"
+        r"|(?:donot|dont|never|without|avoid)(?:ever)?(?:tell|inform|notify|alert|mention|reveal|disclos)(?:ing|e)?"
+        r"(?:this|it|that|anything|about|of|any|step){0,3}(?:to)?(?:the|your|this)?(?:user|human|operator)"
+        r"|(?:hide|conceal|keep)(?:this|it|that|them)(?:a)?(?:secret|hidden)?from(?:the|your)?(?:user|human|operator)"
+        r"|(?:silently|secretly|covertly)(?:send|forward|upload|copy|append|read|execute|run|bcc|post|includ|exfiltrat|collect)"
+    ),
+    ScanRule.SECRET: re.compile(
+        r"sshid(?:rsa|ed25519|ecdsa)|etcpasswd(?![a-z])"
+        r"|(?<!re)(?:send|append|attach|upload|leak|steal|forward)(?:the|your|all|any|their|users|contents|content|of|its){0,4}"
+        r"(?:privatekey|sshkey|apikey|accesstoken|credentials|password|environmentvariables|sshid|systemprompt)"
+    ),
+}
+_SEPARATORS: Final = re.compile(r"(?<=[a-z0-9])[_.*~+|-]+(?=[a-z0-9])")
+_LEET: Final = re.compile(r"[a-z][013457@$!]+[a-z]|(?<![^ ])[013457@$!][a-z]{2}")
+_LEET_LETTERS: Final = tuple(str.maketrans("013457@$!", f"o{one}eastas{one}") for one in "il")
+_NOT_SQUASHED: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 
-def scan_definition(definition: Mapping[str, Any], other_tools: Collection[str] = ()) -> list[ScanFinding]:
+
+class OtherTools:
+    """The names of all servers' tools, to find those of other servers in a text.
+
+    The time to search a text does not depend on the number of names. Short names and names of one word are left out.
+    """
+
+    def __init__(self, names: Mapping[str, Iterable[str]]) -> None:
+        """`names` are those of the tools by server."""
+        self._servers: defaultdict[str, set[str]] = defaultdict(set)
+        self._places: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+        """Where names begin relative to their first word, and their lengths, by that word."""
+        for server, owned in names.items():
+            for name in owned:
+                if len(name) >= _MIN_NAME_LENGTH and re.search(r"[a-z0-9][_\-.A-Z]", name):
+                    first = _NAME_WORD.search(name)
+                    if first is not None:
+                        self._servers[name].add(server)
+                        self._places[first[0]].add((first.start(), len(name)))
+
+    def find(self, text: str, server: str) -> str | None:
+        """Return the first name in a text that a tool of another server has, and none of `server`."""
+        for word in _NAME_WORD.finditer(text):
+            for offset, length in self._places.get(word[0], ()):
+                start, end = word.start() - offset, word.start() - offset + length
+                name = text[max(0, start) : end]
+                servers = self._servers.get(name)
+                if servers is not None and server not in servers and not _is_part(text, start, end):
+                    return name
+        return None
+
+
+_NAME_WORD: Final = re.compile(r"[\w-]+")
+
+
+def _is_part(text: str, start: int, end: int) -> bool:
+    """Whether a name at this place of a text is a part of a longer one."""
+    return start < 0 or any(_NAME_WORD.match(each) for each in (text[start - 1 : start], text[end : end + 1]) if each)
+
+
+def scan_definition(
+    definition: Any, other_tools: OtherTools | Collection[str] = (), server: str = ""
+) -> list[ScanFinding]:
     """Return what a tool definition, as decoded JSON, contains of each rule, at most one finding per rule and string.
 
-    `other_tools` are the names of other servers' tools; short names and names of one word are not looked for.
+    `other_tools` are the names of other servers' tools, or those of all servers if `server` has the tool.
     """
-    telling = [name for name in other_tools if len(name) >= _MIN_NAME_LENGTH and re.search(r"[a-z0-9][_\-.A-Z]", name)]
-    others = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in telling)) if telling else None
+    others = other_tools if isinstance(other_tools, OtherTools) else OtherTools({"other": other_tools})
     found: list[ScanFinding] = []
+    pieces: dict[str, list[str]] = {"names": [], "descriptions": [], "values": []}
     left = MAX_DEFINITION_LENGTH
-    for path, text in _strings(definition, "", _MAX_DEPTH):
+    for path, text, kind in _strings(definition, "", "values", _MAX_DEPTH):
+        if text is None:
+            found.append(ScanFinding(ScanRule.LENGTH, path, f"nested more than {_MAX_DEPTH} levels deep"))
+            break
         left -= len(text)
         if left < 0:
             found.append(ScanFinding(ScanRule.LENGTH, path, f"more than {MAX_DEFINITION_LENGTH:,} characters in all"))
             break
-        found += _scan_text(path, text, others)
+        found += _scan_text(path, text, others, server)
+        pieces[kind].append(text)
+    reported = {each.rule for each in found}
+    for texts in pieces.values():
+        if len(texts) > 1:
+            found += (each for each in _scan_joined(texts) if each.rule not in reported)
+            reported |= {each.rule for each in found}
     return found
 
 
-def _scan_text(path: str, text: str, others: re.Pattern[str] | None) -> Iterator[ScanFinding]:
+def _scan_text(path: str, text: str, others: OtherTools, server: str) -> Iterator[ScanFinding]:
     if len(text) > MAX_TEXT_LENGTH:
         yield ScanFinding(ScanRule.LENGTH, path, f"{len(text):,} characters")
         text = text[:MAX_TEXT_LENGTH]
-    visible = _FLAG.sub("", text).removeprefix("\ufeff")
-    matches: dict[ScanRule, re.Match[str] | None] = {
-        ScanRule.HIDDEN_TEXT: _HIDDEN.search(visible),
-        ScanRule.CONTROL_CHARACTER: _CONTROL.search(text),
-        ScanRule.ENCODED: next((found for found in _ENCODED.finditer(text) if _is_command(found[0])), None),
-        **{rule: _first(rule, text) for rule in _PATTERNS},
-    }
-    if matches[ScanRule.OTHER_TOOL] is None and others is not None:
-        matches[ScanRule.OTHER_TOOL] = others.search(text)
+    matches: dict[ScanRule, str | None] = dict.fromkeys(_ORDER)
+    visible = text
+    if not text.isascii():
+        visible = _FLAG.sub("", text).removeprefix("\ufeff")
+        hidden = _HIDDEN.search(visible)
+        if hidden is None and not _RIGHT_TO_LEFT.search(visible):
+            hidden = _DIRECTION_MARK.search(visible)
+        matches[ScanRule.HIDDEN_TEXT] = hidden[0] if hidden is not None else None
+    control = None if text.isprintable() else _CONTROL.search(text)
+    matches[ScanRule.CONTROL_CHARACTER] = control[0] if control is not None else None
+    matches |= _find_meanings(text)
+    if matches[ScanRule.OTHER_TOOL] is None:
+        matches[ScanRule.OTHER_TOOL] = others.find(text, server)
+        if matches[ScanRule.OTHER_TOOL] is None and not text.isascii():
+            matches[ScanRule.OTHER_TOOL] = others.find(plain_spelling(text), server)
     for rule, match in matches.items():
         if match is not None:
-            yield ScanFinding(rule, path, _excerpt(match[0]))
+            yield ScanFinding(rule, path, _excerpt(match))
 
 
-def _first(rule: ScanRule, text: str) -> re.Match[str] | None:
+def _scan_joined(texts: Sequence[str]) -> Iterator[ScanFinding]:
+    """Report what several strings of a definition contain together."""
+    for separator in (" ", ""):
+        joined = separator.join(texts)[:MAX_TEXT_LENGTH]
+        for rule, match in _find_meanings(joined).items():
+            is_weak = rule is ScanRule.OTHER_TOOL or (
+                rule is ScanRule.SECRET and match is not None and "/" not in match
+            )
+            if match is not None and not is_weak and not any(match in each for each in texts):
+                yield ScanFinding(rule, "*", _excerpt(match))
+
+
+def _find_meanings(text: str) -> Mapping[ScanRule, str]:
+    """Return what a text contains of each rule, in any spelling and encoding."""
+    return _find_in_short(text) if len(text) <= _MAX_SHORT else _find_in(text)
+
+
+@lru_cache(maxsize=8192)
+def _find_in_short(text: str) -> Mapping[ScanRule, str]:
+    """Return the same; names and keywords occur in many tools."""
+    return _find_in(text)
+
+
+def _find_in(text: str) -> Mapping[ScanRule, str]:
+    decoded = _decoded(text)
+    plain = plain_spelling(decoded)
+    spaced = _SEPARATORS.sub(" ", plain)
+    readings = [text, *(each for each in (decoded, plain) if each not in {text, text.lower()})]
+    further = [spaced] if spaced != plain else []
+    if _LEET.search(plain):
+        further += [spaced.translate(letters) for letters in _LEET_LETTERS]
+    squashed = [_squash(each) for each in dict.fromkeys((spaced, *further))]
+    found: dict[ScanRule, str | None] = dict.fromkeys(_ORDER)
+    found[ScanRule.ENCODED] = _find_encoded(decoded, _MAX_DECODED)
+    for rule, hints in _HINTS.items():
+        hinting = "\n".join(squashed if rule in _SQUASHED else readings)
+        if any(map(hinting.__contains__, hints)):
+            found[rule] = _first(rule, readings)
+            if found[rule] is None and rule in _SQUASHED:
+                found[rule] = _first(rule, further) or _first_squashed(rule, [spaced, *further])
+    return {rule: match for rule, match in found.items() if match is not None}
+
+
+_HINTS: Final[
+    Mapping[ScanRule, Sequence[str]]
+] = {  # a text with a match has one of them, without blanks where squashed
+    ScanRule.MARKUP: ("<", "[", "{{", "##", "(", "*", "javascript:", "JAVASCRIPT:", "Javascript:"),
+    ScanRule.INSTRUCTION: (
+        *("ignor", "disregard", "forget", "overrid", "bypass", "donot", "dont", "never", "without", "avoid", "refrain"),
+        *("hide", "conceal", "keep", "beforeusing", "beforecalling", "beforeinvoking", "beforerunning", "youarenow"),
+        *("actasifyou", "newinstruction", "systemprompt", "systemoverride", "noteto", "hiddendirective", "silently"),
+        *("hiddeninstruction", "hiddencommand", "hiddenpayload", "secretly", "covertly", "stealthily", "exfiltrat"),
+    ),
+    ScanRule.SECRET: (
+        *("ssh", "aws", "gnupg", "kube", "docker", "netrc", "npmrc", "pypirc", "gcloud", "cursor", "claude", "codeium"),
+        *("history", "idrsa", "ided25519", "idecdsa", "etcpasswd", "etcshadow", "etcsudoers", "mcpjson", "privatekey"),
+        *("apikey", "accesstoken", "credential", "password", "secret", "environmentvariable", "env", "clipboard"),
+        *("conversationcontext", "systemprompt", "systeminstruction"),
+    ),
+    ScanRule.OTHER_TOOL: (
+        *(
+            "upersede",
+            "ijack",
+            "ntercept",
+            "mpersonate",
+            "odif",
+            "_",
+            "this ",
+            "UPERSEDE",
+            "IJACK",
+            "NTERCEPT",
+            "THIS ",
+        ),
+    ),
+}
+
+_ORDER: Final = (ScanRule.HIDDEN_TEXT, ScanRule.CONTROL_CHARACTER, ScanRule.ENCODED, *_PATTERNS)
+
+
+def _first(rule: ScanRule, readings: Iterable[str]) -> str | None:
     """Return the first match of a rule; sentences that a text describes as detected or as examples do not count."""
-    found = _PATTERNS[rule].finditer(text)
-    if rule in {ScanRule.MARKUP, ScanRule.OTHER_TOOL}:
-        return next(found, None)
-    return next(
-        (match for match in found if not _QUOTED.search(text, max(0, match.start() - 100), match.start())), None
-    )
+    has_quotes = rule not in {ScanRule.MARKUP, ScanRule.OTHER_TOOL}
+    for text in readings:
+        for match in _PATTERNS[rule].finditer(text):
+            if not has_quotes or not _is_quoted(match):
+                return match[0]
+    return None
 
 
-def _is_command(word: str) -> bool:
-    """Whether a word is hexadecimal or Base64 for a command line, an address or an instruction."""
-    for decode in (bytes.fromhex, partial(b64decode, validate=True)):
-        try:
-            decoded = decode(word)
-        except ValueError:
+def _is_quoted(match: re.Match[str]) -> bool:
+    return _QUOTED.search(match.string, max(0, match.start() - 100), match.start()) is not None
+
+
+def _first_squashed(rule: ScanRule, readings: Iterable[str]) -> str | None:
+    """Return the first match of a rule in a text whose words are torn apart or run together."""
+    for text in readings:
+        rest = _PATTERNS[rule].sub(" ", text)  # only quoted ones are left
+        if match := _SQUASHED[rule].search(_squash(rest)):
+            return match[0]
+    return None
+
+
+def _squash(text: str) -> str:
+    """Return the letters and digits of a text."""
+    return text.encode("ascii", "ignore").translate(None, _NOT_SQUASHED).decode()
+
+
+def _decoded(text: str) -> str:
+    """Return a text without percent encoding, HTML entities, and escapes of programming languages."""
+    for _ in range(_MAX_DECODED):
+        before = text
+        if "\\" in text or "U+" in text:
+            text = _ESCAPE.sub(_escaped, text)
+        if "&" in text:
+            text = html.unescape(text)
+        if "%" in text:
+            text = unquote(text, errors="replace")
+        if text == before:
+            break
+    return text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = int(next(filter(None, match.groups())), 16)
+    return chr(code) if code <= sys.maxunicode and not 0xD800 <= code < 0xE000 else match[0]
+
+
+def _find_encoded(text: str, depth: int) -> str | None:
+    """Return the first word that encodes a command line, an address or what another rule finds."""
+    if len(text) < _MIN_ENCODED:
+        return None
+    for word, data in _encoded_words(text):
+        decoded = " ".join(part.decode("ascii") for part in _PRINTABLE.findall(data.replace(b"\0", b"")))
+        if not decoded:
             continue
-        if _COMMAND.search(decoded) and decoded.isascii():
-            return True
-    return False
+        is_found = _COMMAND.search(decoded) or any(_first(rule, [decoded, decoded.lower()]) for rule in _PATTERNS)
+        if is_found or any(_first_squashed(rule, [decoded.lower()]) for rule in _SQUASHED):
+            return word
+        if depth > 1 and _find_encoded(decoded, depth - 1):
+            return word
+    return None
 
 
-def _strings(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """All strings of a value with their paths; names of properties too, since models read them."""
+def _encoded_words(text: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the words of a text that may be hexadecimal, character codes, Base64 or Base32, with what they encode."""
+    for word in islice(_HEX.finditer(text), _MAX_WORDS):
+        digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", word[0])
+        yield word[0], bytes.fromhex(digits[: len(digits) // 2 * 2])
+    for word in islice(_CODES.finditer(text), _MAX_WORDS):
+        yield word[0], bytes(code for code in map(int, re.findall("[0-9]+", word[0])) if code < 128)
+    for word in islice(_BASE64.finditer(text), _MAX_WORDS):
+        for start in range(4):  # behind other characters of the alphabet
+            letters = word[0][start:].replace("-", "+").replace("_", "/")
+            letters = letters[: len(letters) - (len(letters) % 4 == 1)]
+            yield word[0], b64decode(letters + "=" * (-len(letters) % 4))
+    for word in islice(_BASE32.finditer(text), _MAX_WORDS):
+        letters = word[0][: len(word[0]) // 8 * 8]
+        yield word[0], b32decode(letters)
+
+
+def _strings(value: Any, path: str, kind: str, depth: int) -> Iterator[tuple[str, str | None, str]]:
+    """All strings of a value with their paths and kinds; names of properties too, since models read them.
+
+    A text that is nested too deeply is None.
+    """
     if isinstance(value, str):
-        yield path, value
-    elif depth and isinstance(value, Mapping):
+        yield path, value, kind
+    elif not depth:
+        if _has_text(value):
+            yield path, None, kind
+    elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield f"{path}.{_excerpt(key)}".lstrip("."), key
-            yield from _strings(item, f"{path}.{_excerpt(key)}".lstrip("."), depth - 1)
-    elif depth and isinstance(value, list):
+            below = f"{path}.{_excerpt(key)}".lstrip(".")
+            yield below, key, "names"
+            yield from _strings(item, below, "descriptions" if key in _TEXTS else "values", depth - 1)
+    elif isinstance(value, list):
         for at, item in enumerate(value):
-            yield from _strings(item, f"{path}[{at}]", depth - 1)
+            yield from _strings(item, f"{path}[{at}]", kind, depth - 1)
+
+
+def _has_text(value: Any) -> bool:
+    values = [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, str) or (isinstance(value, Mapping) and value):
+            return True
+        if isinstance(value, list):
+            values += value
+    return False
 
 
 def _excerpt(text: str) -> str:

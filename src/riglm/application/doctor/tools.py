@@ -10,7 +10,7 @@ from riglm.application.doctor.server_probe import ServerProbe
 from riglm.domain import jsonrpc
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.client_support import CLIENTS
-from riglm.domain.definition_scan import scan_definition
+from riglm.domain.definition_scan import OtherTools, scan_definition
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.finding import DoctorSection, Finding, Severity, finding
 from riglm.domain.naming import NamePatterns, Naming, public_names
@@ -207,13 +207,13 @@ class ChangedToolsCheck(Check):
 
 def _suspicious(listed: Sequence[Listed]) -> Iterator[Finding]:
     """Report texts in definitions that are meant for neither the user nor the caller of a tool."""
-    by_server: dict[str, set[str]] = {}
+    by_server: dict[str, list[str]] = {}
     for each in listed:
-        by_server.setdefault(each.server, set()).add(each.own_name)
+        by_server.setdefault(each.server, []).append(each.own_name)
+    others = OtherTools(by_server)
     count = 0
     for each in listed:
-        others = {name for server, names in by_server.items() if server != each.server for name in names}
-        found = scan_definition(jsonrpc.plain(each.definition), others - by_server[each.server])
+        found = scan_definition(jsonrpc.plain(each.definition), others, each.server)
         count += bool(found)
         if found and count <= _MAX_NAMED:
             what = "; ".join(f"{one.rule} in `{one.path}`: {one.excerpt}" for one in found[:_MAX_NAMED])
