@@ -1,6 +1,8 @@
 """`riglm tools changes` and `approve`, and `riglm trust`: which tools are approved."""
 
+import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -42,6 +44,7 @@ def changes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     from riglm.domain.tool_pin import definition_diff
 
     found = _changed(config)
+    _remember_shown(found)
     if as_json:
         print_json([{**pin_fields(pin), "diff": definition_diff(pin)} for pin in found])
         return
@@ -59,7 +62,13 @@ def approve(
         list[str] | None, typer.Argument(metavar="TOOL", help="The server's own names of tools; by default all.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Approve the tools of all servers.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    digests: Annotated[
+        list[str] | None,
+        typer.Option("--digest", metavar="SHA256", help="Approve only definitions with this digest; may be repeated."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; only what `riglm tools changes` showed last, or --digest.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,6 +81,10 @@ def approve(
         raise RiglmError(
             f"{server} has no changed tool {printable(', '.join(missing))} — fix: use names from `riglm tools changes`"
         )
+    if digests:
+        found = _with_digests(found, digests)
+    elif yes:
+        _require_shown(found)
     if found and not yes:
         _print_changes(found)
         typer.confirm(f"Approve {len(found)} tool{'s' if len(found) > 1 else ''}?", abort=True, err=True)
@@ -147,6 +160,51 @@ def pin_fields(pin: "ToolPin") -> dict[str, Any]:
         "pinned_at": json_time(pin.pinned_at),
         "seen_at": json_time(pin.seen_at),
     }
+
+
+def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str]) -> "list[ToolPin]":
+    """Return the tools whose server lists a definition with one of these digests.
+
+    Raises:
+        RiglmError: no tool has one of them.
+    """
+    chosen = [pin for pin in found if pin.seen_digest in set(digests)]
+    missing = sorted(set(digests) - {pin.seen_digest for pin in chosen})
+    if missing:
+        raise RiglmError(
+            f"no changed tool has the digest {printable(missing[0])} — fix: look at `riglm tools changes --json` again"
+        )
+    return chosen
+
+
+def _shown_file() -> Path:
+    """The file with the digests that `riglm tools changes` showed last."""
+    from riglm.adapters.configuration.loading import data_directory
+
+    return data_directory(os.environ) / "shown-tool-changes.json"
+
+
+def _remember_shown(found: "Iterable[ToolPin]") -> None:
+    shown = [[pin.server, pin.name, pin.seen_digest] for pin in found]
+    with contextlib.suppress(OSError):  # then -y needs --digest
+        _shown_file().write_text(json.dumps(shown), "utf-8")
+
+
+def _require_shown(found: "Iterable[ToolPin]") -> None:
+    """Refuse definitions that `riglm tools changes` did not show last.
+
+    Raises:
+        RiglmError: there is one.
+    """
+    shown: list[list[str]] = []
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        shown = list(json.loads(_shown_file().read_text("utf-8")))
+    unseen = [f"{pin.server}/{pin.name}" for pin in found if [pin.server, pin.name, pin.seen_digest] not in shown]
+    if unseen:
+        raise RiglmError(
+            f"{printable(', '.join(unseen))}: not shown as listed now — fix: look at `riglm tools changes` first, "
+            "or give --digest"
+        )
 
 
 def _changed(config: Path | None) -> "list[ToolPin]":
