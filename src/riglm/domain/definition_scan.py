@@ -144,7 +144,7 @@ _SQUASHED: Final[Mapping[ScanRule, re.Pattern[str]]] = {  # of texts without bla
         r"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?)(?:all|any|every|everything|the|these|those|your|my|of|other){0,3}"
         r"(?:previous|prior|above|earlier|preceding|system|safety|security)(?:and|or|user|system|safety|previous|given){0,2}"
         r"(?:instruction|prompt|rule|guideline|message|direction|polic|context|constraint|check)"
-        r"|(?:donot|dont|never|without|avoid)(?:ever)?(?:tell|inform|notify|alert|mention|reveal|disclos)(?:ing|e)?"
+        r"|(?:donot|dont|never|without|avoid)(?:ever)?(?:tel+|inform|notify|alert|mention|reveal|disclos)(?:ing|e)?"
         r"(?:this|it|that|anything|about|of|any|step){0,3}(?:to)?(?:the|your|this)?(?:user|human|operator)"
         r"|(?:hide|conceal|keep)(?:this|it|that|them)(?:a)?(?:secret|hidden)?from(?:the|your)?(?:user|human|operator)"
         r"|(?:silently|secretly|covertly)(?:send|forward|upload|copy|append|read|execute|run|bcc|post|includ|exfiltrat|collect)"

@@ -4,6 +4,7 @@ A first list is made from them, and importing SQLAlchemy takes longer than a cli
 """
 
 import json
+import logging
 import re
 import sqlite3
 from abc import abstractmethod
@@ -15,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from riglm.adapters.analytics.store_file import StoreFile, connect
+from riglm.domain import rawjson
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
@@ -110,6 +112,8 @@ _APPROVE: Final = """
             ELSE excluded.definition
         END
 """
+
+_log: Final = logging.getLogger("riglm.analytics")
 
 Execute = Callable[[str, Sequence[Any]], Any]
 """Executes a statement with `?` for each value, and returns the driver's cursor."""
@@ -209,47 +213,108 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         if not fingerprints:
             return []
-        return [
-            StoredToolCatalog(
-                fingerprint=fingerprint,
-                variant=variant,
-                server=original(server),
-                capabilities=capabilities,
-                instructions=original(instructions),
-                tools=tools,
-                updated_at=updated_at,
-            )
-            for fingerprint, variant, server, capabilities, instructions, tools, updated_at in self._find(
-                "tool_catalog", _CATALOGS.format(fingerprints=_places(fingerprints)), *fingerprints
-            )
-        ]
+        rows = self._find("tool_catalog", _CATALOGS.format(fingerprints=_places(fingerprints)), *fingerprints)
+        return [catalog for row in rows if (catalog := _catalog(*row)) is not None]
 
     def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
         named = "1 = 1" if servers is None else f"server IN ({_places(servers)})"
         if servers is not None and not servers:
             return []
-        return [
-            ToolPin(
-                server=original(server),
-                name=original(name),
-                digest=digest,
-                definition=bytes(definition),
-                seen_digest=seen_digest,
-                seen=bytes(seen),
-                resembles=original(resembles),
-                pinned_at=pinned_at,
-                seen_at=seen_at,
-            )
-            for server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at in self._find(
-                "tool_pin", _PINS.format(servers=named), *map(storable, servers or ())
-            )
-        ]
+        rows = self._find("tool_pin", _PINS.format(servers=named), *map(storable, servers or ()))
+        return [pin for row in rows if (pin := _pin(*row)) is not None]
 
     def approve_tools(self, approved: Sequence[ToolPin]) -> None:
         with self._changing() as execute:
             for pin in approved:
                 texts = storable(pin.server), storable(pin.name), pin.digest, pin.definition, pin.seen_digest, pin.seen
                 execute(_APPROVE, (*texts, storable(pin.resembles), float(pin.pinned_at), float(pin.seen_at)))
+
+
+def _catalog(
+    fingerprint: Any, variant: Any, server: Any, capabilities: Any, instructions: Any, tools: Any, updated_at: Any
+) -> StoredToolCatalog | None:
+    """Return a stored catalog; None for a damaged one, which is replaced when its server lists its tools again."""
+    entries = rawjson.plain(tools) if isinstance(tools, bytes) else None
+    is_whole = (
+        all(isinstance(each, str) for each in (fingerprint, variant, server, instructions))
+        and isinstance(capabilities, bytes)
+        and isinstance(updated_at, float)
+        and isinstance(entries, list)
+        and all(isinstance(entry, dict) for entry in entries)
+        and (not capabilities or isinstance(rawjson.plain(capabilities), dict))
+    )
+    if not is_whole:
+        _log_damage("tool_catalog")
+        return None
+    return StoredToolCatalog(
+        fingerprint=fingerprint,
+        variant=variant,
+        server=original(server),
+        capabilities=capabilities,
+        instructions=original(instructions),
+        tools=tools,
+        updated_at=updated_at,
+    )
+
+
+def _pin(
+    server: Any,
+    name: Any,
+    digest: Any,
+    definition: Any,
+    seen_digest: Any,
+    seen: Any,
+    resembles: Any,
+    pinned_at: Any,
+    seen_at: Any,
+) -> ToolPin | None:
+    """Return a stored pin, less what is damaged of it; None if its tool is unknown.
+
+    A tool without its digest is not approved any more. A definition comes back with the next list.
+    """
+    if not isinstance(server, str) or not isinstance(name, str):
+        _log_damage("tool_pin")
+        return None
+    approved, listed = _digest(digest), _digest(seen_digest)
+    pin = ToolPin(
+        server=original(server),
+        name=original(name),
+        digest=approved,
+        definition=_definition(definition) if approved else b"",
+        seen_digest=listed if _definition(seen) else "",
+        seen=_definition(seen) if listed else b"",
+        resembles=original(resembles) if isinstance(resembles, str) else "",
+        pinned_at=_time(pinned_at),
+        seen_at=_time(seen_at),
+    )
+    stored = digest, definition, seen_digest, seen, pinned_at, seen_at
+    if (pin.digest, pin.definition, pin.seen_digest, pin.seen, pin.pinned_at, pin.seen_at) != stored:
+        _log_damage("tool_pin")
+    return pin
+
+
+def _digest(stored: Any) -> str:
+    return stored if isinstance(stored, str) and _DIGEST.fullmatch(stored) else ""
+
+
+def _definition(stored: Any) -> bytes:
+    return stored if isinstance(stored, bytes) and rawjson.members(stored) else b""
+
+
+def _time(stored: Any) -> float:
+    return stored if isinstance(stored, float) and 0 <= stored < _MAX_TIME else 0.0
+
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_MAX_TIME: Final = 1e11
+_damaged: Final[set[str]] = set()
+
+
+def _log_damage(table: str) -> None:
+    """Report damaged rows of a table once."""
+    if table not in _damaged:
+        _damaged.add(table)
+        _log.warning("damaged rows of the store are skipped until they are written again", extra={"table": table})
 
 
 class SqliteChoices(PredictionStatements):
@@ -287,6 +352,7 @@ class SqliteChoices(PredictionStatements):
         """A connection to a file that is there already; every failure arrives as `AnalyticsUnavailableError`."""
         try:
             with closing(connect(self._file.resolve(), mode, _BUSY_TIMEOUT_SECONDS)) as connection:
+                connection.text_factory = lambda raw: raw.decode(errors="replace")
                 yield connection
         except (sqlite3.Error, OSError, ValueError) as error:
             raise AnalyticsUnavailableError(f"the store {self._file} cannot be used: {error}") from error

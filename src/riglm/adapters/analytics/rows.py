@@ -264,13 +264,13 @@ def upsert(
     """Insert rows, each in place of the one with its primary key.
 
     `merge` is given the new row, and returns the values of columns that are not taken from it. With `newest_by` a row
-    stays if that column has a greater value than in the new one.
+    stays if that column has a greater value than in the new one, and one that is not in the future.
     """
     if new:
         insert = insert_into(connection, table)
         given = insert.excluded
         taken = {column.name: given[column.name] for column in table.c if not column.primary_key} | merge(given)
-        is_newer = None if newest_by is None else given[newest_by.name] >= newest_by
+        is_newer = None if newest_by is None else (given[newest_by.name] >= newest_by) | (newest_by > time.time())
         connection.execute(insert.on_conflict_do_update(table.primary_key, set_=taken, where=is_newer), list(new))
 
 

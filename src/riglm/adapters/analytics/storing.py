@@ -3,6 +3,7 @@
 import math
 import sqlite3
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -333,7 +334,8 @@ def _put_tool_catalogs(connection: Connection, given: Sequence[StoredToolCatalog
     newest = {(each.fingerprint, each.variant): each for each in sorted(given, key=attrgetter("updated_at"))}
     if newest:
         upsert(connection, tool_catalog, list(map(asdict, newest.values())), newest_by=tool_catalog.c.updated_at)
-        latest = select(func.max(tool_catalog.c.updated_at)).scalar_subquery()
+        is_past = tool_catalog.c.updated_at <= time.time()  # a wrong clock must not remove the others
+        latest = select(func.max(tool_catalog.c.updated_at)).where(is_past).scalar_subquery()
         connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - TTL_SECONDS))
 
 

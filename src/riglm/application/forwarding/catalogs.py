@@ -207,7 +207,7 @@ class KnownCatalogs:
         if entries is not None:
             given = replace(given, tools=b"[%b]" % b",".join(map(bytes, entries)))
         key, now = (given.fingerprint, given.variant), self._clock()
-        if given == self._known.get(key) and given.updated_at > now - REFRESH_SECONDS:
+        if given == self._known.get(key) and now - REFRESH_SECONDS < given.updated_at <= now:
             return
         self._known.pop(key, None)
         self._known[key] = given = replace(given, updated_at=now)

@@ -223,7 +223,7 @@ class PinnedTools:
                 found = stored.setdefault(server, {}).get(name)
                 if found is None:
                     stored[server][name] = pin
-                elif found.seen_at < pin.seen_at:
+                elif found.seen_at < pin.seen_at or found.seen_at > self._clock():
                     stored[server][name] = replace(
                         found, seen_digest=pin.seen_digest, seen=pin.seen, seen_at=pin.seen_at
                     )
