@@ -152,6 +152,35 @@ async def test_events_that_are_no_answer_are_skipped(noise, caplog):
     assert "skipped what is no answer" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("body", "header", "words"),
+    [
+        (b"Your plan has ended", b"", "; it says: Your plan has ended"),
+        (b'{"error":"x","error_description":"The token\\nhas expired"}', b"", "; it says: The token has expired"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"No seat"}}', b"", "; it says: No seat"),
+        (b"<html>", b"", "of the upstream"),
+        (b"", b'WWW-Authenticate: Bearer error="insufficient_scope", scope="a b"\r\n', "; it requires the scope a b"),
+        (b"", b'WWW-Authenticate: Bearer error_description="Not today"\r\n', "; it says: Not today"),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refusal_keeps_the_text_of_the_server(status, body, header, words):
+    server = WebServer()
+    server.handlers["tools/call"] = saying(reply(body, status, headers=header))
+    async with visibility(server) as upstream:
+        found = await ask(upstream.connect(Ears()), 1, "tools/call").words()
+    assert f"refused the credentials (HTTP {status})" in found
+    assert found.endswith(words)
+
+
+async def test_a_server_that_was_reached_is_not_said_to_be_unreachable():
+    server = WebServer()
+    server.handlers["tools/call"] = web.cut
+    async with visibility(server) as upstream:
+        found = await ask(upstream.connect(Ears()), 1, "tools/call").words()
+    assert found.startswith("upstream 'server' gave no usable answer: http://127.0.0.1")
+
+
 @pytest.mark.parametrize("kind", ["json", "events"])
 @pytest.mark.parametrize(("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), ("x", "x")])
 async def test_an_answer_may_give_the_id_in_another_type(asked, given, kind):
@@ -299,5 +328,5 @@ async def test_a_cut_connection_fails_what_may_have_effects_and_repeats_the_rest
         server.handlers["tools/list"] = web.in_turn(cut, answer_plainly)
         await ask(link, 1, "tools/list").result()
         server.handlers["prompts/list"] = cut
-        assert "cannot be reached" in await ask(link, 2, "prompts/list").words()
+        assert "gave no usable answer" in await ask(link, 2, "prompts/list").words()
         assert server.methods.count("prompts/list") == 2

@@ -190,7 +190,11 @@ class HttpLink(UpstreamLink, PostOwner):
             return
         self._around.unreachable(str(failure))
         log.warning("no answer", extra={"upstream": self.spec.name, "reason": str(failure)})
-        post.fail(ErrorKind.UNAVAILABLE, f"cannot be reached: {failure}")
+        if failure.is_unreachable:
+            problem = "cannot be reached"
+        else:
+            problem = "gave no usable answer" if failure.sent else "was not asked"
+        post.fail(ErrorKind.UNAVAILABLE, f"{problem}: {failure}")
 
     def take_up(self, post: PostRequest, last_event_id: bytes) -> None:
         post.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
@@ -29,6 +30,9 @@ RETRY_MS: Final = 1000
 
 _log: Final = logging.getLogger("riglm.upstream")
 _REFUSALS: Final = frozenset({401, 403})
+_SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
+_DESCRIPTION: Final = re.compile(rb'\berror_description="([^"]{1,200})"')
+_MAX_TEXT: Final = 200
 _TOO_MANY: Final = 429
 _MAX_RESUMPTIONS: Final = 10
 _LINGER_SECONDS: Final = 5.0
@@ -74,6 +78,17 @@ def names_session(answer: Message | None) -> bool:
     return answer is not None and b"session" in bytes(answer.error).lower()
 
 
+def _text_of(refusal: bytes) -> str:
+    """Return the text of a refusal's body, shortened: what JSON calls an error or a message, or plain text."""
+    body = jsonrpc.members(refusal)
+    error = jsonrpc.members(body.get("error", b""))
+    values = (error.get("message"), *(body.get(name) for name in ("error_description", "message", "detail", "error")))
+    text = next((found for value in values if (found := jsonrpc.text(value))), "")
+    if not text and not refusal.lstrip().startswith((b"{", b"[", b"<")):
+        text = refusal[: 4 * _MAX_TEXT].decode("utf-8", "replace")
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:_MAX_TEXT]
+
+
 def is_answer(asked: bytes, answer: Message) -> bool:
     """True if a response is for the request with this raw id; those under the id null are."""
     given = answer.id or b""
@@ -86,11 +101,13 @@ class PostRequest(HttpResponseSink):
     __slots__ = (
         "_answer",
         "_body",
+        "_challenge",
         "_decoder",
         "_last_event_id",
         "_owner",
         "_parser",
         "_redirect",
+        "_refusal",
         "_resumptions",
         "_retry_ms",
         "_skipped",
@@ -126,6 +143,8 @@ class PostRequest(HttpResponseSink):
         self._retry_ms = RETRY_MS
         self._resumptions = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._challenge = self._refusal = b""
+        """The header and the body of a refusal, for the error."""
         self._redirect = ""
         """Where the server redirects to, for the error."""
         self._skipped = ""
@@ -159,6 +178,7 @@ class PostRequest(HttpResponseSink):
         if self.over:
             return
         self._owner.headed(self, headers)
+        self._challenge = headers.get(b"www-authenticate") or b""
         self._redirect = describe_redirect(self._owner.spec.url, status, headers)
         if status < 300 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._owner.limit)
@@ -182,8 +202,10 @@ class PostRequest(HttpResponseSink):
     def failed(self, failure: HttpClientError) -> None:
         self._decoder.end(lambda: self._fail(failure))
 
-    def _read(self, body: Decoded, _: bytes) -> None:
+    def _read(self, body: Decoded, data: bytes) -> None:
         self._answer = body if isinstance(body, Message) else None
+        if self.status in _REFUSALS:
+            self._refusal = data
 
     def _end(self) -> None:
         if self.over:
@@ -208,7 +230,7 @@ class PostRequest(HttpResponseSink):
         if self.status in _REFUSALS:
             hint = self._owner.spec.sign_in_hint
             words = f"refused the credentials (HTTP {self.status}): {hint}see `auth` and `headers` of the upstream"
-            self.fail(ErrorKind.UNAVAILABLE, words)
+            self.fail(ErrorKind.UNAVAILABLE, f"{words}{self._refusal_text()}")
         elif message is not None and message.error:
             self._replied(message.replace(id=self.message.id or b"null"))  # some send errors without the id
         elif self.status in (202, 204):
@@ -218,6 +240,14 @@ class PostRequest(HttpResponseSink):
         else:
             kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
             self.fail(kind, f"answered HTTP {self.status}{self._redirect}")
+
+    def _refusal_text(self) -> str:
+        """Return the scope that the server requires and its text, to append to an error."""
+        scope = _SCOPE.search(self._challenge) if b"insufficient_scope" in self._challenge else None
+        described = _DESCRIPTION.search(self._challenge)
+        found = f"; it requires the scope {scope[1].decode('ascii')}" if scope else ""
+        text = described[1].decode("utf-8", "replace") if described else _text_of(self._refusal)
+        return f"{found}; it says: {text}" if text else found
 
     def _fail(self, failure: HttpClientError) -> None:
         if self.over:

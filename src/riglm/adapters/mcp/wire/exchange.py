@@ -36,6 +36,8 @@ class HttpClientError(RiglmError):
         super().__init__(message)
         self.sent = sent
         """Whether any of the request may have left; if not, sending it again is safe."""
+        self.is_unreachable = False
+        """Whether no connection could be opened."""
         self.reused = reused
         """The connection had served before and closed without a byte of an answer.
 

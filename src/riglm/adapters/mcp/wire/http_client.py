@@ -146,6 +146,7 @@ class Pool:
             message = str(cause) if isinstance(cause, HttpClientError) else f"{exchange.place}: {cause}"
             failure = HttpClientError(message, sent=False)
             failure.__cause__ = cause
+            failure.is_unreachable = True
             exchange.fail(failure)
 
     def _drop_old(self) -> None:
