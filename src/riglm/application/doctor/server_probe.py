@@ -232,7 +232,8 @@ _IN_REASONS: Final = (
     _sign(r"HTTP 40[13]\b", _token),
     _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: the server does not use TLS on this port"),
     _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
-          "name the authority's certificates in the variable SSL_CERT_FILE, or correct the host in `url`"),
+          "name the authority's certificates in the variable SSL_CERT_FILE, NODE_EXTRA_CA_CERTS or REQUESTS_CA_BUNDLE, "
+          "here and where the client starts riglm, or correct the host in `url`"),
     _sign(r"\bssl\b|\btls\b", "check that the server uses TLS on this port, or write http:// in `url`"),
     _sign(r"HTTP 40[456]\b|no JSON-RPC|no endpoint",
           "correct the path in `url` (often /mcp), or set `type: sse` for a server of the older kind"),

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from riglm.adapters.mcp.wire import dialing
+from riglm.adapters.mcp.wire.certificates import VARIABLES, create_ssl_context
 from riglm.adapters.mcp.wire.http_client import Target
 from tests.unit.adapters.wire.peers import OK, Caller, Script, answering, client_for, free_port, post, serving, within
 
@@ -300,3 +301,25 @@ async def test_the_first_address_that_answers_is_taken(monkeypatch: pytest.Monke
     monkeypatch.setattr(dialing, "_addresses", two_addresses)
     async with serving(answering(OK)) as server, client_for() as client:
         await post(client, Target(f"http://localhost:{server.port}/"))[0].complete()
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+async def test_private_authorities_are_trusted_by_the_variables_that_others_use(
+    identity: Identity, tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "authority.pem").write_text(identity.pem)
+    environment = {variable: str(tmp_path / "authority.pem")}
+    async with (
+        serving(answering(OK), tls=identity.server) as server,
+        client_for(ssl_context=lambda: create_ssl_context(environment=environment)) as client,
+    ):
+        assert (await post(client, server.target)[0].complete()).body == b"ok"
+
+
+def test_certificates_that_cannot_be_read_are_logged_with_their_variable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "broken.pem").write_text("no certificate")
+    missing, broken = str(tmp_path / "missing.pem"), str(tmp_path / "broken.pem")
+    create_ssl_context(environment={"NODE_EXTRA_CA_CERTS": missing, "REQUESTS_CA_BUNDLE": broken, "SSL_CERT_FILE": ""})
+    assert [record.__dict__["variable"] for record in caplog.records] == ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from riglm.adapters.mcp.downstream.http_server import Identity
+from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.access import is_protected
 from riglm.domain.issuers import is_same_issuer, issuer_spellings
 from riglm.domain.schemas.downstream import TokenIssuerSettings
@@ -248,7 +249,7 @@ def _create_client() -> "httpx2.AsyncClient":
     import httpx2  # noqa: PLC0415  # a tenth of a second, in a thread
 
     headers = {"accept": "application/json", "accept-encoding": "identity"}
-    return httpx2.AsyncClient(headers=headers, timeout=FETCH_TIMEOUT_SECONDS)
+    return httpx2.AsyncClient(headers=headers, timeout=FETCH_TIMEOUT_SECONDS, verify=create_httpx_context())
 
 
 async def _discover(client: "httpx2.AsyncClient", issuer: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
 from riglm.adapters.mcp.oauth.token_response import read_token_response, refusal_of
+from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain import protocol
 from riglm.domain.access import is_loopback, is_protected
 from riglm.domain.errors import RiglmError
@@ -36,7 +37,7 @@ async def require_tokens(specs: Iterable[UpstreamSpec]) -> list[bool | None]:
 
     A redirect, an error of the server and HTTP 403, with which firewalls respond too, are no responses.
     """
-    async with httpx2.AsyncClient(timeout=_PROBE_SECONDS) as http:
+    async with httpx2.AsyncClient(timeout=_PROBE_SECONDS, verify=create_httpx_context()) as http:
         return await asyncio.gather(*(_requires_token(http, spec) for spec in specs))
 
 
@@ -70,7 +71,9 @@ async def authorize(spec: UpstreamSpec, provider: httpx2.Auth, scopes: Sequence[
     try:
         async with (
             asyncio.timeout(timeout_seconds),
-            httpx2.AsyncClient(auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks) as http,
+            httpx2.AsyncClient(
+                auth=provider, timeout=_HTTP_SECONDS, event_hooks=hooks, verify=create_httpx_context()
+            ) as http,
             _ping(http, spec) as response,
         ):
             refuse_redirect(response, "set the `url` of this server to the new address if it is right")

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.token_response import TokenRefusedError, read_token_response
+from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.access import is_protected
 from riglm.domain.errors import RiglmError
 from riglm.domain.issuers import is_same_issuer
@@ -155,7 +156,7 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str], fix: str) ->
     async def respond() -> httpx2.Response:
         async with (
             asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
-            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks) as http,
+            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks, verify=create_httpx_context()) as http,
         ):
             return await http.post(endpoint, data=form, headers=headers)
 

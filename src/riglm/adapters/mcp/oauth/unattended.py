@@ -20,6 +20,7 @@ from riglm.adapters.mcp.oauth.issuer import AnySlashProvider, Issuer
 from riglm.adapters.mcp.oauth.ping import authorize, require_https
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
 from riglm.adapters.mcp.oauth.token_response import read_token_response
+from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
 
@@ -128,7 +129,7 @@ async def _exchange(provider: IdentityProvider, audience: str, resource: str) ->
     }
     place, hooks = httpx2.URL(provider.token_endpoint).host, {"response": [limit_response]}
     headers = {"Accept": "application/json", **UNCOMPRESSED}
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks) as http:
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks, verify=create_httpx_context()) as http:
         response = await http.post(provider.token_endpoint, data=form, headers=headers)
     refuse_redirect(response, "set `auth.identity_provider.token_endpoint` to the new URL if it is right")
     media_type = response.headers.get("content-type", "")

@@ -7,11 +7,14 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from riglm.adapters.mcp.wire.certificates import VARIABLES
 from riglm.adapters.mcp.wire.exchange import HttpClientError
 from riglm.adapters.mcp.wire.target import Target
 
 BACK_OFF = (0.05, 0.1, 0.2, 0.4)
 """Seconds between attempts while the server refuses: most likely it is being restarted."""
+
+_PRIVATE_AUTHORITY = f"; certificates of a private authority are taken from {', '.join(VARIABLES)}"
 
 MAX_TUNNEL_HEAD = 16_384
 
@@ -41,7 +44,8 @@ class Dialer:
             message = f"{place} did not take the connection within {self._connect_timeout:g} s"
             raise HttpClientError(message, sent=False) from error
         except (OSError, ValueError) as error:
-            raise HttpClientError(f"Cannot connect to {place}: {error}", sent=False) from error
+            hint = _PRIVATE_AUTHORITY if isinstance(error, ssl.SSLCertVerificationError) else ""
+            raise HttpClientError(f"Cannot connect to {place}: {error}{hint}", sent=False) from error
 
     async def _open(self, target: Target, proxy: Target | None, protocol: asyncio.Protocol) -> None:
         context = await self._tls() if target.tls else None

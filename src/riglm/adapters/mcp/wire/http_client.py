@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, cast
 
+from riglm.adapters.mcp.wire.certificates import create_ssl_context
 from riglm.adapters.mcp.wire.dialing import Dialer
 from riglm.adapters.mcp.wire.exchange import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.http_connection import HttpClientConnection
@@ -188,7 +189,7 @@ class HttpClient:
         self,
         *,
         connect_timeout: float = 10.0,
-        ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        ssl_context: Callable[[], ssl.SSLContext] = create_ssl_context,
         max_idle_per_target: int = 256,
         idle_seconds: float = 30.0,
         max_header_bytes: int = 65_536,
