@@ -1,6 +1,7 @@
 """Starts riglm by a fork of a process that has imported it: a third of the processor time of a new interpreter.
 
-The process that forks is started by the first call of `start`, and ends with the process that called it.
+The process that forks is started by the first call of `start` or `riglm_command`, and ends with the one that called it.
+A test that gives a command to a library, a host or a shell starts riglm by the words of `riglm_command`.
 """
 
 import atexit
@@ -13,6 +14,7 @@ import importlib
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -30,21 +32,28 @@ _MODULES = (
     "sqlalchemy.dialects.sqlite",
     "uvloop",
     "riglm.adapters.analytics.sql",
+    "riglm.adapters.doctor",
     "riglm.adapters.keyfile",
+    "riglm.adapters.mcp.oauth.sign_in",
+    "riglm.adapters.mcp.oauth.unattended",
     "riglm.adapters.mcp.downstream.http",
     "riglm.adapters.mcp.downstream.stdio",
     "riglm.adapters.mcp.upstream.factory",
     "riglm.adapters.spool.sqlite",
     "riglm.application.prediction.service",
     "riglm.application.prediction.warm_sets",
+    "riglm.application.reporting.report",
     "riglm.cli.main",
     "riglm.cli.starting",
+    "riglm.composition.accounts",
+    "riglm.composition.doctor",
     "riglm.composition.lifespan",
     "riglm.composition.running",
 )
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
 
+_MAIN = str(Path(__file__).parents[1] / "src" / "riglm" / "__main__.py")
 _environment = dict(os.environ)  # tests may change it before the process that forks is started
 _PR_SET_NAME = 15
 _LONGEST = 1 << 17
@@ -105,16 +114,28 @@ def start(
     return Forked(ours, os.fdopen(reading, "rb", buffering=0))
 
 
+def riglm_command(*arguments: str) -> list[str]:
+    """The words that start riglm with these arguments, wherever they are run: the relay has it forked."""
+    _forking(os.getpid())
+    return [sys.executable, "-IS", str(Path(__file__).with_name("relay.py")), _socket_name(os.getpid()), *arguments]
+
+
+def _socket_name(pid: int) -> str:
+    return f"riglm-tests-{pid}"
+
+
 @functools.cache
-def _forking(_: int) -> socket.socket:
+def _forking(pid: int) -> socket.socket:
     """The connection to the process that forks, one for each process that asks; that process ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as relays:
+        relays.bind("\0" + _socket_name(pid))
+        relays.listen(64)
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.preloaded", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.preloaded", str(theirs.fileno()), str(relays.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), relays.fileno()],
             cwd=Path(__file__).parents[1],
             env=_environment,
         )
@@ -127,27 +148,48 @@ def _forking(_: int) -> socket.socket:
     return ours
 
 
-def _fork_forever(orders: socket.socket) -> list[str]:
+def _fork_forever(orders: socket.socket, relays: socket.socket) -> list[str]:
     """Fork a process for each order until there are no more; returns the arguments of riglm in each of those."""
     waiting = selectors.PollSelector()
     waiting.register(orders, selectors.EVENT_READ)
+    waiting.register(relays, selectors.EVENT_READ)
     while True:
         for key, _ in waiting.select():
             if key.data is not None:
-                _report_end(key.fd, *key.data)
+                pid, connection = key.data
+                if key.fd == connection:  # whoever waits for the process has ended
+                    os.kill(pid, signal.SIGKILL)
+                    waiting.unregister(connection)
+                    continue
+                with contextlib.suppress(KeyError):
+                    waiting.unregister(connection)
                 waiting.unregister(key.fd)
+                _report_end(key.fd, pid, connection)
                 continue
-            order, descriptors, _, _ = socket.recv_fds(orders, _LONGEST, 4)
-            if not order:
-                sys.exit(0)
+            if key.fileobj is relays:
+                connection = relays.accept()[0].detach()
+                with socket.socket(fileno=os.dup(connection)) as relay:
+                    order, streams, _, _ = socket.recv_fds(relay, _LONGEST, 3)
+            else:
+                order, descriptors, _, _ = socket.recv_fds(orders, _LONGEST, 4)
+                if not order:
+                    sys.exit(0)
+                connection, *streams = descriptors
+            if not order:  # the relay was killed before it asked
+                os.close(connection)
+                continue
             pid = os.fork()
             if pid == 0:
-                orders.detach()  # the descriptor is closed with all others, and must not be closed again
-                return _become(json.loads(order), descriptors[1:])
-            for each in descriptors[1:]:
+                orders.detach()  # the descriptors are closed with all others, and must not be closed again
+                relays.detach()
+                return _become(json.loads(order), streams)
+            for each in streams:
                 os.close(each)
-            os.write(descriptors[0], b"%d" % pid)
-            waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, descriptors[0]))
+            with contextlib.suppress(OSError):
+                os.write(connection, b"%d" % pid)
+            waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
+            if key.fileobj is relays:
+                waiting.register(connection, selectors.EVENT_READ, (pid, connection))
 
 
 def _report_end(pidfd: int, pid: int, connection: int) -> None:
@@ -178,5 +220,5 @@ if __name__ == "__main__":
     from riglm.cli.entry import main
 
     gc.freeze()
-    sys.argv[1:] = _fork_forever(socket.socket(fileno=int(sys.argv[1])))
+    sys.argv[:] = [_MAIN, *_fork_forever(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))]
     main()

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-WAIT_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 60
 """Seconds until a test that waits in vain fails: enough for a machine with six times as much work as processors."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.002
@@ -64,4 +64,4 @@ def _message(condition: Callable[[], object], awaited: str, found: object) -> st
     if not awaited:
         with contextlib.suppress(OSError, TypeError):
             awaited = inspect.getsource(condition).strip()
-    return f"not within {WAIT_SECONDS:.0f} s: {awaited or condition!r}; last: {found!r:.2000}"
+    return f"not within {WAIT_SECONDS} s: {awaited or condition!r}; last: {found!r:.2000}"

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +14,7 @@ from tests.integration.test_oauth import redirect_of
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage
+from tests.preloaded import riglm_command
 from tests.waiting import wait_until_async
 
 CALLS = int(os.environ.get("RIGLM_INTERLEAVED_CALLS", "400"))
@@ -51,7 +51,7 @@ class Team:
 
     def run(self, *words, pasted=None):
         """The exit code, stdout and stderr of one command; the URL that it prints is opened and the answer pasted."""
-        command = [sys.executable, "-m", "riglm", *words]
+        command = riglm_command(*words)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=self.environment, cwd=self.stage.folder, **pipes) as process:
             lines = []

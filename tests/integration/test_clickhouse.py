@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from riglm.adapters.analytics.clickhouse import ClickHouse
 from tests.integration.controlled import Controlled, controlled
 from tests.integration.past import TOOLS, a_past
+from tests.preloaded import riglm_command
 from tests.stores.clickhouse import ClickHouseStandIn
 from tests.waiting import wait_until_async
 
@@ -27,7 +27,7 @@ def calls(riglm: Controlled, since: float) -> int:
 
 def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     """A command of riglm that succeeded."""
-    command = [sys.executable, "-m", "riglm", *words]
+    command = riglm_command(*words)
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import npm
+from tests.preloaded import riglm_command
 from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, GEMINI, OPENCODE, Shape
 
 pytestmark = pytest.mark.timeout(900)  # the first run installs the programs
@@ -60,7 +61,7 @@ def said(home: Path, words: Sequence[str | Path], *, is_quiet: bool = False) -> 
 
 
 def riglm(home: Path, *words: str) -> str:
-    return said(home, [sys.executable, "-m", "riglm", *words])
+    return said(home, riglm_command(*words))
 
 
 def put(home: Path, shape: Shape, text: str | None = None) -> Path:

@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from mcp_types import ToolListChangedNotification
 
 from tests.integration.controlled import PATIENCE, READ_TOKEN, WRITE_TOKEN, Controlled, controlled
 from tests.integration.past import TOOLS, a_past, definitions, listing_server
+from tests.preloaded import riglm_command
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -170,7 +170,7 @@ def started(folder: Path, *words: str, control_port: int, said: str = "") -> sub
     own = {"RIGLM_DATA_DIR": str(folder), "RIGLM_CONTROL__ENABLED": "true", "RIGLM_CONTROL__PORT": str(control_port)}
     (folder / "tools.json").write_text(definitions())
     return subprocess.run(
-        [sys.executable, "-m", "riglm", *words, "--", *listing_server(folder / "tools.json")],
+        riglm_command(*words, "--", *listing_server(folder / "tools.json")),
         cwd=folder,
         env=kept | own,
         input=said,
@@ -203,7 +203,7 @@ def test_the_first_start_makes_tokens_that_are_shown_once(tmp_path: Path):
     unset = {"CONTROL__TOKEN": "", "CONTROL__READ_TOKEN": ""}
     with controlled(tmp_path, settings=unset) as riglm:
         assert riglm.ask("GET", "/health", token=None).headers["riglm-access"] == "write"
-        command = [sys.executable, "-m", "riglm", "control", "token", "--json"]
+        command = riglm_command("control", "token", "--json")
         environment = {**os.environ, "RIGLM_DATA_DIR": str(tmp_path / "data")}
         made, new = (
             json.loads(subprocess.run([*command, *more], env=environment, capture_output=True, check=True).stdout)

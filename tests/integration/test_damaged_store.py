@@ -12,6 +12,7 @@ import pytest
 
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.stage import Stage
+from tests.preloaded import riglm_command
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.timeout(120)
@@ -81,7 +82,7 @@ def overwrite(database: Path) -> None:
 
 def commanded(stage: Stage, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "riglm", *COMMANDS[command]],
+        riglm_command(*COMMANDS[command]),
         cwd=stage.folder,
         env=stage.env,
         capture_output=True,

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from riglm.adapters.analytics import schema
+from tests.preloaded import riglm_command
 
 LISTING = Path(__file__).with_name("listing_server.py")
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def examined(directory: Path, *words: str, config: str = "riglm.yaml") -> tuple[
     """The exit code of one run with the configuration `config`, if there is one, and what it told programs."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "RIGLM_DATA_DIR": str(directory / "data")}
     named = ["--config", config] if config and (directory / config).is_file() else []
-    command = [sys.executable, "-m", "riglm", "doctor", "--json", *named, *words]
+    command = riglm_command("doctor", "--json", *named, *words)
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=110
     )
@@ -217,7 +218,7 @@ def test_after_init_each_client_s_configuration_is_examined_and_a_server_of_both
     for file in (tmp_path / ".claude.json", tmp_path / ".cursor" / "mcp.json"):
         file.write_text(json.dumps({"mcpServers": {"same": server}}), "utf-8")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RIGLM_DATA_DIR": str(tmp_path / "data")}
-    init = [sys.executable, "-m", "riglm", "init", "--yes"]
+    init = riglm_command("init", "--yes")
     subprocess.run(init, cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=60)
     sections = ("configuration", "servers", "clients")
     _, told = examined(tmp_path, *(word for section in sections for word in ("--only", section)))
@@ -244,7 +245,7 @@ def test_servers_of_a_project_are_looked_for_there_wherever_doctor_is_asked(tmp_
     }
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RIGLM_DATA_DIR": str(tmp_path / "data")}
-    init = [sys.executable, "-m", "riglm", "init", "--yes", "--project", "."]
+    init = riglm_command("init", "--yes", "--project", ".")
     subprocess.run(init, cwd=project, env=environment, capture_output=True, check=True, timeout=60)
     _, told = examined(tmp_path, "--only", "servers", "--only", "configuration")
     found = {(each["place"], each["severity"]) for each in at(told, "servers")}

@@ -4,11 +4,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.preloaded import riglm_command
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -17,7 +18,7 @@ def run(directory: Path, *words: str, code: int = 0, **environment: str) -> subp
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
     own = {"RIGLM_DATA_DIR": str(directory / "data"), "RIGLM_EMBEDDER__DIRECTORY": str(directory / "models")}
     done = subprocess.run(
-        [sys.executable, "-m", "riglm", "embedder", *words],
+        riglm_command("embedder", *words),
         cwd=directory,
         env=inherited | own | environment,
         capture_output=True,

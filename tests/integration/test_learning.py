@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.integration.topical_server import TOPICS
+from tests.preloaded import riglm_command
 
 SERVER = Path(__file__).with_name("topical_server.py")
 TOOLS = [f"{topic}_{action.replace(' ', '_')}" for topic, actions in TOPICS.items() for action in actions]
@@ -41,7 +42,8 @@ async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]
         **settings,
     }
     server = [sys.executable, str(SERVER)]
-    command = StdioServerParameters(command=sys.executable, args=["-m", "riglm", "run", "--", *server], env=env)
+    command, *arguments = riglm_command("run", "--", *server)
+    command = StdioServerParameters(command=command, args=arguments, env=env)
     async with Client(stdio_client(command), mode=mode, read_timeout_seconds=30) as client:
         await client.list_tools()
         yield client

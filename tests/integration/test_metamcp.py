@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.policy import OverrideKind
 from tests.integration import metamcp
+from tests.preloaded import riglm_command
 from tests.records import an_override
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
@@ -71,8 +72,8 @@ class Home:
             if type(message).__name__ == "ToolListChangedNotification":
                 changed.set()
 
-        command = ["-m", "riglm", "run", "--config", "riglm.yaml"]
-        server = StdioServerParameters(command=sys.executable, args=command, env=self.environment, cwd=self.folder)
+        program, *words = riglm_command("run", "--config", "riglm.yaml")
+        server = StdioServerParameters(command=program, args=words, env=self.environment, cwd=self.folder)
         with (self.folder / "log").open("a") as log:
             async with Client(
                 stdio_client(server, errlog=log), mode=mode, message_handler=notified, read_timeout_seconds=SECONDS
@@ -313,7 +314,7 @@ async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
         assert home.log.count("check `metamcp.email` and `metamcp.password`") == 1
         assert not (await client.call_tool(EXCLUDED, {})).is_error
     shown = subprocess.run(
-        [sys.executable, "-m", "riglm", "config", "show", "--config", "riglm.yaml"],
+        riglm_command("config", "show", "--config", "riglm.yaml"),
         cwd=home.folder,
         env=home.environment,
         capture_output=True,
@@ -346,7 +347,7 @@ async def test_tools_work_when_riglm_is_behind_metamcp(home, tools):
     (home.folder / "tools.json").write_text(json.dumps(definitions))
     home.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     home.configure({"command": listing})
-    riglm = [sys.executable, "-m", "riglm", "run", "--config", str(home.folder / "riglm.yaml")]
+    riglm = riglm_command("run", "--config", str(home.folder / "riglm.yaml"))
     with metamcp.running({"riglm": riglm}, home.environment) as gateway:
         async with (
             httpx2.AsyncClient(headers={"X-API-Key": gateway.key}) as http,

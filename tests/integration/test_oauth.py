@@ -9,7 +9,6 @@ import re
 import socket
 import stat
 import subprocess
-import sys
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from riglm.domain.upstream import OAuthClient as OAuthClientSpec
 from riglm.domain.upstream import UpstreamSpec
 from tests.integration.oauth import PATHS, sites
 from tests.integration.oauth import Client as OAuthClient
+from tests.preloaded import riglm_command
 from tests.waiting import WAIT_SECONDS
 
 SECONDS = WAIT_SECONDS
@@ -54,7 +54,7 @@ class Home:
 
     def run(self, *words):
         """The exit code, stdout and stderr of one command."""
-        command = [sys.executable, "-m", "riglm", *words]
+        command = riglm_command(*words)
         done = subprocess.run(
             command,
             cwd=self.directory,
@@ -79,7 +79,7 @@ class Home:
     @contextlib.contextmanager
     def _login(self, *words, **environment):
         process = subprocess.Popen(
-            [sys.executable, "-m", "riglm", "login", "notes", *words],
+            riglm_command("login", "notes", *words),
             cwd=self.directory,
             env={**self.environment, **environment},
             stdin=subprocess.PIPE,
@@ -108,12 +108,8 @@ class Home:
     @asynccontextmanager
     async def client(self):
         """A client of a riglm in front of both servers; what riglm logs is in a file."""
-        server = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "riglm", "run", "--config", "riglm.yaml", "--no-filter"],
-            env=self.environment,
-            cwd=self.directory,
-        )
+        program, *words = riglm_command("run", "--config", "riglm.yaml", "--no-filter")
+        server = StdioServerParameters(command=program, args=words, env=self.environment, cwd=self.directory)
         with (self.directory / "log").open("a") as log:
             async with Client(stdio_client(server, errlog=log), read_timeout_seconds=SECONDS) as client:
                 yield client
@@ -387,7 +383,7 @@ def test_riglm_ends_while_an_authorization_server_never_completes_its_answer(hom
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
         accounts.save(replace(account, token_endpoint=endpoint, refresh_at=0.0, expires_at=0.0))
         process = subprocess.Popen(
-            [sys.executable, "-m", "riglm", "run", "--config", "riglm.yaml"],
+            riglm_command("run", "--config", "riglm.yaml"),
             cwd=home.directory,
             env=home.environment,
             stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ from tests.integration.test_learning import SERVER, TOOLS, riglm
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage, raw_post
+from tests.preloaded import riglm_command
 
 USED = {"review": ("files_read_file", "tickets_list_tickets"), "deploy": ("shell_run_command", "sms_list_messages")}
 CONTEXT = "prepare the monthly zebra review"
@@ -80,7 +81,7 @@ async def test_profiles_that_work_at_the_same_time_learn_separately(stage: Stage
     stage.served_by(origin).wait()
     for profile, tools in USED.items():
         report = subprocess.run(
-            [sys.executable, "-m", "riglm", "report", "--json", "--profile", profile],
+            riglm_command("report", "--json", "--profile", profile),
             env=stage.serving_env({}),
             capture_output=True,
             check=True,

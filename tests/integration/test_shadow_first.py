@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 
 import pytest
@@ -13,6 +12,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import DiscoveryMethod
 from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
 from tests.integration.past import TOOLS, listing_server
+from tests.preloaded import riglm_command
 from tests.records import a_session, an_exposure, an_invocation
 from tests.waiting import wait_until_async
 
@@ -51,7 +51,7 @@ class Shell:
 
     def run(self, *words):
         """What a command prints as JSON."""
-        command = [sys.executable, "-m", "riglm", *words, "--json"]
+        command = riglm_command(*words, "--json")
         done = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
         )

@@ -22,6 +22,7 @@ from tests import npm
 from tests.integration.oauth import Client as OAuthClient
 from tests.integration.oauth import sites
 from tests.integration.test_oauth import redirect_of
+from tests.preloaded import riglm_command
 from tests.waiting import WAIT_SECONDS
 
 SECONDS = WAIT_SECONDS
@@ -56,7 +57,7 @@ class Machine:
         outer, inner = pty.openpty()
         try:
             os.write(outer, answers.encode())
-            command = [sys.executable, "-m", "riglm", *words]
+            command = riglm_command(*words)
             done = subprocess.run(command, stdin=inner, capture_output=True, text=True, check=False, timeout=SECONDS)
         finally:
             os.close(outer)
@@ -124,7 +125,7 @@ def test_login_all_signs_in_once_to_the_servers_that_require_it(machine, places)
 def test_login_all_reads_one_pasted_url_for_each_server_and_goes_on_after_a_failure(machine, places):
     servers = {"first": {"url": places[1]}, "second": {"url": places[1]}, "gone": {"url": "http://127.0.0.1:9/mcp"}}
     Path("riglm.yaml").write_text(json.dumps({"mcpServers": servers}))
-    command = [sys.executable, "-m", "riglm", "login", "--all", "--no-browser"]
+    command = riglm_command("login", "--all", "--no-browser")
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as login:
         urls = (line.strip() for line in login.stderr if line.startswith("http"))

@@ -9,6 +9,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.preloaded import riglm_command
+
 SERVER = Path(__file__).with_name("listing_server.py")
 QUESTION = "I need to search for information online"
 SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 100}
@@ -36,8 +38,8 @@ async def test_a_need_to_search_online_finds_the_web_search_first(tmp_path, mode
         "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
         "RIGLM_DATA_DIR": str(tmp_path),
     }
-    words = ["-m", "riglm", "run", "--", sys.executable, str(SERVER), str(listed)]
-    command = StdioServerParameters(command=sys.executable, args=words, env=env)
+    program, *words = riglm_command("run", "--", sys.executable, str(SERVER), str(listed))
+    command = StdioServerParameters(command=program, args=words, env=env)
     async with Client(stdio_client(command), mode=mode, read_timeout_seconds=30) as client:
         await client.list_tools()
         answer = await client.call_tool("search_available_tools", {"query": QUESTION})

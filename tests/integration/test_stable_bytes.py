@@ -16,6 +16,7 @@ from benchmarks.cache import CHECKOUT
 from tests.interaction.clients.raw import RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage
+from tests.preloaded import riglm_command
 from tests.waiting import WAIT_SECONDS
 
 UPSTREAM = ("--", sys.executable, "-m", "benchmarks.load.upstream", "stdio", "60")
@@ -43,7 +44,7 @@ class Wire:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "riglm", "run", *UPSTREAM),
+            *riglm_command("run", *UPSTREAM),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any, Self
 
 import pytest
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.trust.pinned_tools import FOLLOW_SECONDS
 from tests.integration.past import listing_server
+from tests.preloaded import riglm_command
 from tests.waiting import wait_until
 
 READ = {
@@ -56,7 +57,7 @@ class Client:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "riglm", "run", *self._command],
+            riglm_command("run", *self._command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -144,14 +145,25 @@ class Place:
     def command(self, *words: str, code: int = 0) -> str:
         """What a command prints; `code` is its exit code."""
         environment = {**os.environ, "RIGLM_DATA_DIR": str(self.data)}
-        given = [sys.executable, "-m", "riglm", *words, "--config", str(self.folder / "riglm.yaml")]
+        given = riglm_command(*words, "--config", str(self.folder / "riglm.yaml"))
         done = subprocess.run(given, capture_output=True, text=True, env=environment, check=False, timeout=60)
         assert done.returncode == code, done.stderr
         return done.stdout
 
     def changes(self) -> set[str]:
         """The tools that riglm found to be changed."""
-        return {each["tool"] for each in json.loads(self.command("tools", "changes", "--json"))}
+        with SqlAnalytics(self.url) as store:
+            return {pin.name for pin in store.list_tool_pins() if pin.change is not None}
+
+    def pinned(self) -> set[str]:
+        """The tools of the first server that are pinned."""
+        with SqlAnalytics(self.url) as store:
+            return {pin.name for pin in store.list_tool_pins([self._servers[0]])}
+
+    @property
+    def url(self) -> str:
+        """Where the store is."""
+        return f"sqlite:///{self.data / 'riglm.db'}"
 
 
 @pytest.fixture(params=[["files"], ["files", "git"]], ids=["one server", "two servers"])
@@ -165,6 +177,7 @@ def first_sight(place: Place) -> None:
     """Pin the tools that the servers list now."""
     with place.client() as client:
         assert place.public("read") in client.tools()
+        wait_until(lambda: place.pinned() == {"read", "move"}, "the tools are pinned")
     assert place.changes() == set()
     assert "changed" not in client.log
     assert "added" not in client.log
@@ -184,14 +197,16 @@ def test_every_kind_of_change_is_reported_and_by_default_nothing_else(tmp_path: 
     with place.client() as client:
         listed_within(client, {place.public(str(tool["name"])) for tool in tools})
         assert all(client.calls(*map(place.public, changed)).values())
-    assert place.changes() == changed
+        wait_until(lambda: place.changes() == changed, "the changes are stored")
     assert "since they were approved" in client.log or "tools were added" in client.log
     with place.client() as client:
         client.tools()
     assert "approved" not in client.log, "a change is reported once"
 
 
-@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize(
+    ("servers", "kind"), [(["files"], "description"), *((["files", "git"], kind) for kind in CHANGES)]
+)
 def test_what_changed_is_held_back_until_it_is_approved(tmp_path: Path, servers: Sequence[str], kind: str) -> None:
     place = Place(tmp_path, servers, "hold")
     first_sight(place)
@@ -206,7 +221,7 @@ def test_what_changed_is_held_back_until_it_is_approved(tmp_path: Path, servers:
             place.public(str(tool["name"])) for tool in TOOLS
         }
         assert not any(client.calls(*map(place.public, changed)).values())
-    assert place.changes() == changed
+        wait_until(lambda: place.changes() == changed, "the changes are stored")
     assert "warning  files" in " ".join(place.command("doctor", "--only", "tools", code=1).split("\n"))
     place.command("tools", "approve", "files", "--yes")
     assert place.changes() == set()
@@ -231,9 +246,17 @@ def test_a_call_before_any_list_is_compared_first(tmp_path: Path, servers: Seque
     assert "riglm tools approve files read" in refused
 
 
-@pytest.mark.parametrize("then", ["exit", "announce"])
-@pytest.mark.parametrize("on_change", ["hold", "block"])
-@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize(
+    ("servers", "is_modern", "on_change", "then"),
+    [
+        (["files"], False, "hold", "announce"),
+        (["files"], True, "hold", "exit"),
+        (["files"], False, "block", "exit"),
+        (["files", "git"], False, "hold", "exit"),
+        (["files", "git"], True, "hold", "announce"),
+        (["files", "git"], True, "block", "exit"),
+    ],
+)
 def test_a_server_that_changes_while_clients_are_connected_is_compared_before_the_next_call(
     tmp_path: Path, servers: Sequence[str], then: str, on_change: str, is_modern: bool
 ) -> None:
@@ -248,10 +271,10 @@ def test_a_server_that_changes_while_clients_are_connected_is_compared_before_th
         client.calls(move)  # it may meet the end of the server; what is next comes after that
         assert client.calls(read, move) == {read: False, move: on_change == "hold"}
         assert client.calls(read) == {read: False}
-    assert place.changes() == {"read"}
+        wait_until(lambda: place.changes() == {"read"}, "the change is stored")
 
 
-@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize(("servers", "is_modern"), [(["files"], True), (["files", "git"], False)])
 def test_a_call_waits_for_a_comparison_however_slow_the_server_lists(
     tmp_path: Path, servers: Sequence[str], is_modern: bool
 ) -> None:
@@ -267,8 +290,10 @@ def test_a_call_waits_for_a_comparison_however_slow_the_server_lists(
         assert client.calls(read, move) == {read: False, move: True}
 
 
-@pytest.mark.parametrize("on_change", ["hold", "block"])
-@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize(
+    ("servers", "is_modern", "on_change"),
+    [(["files"], True, "hold"), (["files", "git"], False, "hold"), (["files", "git"], True, "block")],
+)
 def test_a_list_of_another_client_whose_server_is_as_approved_lifts_nothing(
     tmp_path: Path, servers: Sequence[str], on_change: str, is_modern: bool
 ) -> None:
@@ -284,7 +309,7 @@ def test_a_list_of_another_client_whose_server_is_as_approved_lifts_nothing(
                 old.tools()
                 time.sleep(FOLLOW_SECONDS + 0.5)
             assert new.calls(read) == {read: False}
-    assert place.changes() == {"read"}
+            wait_until(lambda: place.changes() == {"read"}, "the change is stored")
 
 
 @pytest.mark.parametrize("options", [[], ["--no-filter"]], ids=["filter", "no filter"])
@@ -295,6 +320,7 @@ def test_a_tool_that_is_listed_on_two_pages_is_held_whichever_page_comes_last(
     with place.client(*options) as client:
         client.pages()
         assert all(client.calls("read", "move").values())
+        wait_until(lambda: place.pinned() == {"read", "move"}, "the tools are pinned")
     place.set_tools([*CHANGES["description"][0], READ])
     with place.client(*options) as client:
         assert client.calls("read", "move") == {"read": False, "move": True}
@@ -310,8 +336,10 @@ def test_a_call_between_the_pages_of_a_first_list_raises_no_alarm(tmp_path: Path
     assert place.changes() == set()
 
 
-@pytest.mark.parametrize("method", ["tools/call", "Tools/Call"])
-@pytest.mark.parametrize("is_modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize(
+    ("servers", "is_modern", "method"),
+    [(["files"], False, "tools/call"), (["files"], True, "Tools/Call"), (["files", "git"], False, "tools/call")],
+)
 def test_a_call_without_an_id_does_not_reach_a_server_whose_tools_may_be_held(
     tmp_path: Path, servers: Sequence[str], is_modern: bool, method: str
 ) -> None:
@@ -334,7 +362,7 @@ def test_a_key_in_another_case_does_not_disguise_a_call(tmp_path: Path, options:
         client.ask("tools/call", {"name": "move", "arguments": {"then": "announce"}})
         client.calls("move")
         assert client.calls("read", "move") == {"read": False, "move": True}
-    assert place.changes() == {"read"}
+        wait_until(lambda: place.changes() == {"read"}, "the change is stored")
 
 
 def test_a_blocked_server_lists_nothing_until_it_is_approved(tmp_path: Path, servers: Sequence[str]) -> None:
