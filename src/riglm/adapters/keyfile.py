@@ -8,6 +8,7 @@ from pathlib import Path
 
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.hashing import KEY_BYTES
+from riglm.domain.shortage import full_disk, is_full_disk
 
 
 def load_or_create_key(path: Path) -> bytes:
@@ -24,6 +25,8 @@ def load_or_create_key(path: Path) -> bytes:
             key = path.read_bytes()
         _require_own(path)
     except OSError as error:
+        if is_full_disk(error):
+            raise ConfigurationError(f"the hashing key {path} cannot be made: {full_disk(path, error)}") from error
         raise ConfigurationError(
             f"the hashing key {path} cannot be read or made ({error.strerror}): make the file and its directory "
             "readable and writable for the user who runs riglm, or name another directory in RIGLM_DATA_DIR or "

@@ -19,6 +19,15 @@ def main() -> None:
         _main()
     except KeyboardInterrupt:  # while modules are loaded, before any command handles it
         sys.exit(_INTERRUPTED)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        from riglm.domain.shortage import shortage_in
+
+        if not (words := shortage_in(error)):
+            raise
+        print(f"riglm: {words}", file=sys.stderr)  # noqa: T201  # for the user who started it
+        sys.exit(1)
 
 
 def _main() -> None:

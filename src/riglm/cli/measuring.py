@@ -9,6 +9,7 @@ import typer
 
 from riglm.cli.output import print_json, print_table
 from riglm.domain.errors import UnusableInputError
+from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
@@ -89,9 +90,8 @@ def open_embedder(settings: "Settings", cache: Path | None) -> Iterator["Embedde
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnusableInputError(
-            f"{file.parent}: {error.strerror} — fix: name a file for vectors with --cache, where you may write"
-        ) from error
+        fix = "name a file for vectors with --cache, where you may write"
+        raise UnusableInputError(failed_write(file.parent, error, fix)) from error
     vectors = SqlVectors(f"sqlite:///{file}")
     try:
         with build_embedder(settings.embedder, vectors) as embedder:

@@ -29,6 +29,7 @@ from riglm.domain.errors import AnalyticsUnavailableError, UnusableInputError
 from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.record import Observations
@@ -157,4 +158,6 @@ def _write_page(file: Path, found: dict[str, Any]) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as page_file:
             page_file.write(text)
     except OSError as error:
-        raise UnusableInputError(f"--html {file}: {error.strerror} — fix: name a file that you may write") from error
+        raise UnusableInputError(
+            failed_write(file, error, "name a file that you may write", subject=f"--html {file}")
+        ) from error

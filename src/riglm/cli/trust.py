@@ -16,6 +16,7 @@ from riglm.cli import usage
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
 from riglm.cli.store_access import opened, settings_of
 from riglm.domain.errors import RiglmError, UnusableInputError
+from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
     from riglm.domain.tool_pin import ToolPin
@@ -117,7 +118,7 @@ def export_file(
         try:
             file.write_text(text, "utf-8")
         except OSError as error:
-            raise UnusableInputError(f"{file} cannot be written ({error.strerror}) — fix: name another") from error
+            raise UnusableInputError(failed_write(file, error, "name another")) from error
 
 
 @trust.command("import")

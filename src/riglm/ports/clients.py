@@ -166,6 +166,10 @@ class InstallationsPort(Protocol):
         """Note a change that is about to be made."""
 
     @abstractmethod
+    def forget(self, name: str) -> None:
+        """Remove a copy."""
+
+    @abstractmethod
     def drop(self, installations: Sequence[ClientSetup]) -> None:
         """Forget changes that were taken back, and their copies."""
 

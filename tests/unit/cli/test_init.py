@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import re
@@ -665,7 +666,7 @@ def test_what_a_stopped_riglm_left_goes_once_it_is_old_and_nothing_else_does(hom
     output = done("undo").output.replace("\n", "")
     assert all(f"removed {each}" in output for each in left)
     assert {*beside.iterdir()} == {file, link, young, *others}
-    assert [*own.iterdir()] == []
+    assert not own.exists()
 
 
 def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
@@ -755,3 +756,24 @@ def test_a_file_that_the_client_removed_returns_as_it_was(home: Path) -> None:
     file.unlink()
     done("undo")
     assert file.read_bytes() == CURSOR.content
+
+
+@pytest.mark.parametrize("number", range(4), ids=["copy", "journal", "configuration", "client's file"])
+def test_init_on_a_full_disk_names_it_and_leaves_nothing_behind(
+    home: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    put(home, CURSOR)
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    calls = iter(range(number + 1))
+
+    def write_to_disk(_: int) -> None:
+        if next(calls, number) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", write_to_disk)
+    result = runner.invoke(app, ["init", "--yes"])
+    assert result.exit_code == 1
+    assert "no space is left on the disk at " in result.output
+    assert " — fix: free space there" in result.output
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+    assert not [*home.rglob("*riglm*")]

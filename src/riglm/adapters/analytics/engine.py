@@ -12,6 +12,7 @@ from riglm.adapters.analytics import sqlite, store_file
 from riglm.adapters.analytics.sqlite import SECONDS, WRITES
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 from riglm.domain.redaction import mask_url
+from riglm.domain.shortage import full_disk, shortage_in
 
 TIMEOUT_SECONDS: Final = 5.0
 """How long a record may wait for the database: for another process that holds it, or for the server's answer."""
@@ -30,6 +31,7 @@ _FOREIGN: Final = (
     " — fix: this file is not a database of riglm and is left unchanged; name a different one in storage.path or "
     "RIGLM_DATA_DIR, or move it"
 )
+_DISK_FULL: Final = "database or disk is full"
 _CONFLICTS: Final = frozenset({"40001", "40P01"})  # a serialization failure, a deadlock
 _POSTGRESQL: Final = ("postgresql://", "postgres://")
 
@@ -45,10 +47,18 @@ def translated(url: str) -> Iterator[None]:
 
 def unavailable(url: str, error: Exception) -> AnalyticsUnavailableError:
     """A failure of the database at `url` in riglm's words; `NoStoreError` when there is something else at its place."""
-    message = f"the analytics store {safe_url(url)} cannot be used: {reason_of(error)}"
+    message = f"the analytics store {safe_url(url)} cannot be used: {_reason(url, error)}"
     if not is_damage(error):
         return AnalyticsUnavailableError(message)
     return AnalyticsUnavailableError(f"{message}{_DAMAGED}") if _is_ours(url) else NoStoreError(f"{message}{_FOREIGN}")
+
+
+def _reason(url: str, error: Exception) -> str:
+    """The reason of a failure; of a full disk which one it is, and the fix."""
+    reason, file = reason_of(error), sqlite.database_file(url)
+    if file is not None and _DISK_FULL in reason:
+        return full_disk(file)
+    return shortage_in(error) or reason
 
 
 def _is_ours(url: str) -> bool:

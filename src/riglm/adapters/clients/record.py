@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from riglm.adapters.clients.json_members import FileNotEditableError
 from riglm.domain.client_setup import ClientSetup, ConfigLocation
+from riglm.domain.shortage import failed_write
 from riglm.ports.clients import InstallationsPort
 
 _NAME: Final = "installed.json"
@@ -48,13 +49,18 @@ class SetupJournal(InstallationsPort):
 
     def drop(self, installations: Sequence[ClientSetup]) -> None:
         left = [each for each in self._read() if each not in installations]
-        self._note(left)
-        for each in installations:
-            self.where(each.before).unlink(missing_ok=True)
-        if not left:
+        if left:
+            self._note(left)
+        else:
             (self._directory / _NAME).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it holds something else
-                self._directory.rmdir()
+        for each in installations:
+            self.forget(each.before)
+
+    def forget(self, name: str) -> None:
+        self.where(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # they hold something else
+            self._directory.rmdir()
+            self._directory.parent.rmdir()
 
     def _read(self) -> tuple[ClientSetup, ...]:
         file = self._directory / _NAME
@@ -74,20 +80,24 @@ class SetupJournal(InstallationsPort):
         )
 
     def _write(self, name: str, content: bytes) -> None:
+        stem, dot, suffix = name.rpartition(".")
+        aside = self._directory / f".{stem}.riglm-{secrets.token_hex(4)}{dot}{suffix}"
+        absent = [each for each in (self._directory, *self._directory.parents) if not each.exists()]
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            stem, dot, suffix = name.rpartition(".")
-            aside = self._directory / f".{stem}.riglm-{secrets.token_hex(4)}{dot}{suffix}"
             with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(self._directory / name)
         except OSError as error:
-            raise FileNotEditableError(
-                f"{self._directory} cannot be written ({error.strerror}) — fix: let riglm write there, or name another "
-                "directory by RIGLM_DATA_DIR"
-            ) from None
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for folder in absent:
+                    folder.rmdir()
+            fix = "let riglm write there, or name another directory by RIGLM_DATA_DIR"
+            raise FileNotEditableError(failed_write(self._directory, error, fix)) from None
 
 
 class MergedSetupJournals(InstallationsPort):
@@ -112,6 +122,9 @@ class MergedSetupJournals(InstallationsPort):
 
     def add(self, installation: ClientSetup) -> None:
         self._records[0].add(installation)
+
+    def forget(self, name: str) -> None:
+        self._records[0].forget(name)
 
     def drop(self, installations: Sequence[ClientSetup]) -> None:
         for record in self._records:

@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ from riglm.adapters.configuration.yaml_text import YamlNotEditableError
 from riglm.domain.control import ConflictError, FieldError, InvalidInputError
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.shortage import failed_write
 from riglm.ports.clients import FilesPort
 from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
 
@@ -283,9 +284,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _unwritable(file: Path, error: OSError) -> ConflictError:
-    return ConflictError(
-        f"{file} cannot be written ({error.strerror}) — fix: let riglm write there, or leave persist out"
-    )
+    return ConflictError(failed_write(file, error, "let riglm write there, or leave persist out"))
 
 
 class SafeFiles(FilesPort):
@@ -309,18 +308,20 @@ class SafeFiles(FilesPort):
             try:
                 _replace(file, before, after)
             except ConflictError as error:
-                what = str(error).partition(" — fix")[0]
-                raise ConflictError(f"{what} — fix: see that riglm may write there, and run it again") from None
+                what, _, fix = str(error).partition(" — fix: ")
+                fix = fix if fix.startswith("free space") else "see that riglm may write there, and run it again"
+                raise ConflictError(f"{what} — fix: {fix}") from None
             return
         if self.read(file) != before:
             raise ConflictError(f"{file} was changed by another process — fix: run it again")
         try:
             if after is None:
                 file.unlink()
+                _remove_empty([file.parent])
             else:
                 _make(file, after)
         except OSError as error:
-            raise ConflictError(f"{file} cannot be written ({error.strerror}) — fix: let riglm write there") from None
+            raise ConflictError(failed_write(file, error, "let riglm write there")) from None
 
     def clear(self, directory: Path) -> tuple[Path, ...]:
         removed = []
@@ -341,14 +342,26 @@ def _replace(file: Path, before: bytes, after: bytes) -> None:
 
 
 def _make(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, aside = open_temporary(file)
+    absent = [each for each in file.parents if not each.exists()]
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        aside.replace(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, aside = open_temporary(file)
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            aside.replace(file)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     except BaseException:
-        aside.unlink(missing_ok=True)
+        _remove_empty(absent)
         raise
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove these folders, the innermost first, up to one that is not empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

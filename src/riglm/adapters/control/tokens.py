@@ -19,6 +19,7 @@ from typing import Any, Final
 from riglm.domain.access import is_loopback
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.downstream import ControlSettings
+from riglm.domain.shortage import failed_write
 
 FILE_NAME: Final = "control-tokens.json"
 """Their file, in the data directory."""
@@ -125,7 +126,7 @@ class TokenFile:
                 Path(draft).unlink(missing_ok=True)
         except OSError as error:
             fix = "make its directory writable for who runs riglm, or name another in RIGLM_DATA_DIR"
-            raise self._unusable(f"cannot be written ({error.strerror})", fix) from error
+            raise ConfigurationError(failed_write(self.path, error, fix)) from error
 
     def _unusable(self, what: str, fix: str) -> ConfigurationError:
         return ConfigurationError(f"the file of the control API's tokens {self.path} {what} — fix: {fix}")

@@ -18,6 +18,7 @@ import msgspec
 
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.shortage import full_disk, is_full_disk
 from riglm.ports.maintenance import ExportPort, ExportRow, RecordKind
 
 
@@ -334,10 +335,10 @@ def _told(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RiglmError(
-            f"the export cannot be written to {directory} ({error.strerror}) — fix: name a directory that you may "
-            "write to, with enough space"
-        ) from error
+        what = f"the export cannot be written to {directory}"
+        if is_full_disk(error):
+            raise RiglmError(f"{what}: {full_disk(directory, error)}") from error
+        raise RiglmError(f"{what} ({error.strerror}) — fix: name a directory that you may write to") from error
 
 
 class _Hashing(io.RawIOBase):

@@ -4,6 +4,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -330,28 +331,29 @@ class SetupInstaller:
             return
         configured, client = plan.rewritings
         is_ours = configured.before is None or digest_of_configuration(configured.before) == self._configured(plan)
+        copy = self._installations.keep(plan.place, client.before or b"")
         installation = ClientSetup(
             place=plan.place,
             configuration=plan.configuration,
             entry=plan.entry,
             command=plan.command,
             servers={move.name: move.behind for move in plan.moves},
-            before=self._installations.keep(plan.place, client.before or b""),
+            before=copy,
             after=digest(client.after or b""),
             configured=digest_of_configuration(configured.after or b"") if is_ours else "",
             at=self._clock(),
         )
-        self._installations.add(installation)
         try:
-            self._files.write(configured.file, configured.before, configured.after)
-            try:
-                self._files.write(client.file, client.before, client.after)
-            except BaseException:
-                self._files.write(configured.file, configured.after, configured.before)
-                raise
+            self._installations.add(installation)
         except BaseException:
-            self._installations.drop([installation])
+            self._installations.forget(copy)
             raise
+        with ExitStack() as undone:  # in reverse order: on a full disk, a removed file frees space for the journal
+            undone.callback(self._installations.drop, [installation])
+            self._files.write(configured.file, configured.before, configured.after)
+            undone.callback(self._files.write, configured.file, configured.after, configured.before)
+            self._files.write(client.file, client.before, client.after)
+            undone.pop_all()
 
     def _configured(self, plan: InstallPlan) -> str:
         """The digest of riglm's configuration as it was written last."""

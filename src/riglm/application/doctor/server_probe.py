@@ -226,6 +226,7 @@ _IN_COMPLAINTS: Final = (
     _sign(r"permission denied|EACCES", "let the user who runs riglm do what it says"),
 )  # fmt: skip
 _IN_REASONS: Final = (
+    _sign(r"no further process", "end processes that are not needed, or raise the limit (`ulimit -u`)"),
     _sign(r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
     _sign(r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
     _sign(r"HTTP 30\d and redirects", "set `url` to where the server redirects, if you trust that"),

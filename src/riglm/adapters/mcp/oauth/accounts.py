@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from riglm.domain.errors import RiglmError
+from riglm.domain.shortage import failed_write
 from riglm.domain.upstream import AccountKey
 
 MAX_LEEWAY_SECONDS: Final = 60.0
@@ -193,9 +194,7 @@ class AccountFile:
             yield
 
     def _unwritable(self, error: OSError) -> RiglmError:
-        return RiglmError(
-            f"{self.path} cannot be written ({error.strerror}) — fix: make its directory writable for you"
-        )
+        return RiglmError(failed_write(self.path, error, "make its directory writable for you"))
 
     def _write(self, accounts: Sequence[Account]) -> None:
         """Write to a temporary file, then rename it: readers see the old accounts or the new ones."""

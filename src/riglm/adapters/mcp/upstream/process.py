@@ -16,6 +16,7 @@ from riglm.adapters.mcp.wire.framing import LineSplitter
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
+from riglm.domain.shortage import TOO_FEW_PROCESSES
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
@@ -177,7 +178,8 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         except BaseException as error:
             self._abandon()
             if isinstance(error, OSError):
-                words = f"cannot run {self._spec.command[0]!r}: {error.strerror or error}"
+                reason = TOO_FEW_PROCESSES if isinstance(error, BlockingIOError) else error.strerror or error
+                words = f"cannot run {self._spec.command[0]!r}: {reason}"
                 raise UpstreamUnavailableError(words) from error
             raise
         self._stdin = process.get_pipe_transport(0)
