@@ -49,7 +49,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_invocations(uuid7())) == []
         assert list(analytics.list_exposures(uuid7())) == []
         assert list(analytics.tool_statistics()) == []
-        assert list(analytics.exposure_totals()) == []
         assert analytics.refresh_cooccurrences(1.0) == 0
         assert list(analytics.get_cooccurrences(["read"])) == []
 
@@ -277,29 +276,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (mine.exposures, mine.list_changes, mine.searches) == (7, 2, 2)
         assert (others.exposures, others.list_changes, others.searches) == (1, 0, 0)
 
-    def test_totals_tell_by_mode_what_selections_saved_and_cost(self, analytics: AnalyticsPort) -> None:
-        """What answers show is a cost; a changed list is sent again."""
-        one, two = a_session(), a_session()
-        costs = {"mode": "enforce", "tokens_shown": 100, "tokens_hidden": 900, "tokens_own": 30}
-        analytics.record_many(
-            [
-                an_exposure(one, "a", timestamp=1.0, tokens_shown=5000, mode="enforce"),
-                an_exposure(one, "a", timestamp=10.0, **costs),
-                an_exposure(one, "b", timestamp=11.0, **costs),
-                an_exposure(two, "a", timestamp=12.0, **costs),
-                an_exposure(two, "c", timestamp=13.0, surface=SEARCH_SURFACE, mode="enforce", tokens_shown=40),
-                an_exposure(two, "c", timestamp=14.0, surface=CONTEXT_SURFACE, mode="enforce", tokens_shown=2),
-                an_exposure(a_session(), "a", timestamp=15.0, mode="shadow", tokens_hidden=7),
-            ]
-        )
-        [enforced, shadow] = analytics.exposure_totals(since=10.0)
-        assert (enforced.mode, enforced.sessions, enforced.lists) == ("enforce", 2, 3)
-        assert (enforced.changes, enforced.searches) == (1, 1)
-        assert (enforced.tokens_shown, enforced.tokens_hidden) == (300, 2700)
-        assert (enforced.tokens_own, enforced.tokens_resent) == (90 + 42, 100)
-        assert enforced.tokens_net == 2700 - 132 - 100
-        assert (shadow.mode, shadow.lists, shadow.tokens_hidden, shadow.tokens_net) == ("shadow", 1, 7, 7)
-
     def test_frequencies_count_invocations_from_the_given_time_on(self, analytics: AnalyticsPort) -> None:
         """The moment itself is included."""
         session = a_session()
@@ -319,6 +295,14 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (github.tool, github.upstream, github.invocations, github.failures) == ("read", "github", 21, 1)
         assert (github.sessions, github.median_ms, github.p95_ms, github.last_used) == (2, 10.0, 19.0, 5000.0)
         assert (gitlab.upstream, gitlab.invocations, gitlab.median_ms, gitlab.p95_ms) == ("gitlab", 1, 1.5, 1.5)
+
+    def test_imported_calls_have_no_latency(self, analytics: AnalyticsPort) -> None:
+        """A client's transcript includes what the user took to approve a call."""
+        live, imported = a_session(), a_session(method=IdentificationMethod.TRANSCRIPT)
+        slow = [an_invocation(imported, tool, duration_ms=9e6) for tool in ("read", "read", "only")]
+        analytics.record_many([live, imported, *slow, an_invocation(live, "read", duration_ms=2.0)])
+        found = {each.tool: (each.invocations, each.median_ms, each.p95_ms) for each in analytics.tool_statistics()}
+        assert found == {"read": (3, 2.0, 2.0), "only": (1, None, None)}
 
     def test_statistics_tell_how_tools_were_found(self, analytics: AnalyticsPort) -> None:
         """The share that was listed is the share of zero-hop calls."""

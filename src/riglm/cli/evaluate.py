@@ -32,7 +32,6 @@ from riglm.cli.replaying import (
     StrategiesOption,
     beginning,
     maker,
-    recorded_lists,
     recorded_sessions,
     replayed,
     store_of,
@@ -204,13 +203,13 @@ def cost(
 
 def _recorded_costs(settings: "Settings", db: Path | None, limit: int, begin: float) -> list[dict[str, Any]]:
     from riglm.application.evaluation.cost import cost_rows, recorded_figures
+    from riglm.application.evaluation.record import read_figures
 
     store = store_of(settings, db)
     if store is None:
         return []
     with store:
-        sessions = [each for each in store.recent_calls(limit) if each.started_at >= begin]
-        record = recorded_lists(store, sessions, settings)
+        record = read_figures(store, settings.prices.prices(), limit=limit, since=begin)
     modes = dict.fromkeys(each.mode for each in record.costs)
     figures = {mode: recorded_figures(record.of(mode)) for mode in sorted(modes)}
     return [{"mode": mode, **row} for mode, its in figures.items() for row in cost_rows(its)]

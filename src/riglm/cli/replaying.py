@@ -1,4 +1,4 @@
-"""Recorded sessions walked again by each strategy: one way for `riglm evaluate history` and `riglm report`."""
+"""Recorded sessions replayed by each strategy: one way for `riglm evaluate history` and `riglm report`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +14,8 @@ from riglm.domain.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.history import ReplayedCall
-    from riglm.application.evaluation.record import Observations
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort, TrainingSession
+    from riglm.ports.analytics import AnalyticsPort, TrainingSession
     from riglm.ports.predictor import PredictorPort
 
 BASELINE: Final = "blend"
@@ -102,14 +101,13 @@ def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Seq
         return store.recent_calls(limit)
 
 
-def recorded_lists(
-    store: "SessionHistoryPort", sessions: "Sequence[TrainingSession]", settings: "Settings"
-) -> "Observations":
-    """Return what was recorded of the lists and the price of sessions, of an open store."""
-    from riglm.application.evaluation.record import read_record
-
-    exposures = store.list_exposures(*(session.id for session in sessions))
-    return read_record(sessions, exposures, settings.prices.prices())
+def latest_calls(history: "Sequence[TrainingSession]", most: int) -> "Sequence[TrainingSession]":
+    """Return the latest sessions that have up to `most` calls together, oldest first."""
+    start, calls = len(history), 0
+    while start and calls + len(history[start - 1].calls) <= most:
+        start -= 1
+        calls += len(history[start].calls)
+    return history[start:]
 
 
 def replayed(

@@ -5,30 +5,28 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from riglm.cli.measuring import settings_in_use
-from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json
+from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, progress
 from riglm.cli.replaying import (
     DatabaseOption,
     DaysOption,
     ProfileOption,
-    SessionsOption,
     SinceOption,
     StrategiesOption,
     beginning,
-    recorded_lists,
+    latest_calls,
     replayed,
     store_of,
     strategies,
 )
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import AnalyticsUnavailableError, UnusableInputError
-from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.retention import DAY_SECONDS
-from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
@@ -38,11 +36,24 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+_MAX_PREDICTIONS: Final = 3_000
+"""Calls are replayed by all strategies together up to this number, unless the number of sessions is given."""
+
 
 def report(
     days: DaysOption = None,
     since: SinceOption = None,
-    limit: SessionsOption = MAX_SESSIONS,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            max=MAX_ROWS,
+            help="Maximum number of sessions, the latest; all of them are then replayed. Default: 1,000, of which the "
+            "latest with some hundred calls are replayed.",
+        ),
+    ] = None,
     predictor: StrategiesOption = None,
     profile: ProfileOption = None,
     tools: Annotated[
@@ -59,7 +70,7 @@ def report(
     """Report what filtering would have saved and missed.
 
     Two sources are compared: what shadow mode recorded of the lists that it would have shown, and the
-    recorded sessions walked again by each strategy, as `riglm evaluate history` does.
+    recorded sessions replayed by each strategy, as `riglm evaluate history` does.
     """
     settings = settings_in_use(config)
     begin = beginning(days, since)
@@ -77,24 +88,30 @@ def report(
 
 
 def _report(
-    settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int, since: float, profile: str | None
+    settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int | None, since: float, profile: str | None
 ) -> dict[str, Any]:
-    from riglm.application.evaluation.record import Observations
+    from riglm.application.evaluation.record import Observations, read_figures
     from riglm.application.reporting.report import ReportInput, build_report
 
-    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, list[str]]":
-        history = store.recent_calls(limit, profile=profile)
-        record = recorded_lists(store, [each for each in history if each.started_at >= since], settings)
-        return history, record, _unused(store, since) if profile is None else _unused_in(history)
+    most = limit or MAX_SESSIONS
+
+    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int]":
+        stored = store.count_sessions()[1]
+        history = store.recent_calls(most, profile=profile, max_calls=None if limit else MAX_CALLS)
+        with progress("recorded", min(most, stored)) as advance:
+            prices = settings.prices.prices()
+            figures = read_figures(store, prices, limit=most, since=since, profile=profile, on_session=advance)
+        return history, figures, stored
 
     until = time.time()
-    history, record, unused = _ask(read, settings, db, since) or ((), Observations(), [])
+    history, record, stored = _ask(read, settings, db, since) or ((), Observations(), 0)
+    chosen = history if limit else latest_calls(history, _MAX_PREDICTIONS // len(kinds))
     findings = ReportInput(
         settings=settings,
-        sessions=len(history),
-        walks=replayed(history, kinds, settings, since) if history else {},
+        stored=stored,
+        walks=replayed(chosen, kinds, settings, since) if chosen else {},
+        skipped=len(history) - len(chosen),
         record=record,
-        unused=unused,
         since=since,
         until=until,
     )
@@ -121,19 +138,6 @@ def _ask(
             except AnalyticsUnavailableError as error:
                 typer.echo(f"note: {error}; this report is of the store alone", err=True)
         return None if store is None else question(store)
-
-
-def _unused(store: "SessionHistoryPort", since: float) -> list[str]:
-    """Return the tools that were in lists and were never used."""
-    known = [tool for tool in store.tools_known(since) if tool.upstream != OWN_UPSTREAM]
-    used = {tool.tool for tool in known if tool.uses}
-    return sorted({tool.tool for tool in known if tool.in_lists} - used)
-
-
-def _unused_in(history: "Sequence[TrainingSession]") -> list[str]:
-    """Return the tools that some of these sessions had and none used."""
-    used = {call.tool for each in history for call in each.calls}
-    return sorted({tool for each in history for tool in each.tools_available} - used)
 
 
 def _day(at: float) -> str:

@@ -16,7 +16,7 @@ _BAR: Final = 24
 _MAX_DAYS: Final = 31
 _MARKS: Final = {True: ("✓", "+", "green"), False: ("✗", "-", "red"), None: ("?", "?", "yellow")}
 _RECORDED: Final = {
-    "shadow": "What shadow mode recorded: the lists that it would have shown",
+    "shadow": "What shadow mode recorded: estimates, of the lists that filtering would have shown",
     "enforce": "What was recorded of lists that were shown",
 }
 
@@ -42,6 +42,7 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
 def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
     rules, verdict = found["rules"], found["verdict"]
     lines: list[RenderableType] = [Text(verdict["text"], style="bold")]
+    lines.append(Text(f"{found['sessions']:,} sessions, {found['calls']:,} calls, {found['failed_calls']:,} failed"))
     reasons = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         mark, plain, colour = _MARKS[reason["met"]]
@@ -64,7 +65,7 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
             f"({cost['sessions']:,} sessions)",
         ),
         ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)"),
-        ("calls with their tool in the list", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
+        ("hit rate", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
         ("the same for tools new to the session", f"{_share(its['new_in_list'])} of {its['new_calls']:,}"),
         ("tools in the list at a call", f"{_one(its['mean_list'])} of {_one(its['mean_available'])}"),
         (
@@ -74,7 +75,7 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
         ),
         (
             "tokens, each list sent once",
-            f"{its['tokens_hidden']:,} hidden - {its['tokens_own']:,} own tools - {its['tokens_resent']:,} re-sent = "
+            f"{its['tokens_hidden']:,} hidden - {its['tokens_own']:,} meta-tools - {its['tokens_resent']:,} re-sent = "
             f"{its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
         ),
         ("surfaces", ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items())),
@@ -89,7 +90,7 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
 
 def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> RenderableType:
     """The plot: each day's hit rate, list size and net tokens."""
-    table = _plain_table(f"Day by day, walked by {walked}; tokens as recorded")
+    table = _plain_table(f"Day by day, replayed with {walked}; tokens as recorded")
     heads = ("day", ">calls", "in the list", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
     for head in heads:
         table.add_column(
@@ -123,7 +124,10 @@ def _print_strategies(found: dict[str, Any]) -> None:
         figures = [_or_dash(one[key]) for key in ("in_list", "new_in_list", "mean_list", "reduction")]
         rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:]))
     if rows:
-        title = "The same sessions walked again, by strategy (* configured)"
+        replayed = found["replayed"]
+        of = f"{replayed['sessions']:,} sessions with {replayed['calls']:,} calls"
+        of += f", the latest; {replayed['skipped']:,} before them were skipped" if replayed["skipped"] else ""
+        title = f"Replayed by strategy (* configured): {of}"
         print_table(title, columns, rows)
 
 
@@ -133,7 +137,7 @@ def _print_tools(tools: dict[str, Any], most: int) -> None:
         columns = ("tool", "server", "missed", "calls", "place", "recorded: missed", "calls", "searched", "by name")
         keys = ("missed", "calls", "place", "recorded_missed", "recorded_calls", "searched", "named")
         rows = [(row["tool"], row["server"], *(_or_dash(row[key]) for key in keys)) for row in missed[:most]]
-        print_table("Tools that lists lacked: a search finds them, one call more", columns, rows)
+        print_table("Missed tools: a search finds them, one call more", columns, rows)
         if len(missed) > most:
             typer.echo(f"and {len(missed) - most:,} more")
     if unused:

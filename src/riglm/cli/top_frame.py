@@ -77,15 +77,15 @@ def _heading(health: dict[str, Any], url: str, hours: int) -> Text:
 def _numbers(seen: dict[str, Any], width: int) -> Table:
     summary = seen["summary"]
     lists, tokens, hits, records = (summary[name] for name in ("lists", "tokens", "zero_hop", "records"))
-    price = summary["price"]
+    price, would = summary["price"], "would be " if summary["price"]["mode"] == "shadow" else ""
     facts = [
-        ("price", f"{_ratio(price['of_no_proxy'])} of no proxy, {_ratio(price['of_host_search'])} of search"),
+        ("price", f"{would}{_ratio(price['of_no_proxy'])} of no proxy, {_ratio(price['of_host_search'])} of search"),
         ("sessions", f"{_whole(summary['sessions']['active'])} live of {_whole(summary['sessions']['total'])}"),
         ("calls", f"{_whole(summary['calls'])}, {_per_second(seen['series'])}/s"),
         ("failed", _whole(summary["failures"])),
         ("hit rate", f"{_share(hits['rate'])}, {_whole(summary['searches'])} searches"),
         ("list", f"{_mean(lists['mean_shown'])} of {_mean(lists['mean_available'])} tools"),
-        ("tokens net", f"{_whole(tokens['net'])} of {_whole(tokens['hidden'])} hidden"),
+        ("tokens net", f"{would}{_whole(tokens['net'])} of {_whole(tokens['hidden'])} hidden"),
         ("tools", f"{_whole(summary['tools']['used'])} used of {_whole(summary['tools']['known'])}"),
         ("records", f"{_whole(records['stored'])} stored, {_waiting(records)}"),
         ("embedder", printable(str(seen["health"]["embedder"]["embeddings"]["status"]))),

@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riglm.cli.measuring import settings_in_use
-from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, print_table, written_time
+from riglm.cli.output import (
+    MAX_ROWS,
+    ConfigOption,
+    JsonOption,
+    json_time,
+    print_json,
+    print_table,
+    progress,
+    written_time,
+)
 from riglm.domain.errors import RiglmError
-from riglm.domain.invocation import OWN_UPSTREAM
-from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.record import Observations
     from riglm.domain.cooccurrence import ToolCooccurrence
-    from riglm.domain.exposure import ExposureTotals
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
-    from riglm.domain.session_cost import Cost
     from riglm.ports.analytics import AnalyticsPort
     from riglm.ports.dashboard import SessionSummary, ToolStatistics
 
 
-EXPOSURE_COLUMNS = (
+LIST_COLUMNS = (
     "filtering",
     "sessions",
     "lists",
@@ -32,79 +38,65 @@ EXPOSURE_COLUMNS = (
     "searches",
     "tokens shown",
     "hidden",
-    "own tools",
+    "meta-tools",
     "re-sent",
     "net saved",
 )
-"""Titles for `exposure_row`."""
+"""Titles of the figures of lists."""
 
 EXPLANATION = (
-    "Calls, lists and tokens are of all sessions, prices and hit rates of the latest 1,000 that used a tool, as in "
-    "`riglm report`. Hit rates count the calls made with a list that hid something. A price counts all model requests, "
-    "with prompt caching: 1 is the price without a proxy. In the mode shadow nothing was hidden, and the numbers are "
-    "those of the lists that filtering would have shown."
+    f"All figures are of the latest {MAX_SESSIONS:,} sessions that riglm proxied, with up to {MAX_CALLS:,} calls, as "
+    "in `riglm report` and on the dashboard; sessions imported from transcripts are left out. Pairs are of all "
+    "sessions, up to 50,000. The hit rate is the share of calls whose tool was in the list, of calls with a list that"
+    " hid something. A price counts all model requests, with prompt caching: 1 is the price without a proxy; it takes"
+    " two sessions. In the mode shadow nothing was hidden, and the figures are estimates, of the lists that filtering"
+    " would have shown."
 )
-"""What is counted, and how it differs from what `riglm report` says."""
+"""What is counted, and in which sessions."""
 
 
-def totals(
-    known: "Sequence[ToolStatistics]", counted: "Sequence[SessionSummary]", record: "Observations"
-) -> dict[str, int | float | None]:
-    """Return numbers over all tools and sessions; shares are None if there is nothing to share.
+def totals(figures: "Observations") -> dict[str, int | float | None]:
+    """Return the numbers of sessions, calls and tools; shares are None if there is nothing to share."""
+    from riglm.application.evaluation.record import list_figures
 
-    A call had zero hops if its tool was in the list, counting lists that hid something. Meta-tools are counted apart.
-    """
-    tools = [tool for tool in known if tool.upstream != OWN_UPSTREAM]
-    calls = sum(tool.invocations for tool in tools)
-    judged = record.of(record.mode).judged
-    searches = sum(summary.searches for summary in counted)
+    usage, judged, lists = figures.usage, figures.now.judged, list_figures(figures.lists)
     return {
-        "sessions": len(counted),
-        "calls": calls,
-        "failed_calls": sum(tool.failures for tool in tools),
-        "calls_of_own_tools": sum(tool.invocations for tool in known) - calls,
-        "tools_seen": len(tools),
-        "tools_used": sum(tool.uses > 0 for tool in tools),
-        "calls_found_by_search": sum(tool.searched for tool in tools),
+        "sessions": usage.sessions,
+        "calls": usage.calls,
+        "failed_calls": usage.failures,
+        "calls_of_own_tools": usage.own_calls,
+        "tools_seen": len(usage.known),
+        "tools_used": len(usage.used),
+        "calls_found_by_search": usage.found_by_search,
         "zero_hop_percent": round(100 * sum(use.in_list for use in judged) / len(judged), 1) if judged else None,
-        "searches_per_session": round(searches / len(counted), 3) if counted else None,
-        "list_changes_per_session": (
-            round(sum(summary.list_changes for summary in counted) / len(counted), 3) if counted else None
-        ),
+        "searches_per_session": round(lists["searches"] / usage.sessions, 3) if usage.sessions else None,
+        "list_changes_per_session": round(lists["changes"] / usage.sessions, 3) if usage.sessions else None,
     }
 
 
-def price_line(mode: str, cost: "Cost", net: int | None = None) -> str:
-    """Return what the sessions of a mode cost, in words; `net` are the tokens that their lists saved."""
-    if cost.price is None or cost.price_of_search is None:
+_TITLES = {"calls_of_own_tools": "calls of meta-tools", "zero_hop_percent": "hit rate, percent"}
+
+
+def price_line(mode: str, priced: dict[str, Any], net: int) -> str:
+    """Return in words what the sessions of a mode cost and the tokens that their lists saved; empty without a price."""
+    if priced["price"] is None:
         return ""
     would = "would have been " if mode == "shadow" else ""
-    words = f"price {would}{cost.price:.2f} of no proxy, {cost.price_of_search:.2f} of the host's tool search"
-    words += "" if net is None else f"; net {net:,} tokens"
-    return f"{mode}: {words}, in {cost.sessions:,} session{'' if cost.sessions == 1 else 's'}"
+    words = f"price {would}{priced['price']:.2f} of no proxy, {priced['price_of_search']:.2f} of the host's tool search"
+    return f"{mode}: {words}; net {net:,} tokens, in {priced['sessions']:,} sessions"
 
 
-def exposure_fields(total: "ExposureTotals") -> dict[str, Any]:
-    """What the lists of one mode came to, for JSON output; tokens are estimates."""
-    return {
-        "mode": total.mode,
-        "sessions": total.sessions,
-        "lists": total.lists,
-        "changes": total.changes,
-        "searches": total.searches,
-        "tokens_shown": total.tokens_shown,
-        "tokens_hidden": total.tokens_hidden,
-        "tokens_own": total.tokens_own,
-        "tokens_resent": total.tokens_resent,
-        "tokens_net": total.tokens_net,
-    }
-
-
-def exposure_row(total: "ExposureTotals") -> Sequence[object]:
-    """What the lists of one mode came to, as a row under `EXPOSURE_COLUMNS`."""
-    return tuple(exposure_fields(total).values())
-
-
+_LIST_FIGURES = (
+    "sessions",
+    "lists",
+    "changes",
+    "searches",
+    "tokens_shown",
+    "tokens_hidden",
+    "tokens_own",
+    "tokens_resent",
+    "tokens_net",
+)
 _MAX_PAIRS = 20
 
 
@@ -169,32 +161,36 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    from riglm.application.evaluation.record import Observations
-    from riglm.cli.replaying import recorded_lists  # it imports this module
+    from riglm.application.evaluation.record import Observations, read_figures
 
     settings = settings_in_use(config)
     store = recorded(settings)
     if store is None:
-        _nothing(as_json, _summary((), (), (), (), Observations()))
+        _nothing(as_json, _summary(Observations(), ()))
         return
     with store:
-        store.refresh_cooccurrences(time.time())
-        known = store.tool_statistics()
-        pairs = store.get_cooccurrences([tool.tool for tool in known])
-        counted = store.list_sessions(limit=MAX_ROWS)
-        shown = store.exposure_totals()
-        record = recorded_lists(store, store.recent_calls(MAX_SESSIONS), settings)
+        stored = store.count_sessions()[1]
+        if stored <= MAX_SESSIONS:  # of more, maintenance does it
+            store.refresh_cooccurrences(time.time())
+        with progress("sessions", min(MAX_SESSIONS, stored)) as advance:
+            figures = read_figures(store, settings.prices.prices(), on_session=advance)
+        pairs = store.get_cooccurrences(sorted(figures.usage.known))
+    found = _summary(figures, pairs)
     if as_json:
-        print_json(_summary(known, counted, shown, pairs, record))
+        print_json(found)
         return
-    for total in shown:
-        if line := price_line(total.mode, record.of(total.mode).cost, total.tokens_net):
+    for row in found["exposures"]:
+        if line := price_line(row["mode"], row["priced"], row["tokens_net"]):
             typer.echo(line)
-    summed = totals(known, counted, record)
-    rows = [(name.replace("_", " "), "-" if number is None else number) for name, number in summed.items()]
-    print_table("Recorded so far", ("what", "number"), rows)
-    if shown:
-        print_table("Lists and estimated tokens, by mode of filtering", EXPOSURE_COLUMNS, map(exposure_row, shown))
+    rows = [
+        (_TITLES.get(name, name.replace("_", " ")), "-" if number is None else number)
+        for name, number in totals(figures).items()
+    ]
+    of = f"the latest {figures.usage.sessions:,} of {stored:,} sessions" if stored > MAX_SESSIONS else "all sessions"
+    print_table(f"Recorded in {of}", ("what", "number"), rows)
+    if found["exposures"]:
+        lists = [[row[name] for name in ("mode", *_LIST_FIGURES)] for row in found["exposures"]]
+        print_table("Lists and estimated tokens, by mode of filtering", LIST_COLUMNS, lists)
     if pairs:
         together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MAX_PAIRS]]
         print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), together)
@@ -254,8 +250,8 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
         "listed": tool.listed,
         "searched": tool.searched,
         "sessions": tool.sessions,
-        "median_ms": round(tool.median_ms, 3),
-        "p95_ms": round(tool.p95_ms, 3),
+        "median_ms": None if tool.median_ms is None else round(tool.median_ms, 3),
+        "p95_ms": None if tool.p95_ms is None else round(tool.p95_ms, 3),
         "last_used": json_time(tool.last_used),
     }
 
@@ -312,18 +308,15 @@ def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
         typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
 
 
-def _summary(
-    known: "Sequence[ToolStatistics]",
-    counted: "Sequence[SessionSummary]",
-    shown: "Sequence[ExposureTotals]",
-    pairs: "Sequence[ToolCooccurrence]",
-    record: "Observations",
-) -> dict[str, Any]:
-    from riglm.application.evaluation.record import cost_fields
+def _summary(figures: "Observations", pairs: "Sequence[ToolCooccurrence]") -> dict[str, Any]:
+    from riglm.application.evaluation.record import cost_fields, list_figures
 
-    lists = [{**exposure_fields(total), "priced": cost_fields(record.of(total.mode).cost)} for total in shown]
+    by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}
+    lists = [
+        {"mode": mode, **list_figures(its.lists), "priced": cost_fields(its.cost)} for mode, its in by_mode.items()
+    ]
     together = [pair_fields(pair) for pair in pairs]
-    return {**totals(known, counted, record), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
+    return {**totals(figures), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
 
 
 def _no_session(what: str, wanted: str) -> RiglmError:
@@ -352,7 +345,7 @@ def _session_row(summary: "SessionSummary") -> Sequence[object]:
 
 def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
     used = written_time(tool.last_used)
-    times = (tool.median_ms, tool.p95_ms) if tool.invocations else ("-", "-")
+    times = ("-" if not tool.invocations or each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
     return tool.tool, tool.upstream or "-", *counts, *times, used
 

@@ -22,9 +22,10 @@ class Exposure:
     """What one `tools/list`, or one answer to a search or a context, showed and hid, by whose choice, and why.
 
     `shown` is in the order shown; `hidden` has no defined order and is sorted. In the mode `shadow` the client
-    saw all tools, and the names and tokens are those of what it would have seen. `timestamp` is in seconds since the
-    epoch; `predictor` is empty when nothing was predicted. Tokens are estimates: of the definitions shown, of those
-    hidden, and of the meta-tools among those shown.
+    saw all tools, and the names and tokens are those of what it would have seen. On the surface `hints` the client got
+    all tools as well: `shown` have a preload hint, and `hidden` are those that it defers. `timestamp` is in seconds
+    since the epoch; `predictor` is empty when nothing was predicted. Tokens are estimates: of the definitions
+    shown, of those hidden, and of the meta-tools among those shown.
     """
 
     id: UUID
@@ -51,9 +52,14 @@ class Exposure:
         return self.tokens_shown - self.tokens_own + self.tokens_hidden
 
     @property
+    def tokens_saved(self) -> int:
+        """Return the tokens that riglm kept out of the prompt: none on `hints`, where the client defers tools."""
+        return 0 if self.surface == Surface.HINTS else self.tokens_hidden
+
+    @property
     def seen(self) -> tuple[str, ...]:
         """The tools that the client saw."""
-        return self.available if self.mode == "shadow" else self.shown
+        return self.available if self.mode == "shadow" or self.surface == Surface.HINTS else self.shown
 
     @property
     def is_list(self) -> bool:
@@ -61,29 +67,32 @@ class Exposure:
         return self.surface not in ANSWER_SURFACES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExposureTotals:
-    """What the selections of one mode came to, over all sessions.
+@dataclass(slots=True, kw_only=True)
+class TokenTally:
+    """Estimated tokens of lists, each counted once, however often the client sent it to its model.
 
-    `changes` are lists that differ from the session's list before; `tokens_resent` is the sum of what those showed.
-    `searches` are answers to searches. Tokens shown, hidden and own are of lists, each counted once, however often the
-    client sent it to its model; results count as meta-tools.
+    `own` are those of the meta-tools and of their results, `resent` those of lists that replaced another.
     """
 
-    mode: Mode
-    sessions: int
-    lists: int
-    changes: int
-    searches: int
-    tokens_shown: int
-    tokens_hidden: int
-    tokens_own: int
-    tokens_resent: int
+    shown: int = 0
+    hidden: int = 0
+    own: int = 0
+    resent: int = 0
 
     @property
-    def tokens_net(self) -> int:
+    def net(self) -> int:
         """What filtering saved, less what it cost."""
-        return self.tokens_hidden - self.tokens_own - self.tokens_resent
+        return self.hidden - self.own - self.resent
+
+    def add(self, exposure: "Exposure", *, changed: bool = False) -> None:
+        """Add a list, or the result of a meta-tool; `changed` is True for a list that replaced another."""
+        if not exposure.is_list:
+            self.own += exposure.tokens_shown
+            return
+        self.shown += exposure.tokens_shown
+        self.hidden += exposure.tokens_saved
+        self.own += exposure.tokens_own
+        self.resent += exposure.tokens_shown if changed else 0
 
 
 def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Every call and every search is one model request, and one more request ends the session. Prices follow `Prices` and
 `SessionPrice`. The host's search defers every tool: each tool that is new to the session takes one more request, and
-its result adds definitions to the conversation.
+its result adds definitions to the conversation. On the surface `hints` the host defers the tools without a preload
+hint, and it would defer all of them without riglm: no proxy then costs what the host's search costs.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,13 @@ SHADOW_SEARCH_RESULTS: Final = 3
 """Definitions in a result of riglm's search where shadow mode has to assume one."""
 
 MAX_SESSIONS: Final = 1_000
-"""Number of the latest sessions with a call that recorded prices are of, unless another number is given."""
+"""Number of the latest sessions that figures are of, unless another number is given."""
+
+MAX_CALLS: Final = 50_000
+"""Number of calls that figures are of: sessions before the latest ones with so many are left out."""
+
+MIN_PRICED_SESSIONS: Final = 2
+"""Of fewer sessions no price is reported: one session says nothing of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +69,8 @@ class Cost:
 class SessionCost:
     """Prices one session from its lists, the results of its searches, and its calls, given in their order.
 
-    In shadow mode, calls of tools that the list would have hidden are taken to need a search, once for each tool.
+    Calls of tools that a list in shadow mode would have hidden, or that the host defers, are taken to need a search,
+    once for each tool.
     """
 
     def __init__(self, prices: Prices) -> None:
@@ -84,20 +92,18 @@ class SessionCost:
         return self._mode
 
     def shown(self, exposure: Exposure) -> None:
-        """Add a list, or the result of a search or of a new context.
-
-        A list that was not selected, or that has preload hints and is deferred by the host, has no price.
-        """
+        """Add a list, or the result of a search or of a new context; a list that was not selected has no price."""
         if not exposure.is_list:
             self._result(exposure.tokens_shown)
             return
-        if exposure.mode == "off" or exposure.surface == Surface.HINTS:
+        if exposure.mode == "off":
             self._list = None
             return
         names = frozenset(exposure.shown)
         self._list = exposure
         self._mode = exposure.mode if self._mode == "off" else self._mode
-        self._riglm_list = (exposure.tokens_shown, (names, exposure.tokens_own))
+        search = HOST_LIST_TOKENS if exposure.surface == Surface.HINTS else 0
+        self._riglm_list = (exposure.tokens_shown + search, (names, exposure.tokens_own))
         self._whole_list = (exposure.tokens_all, names.union(exposure.hidden))
         self._definition = exposure.tokens_all / max(1, len(exposure.shown) + len(exposure.hidden))
 
@@ -115,9 +121,13 @@ class SessionCost:
             self._used.add(tool)
             self._host_search.request(HOST_LIST_TOKENS, None)
             self._host_search.messages += SEARCH_TOKENS + HOST_SEARCH_RESULTS * self._definition
-        if shown.mode == "shadow" and tool not in self._found and tool not in shown.shown:
+        is_deferred = shown.surface == Surface.HINTS
+        if (is_deferred or shown.mode == "shadow") and tool not in self._found and tool not in shown.shown:
             self._found.add(tool)
-            self._result(SHADOW_SEARCH_RESULTS * self._definition)
+            if is_deferred:
+                self.searched_by_host()
+            else:
+                self._result(SHADOW_SEARCH_RESULTS * self._definition)
         self._request()
         for arm in (self._riglm, self._no_proxy, self._host_search):
             arm.messages += CALL_TOKENS
@@ -127,14 +137,16 @@ class SessionCost:
         if not self._calls:
             return None
         self._request()
+        is_deferred = self._list is not None and self._list.surface == Surface.HINTS
+        no_proxy = self._host_search if is_deferred else self._no_proxy
         return Cost(
             sessions=1,
             calls=self._calls,
             riglm=self._riglm.total,
-            no_proxy=self._no_proxy.total,
+            no_proxy=no_proxy.total,
             host_search=self._host_search.total,
             riglm_requests=self._riglm.requests,
-            no_proxy_requests=self._no_proxy.requests,
+            no_proxy_requests=no_proxy.requests,
             host_search_requests=self._host_search.requests,
         )
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
 from riglm.domain.errors import RiglmError
-from riglm.domain.exposure import Exposure, ExposureTotals
+from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Vector
@@ -56,13 +56,14 @@ class RecordRejectedError(RiglmError):
 
 
 class TrainingCall(NamedTuple):
-    """One use of a tool in a recorded session, as a replay learns it; `timestamp` is its start."""
+    """One call in a recorded session; `timestamp` is its start, and `ran` is True if it is a use of its tool."""
 
     tool: str
     upstream: str
     found: DiscoveryMethod
     success: bool
     timestamp: float
+    ran: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +129,29 @@ class SessionHistoryPort(DashboardQueriesPort, Protocol):
 
     @abstractmethod
     def recent_calls(
-        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
+        self,
+        limit_sessions: int = 1000,
+        since: float = 0.0,
+        principal: str | None = None,
+        profile: str | None = None,
+        max_calls: int | None = None,
     ) -> Sequence[TrainingSession]:
         """The latest sessions with a successful call that started since the given time, oldest first, with all uses.
 
         Of one principal, which may be the empty one, or with None of all; and so for the profile. Uses that failed are
         among the calls. A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist.
-        Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed.
+        Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed. With
+        `max_calls` the latest sessions that made up to so many calls together, and always one session.
+        """
+
+    @abstractmethod
+    def proxied_sessions(
+        self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None
+    ) -> Sequence[TrainingSession]:
+        """The latest sessions that riglm proxied and that started since the given time, oldest first, with all calls.
+
+        All but those imported from transcripts; calls are of any tool and outcome, those of meta-tools too. `max_calls`
+        is as in `recent_calls`.
         """
 
 
@@ -214,10 +231,6 @@ class AnalyticsPort(
 
         Meta-tools that were called are among them, under `OWN_UPSTREAM`.
         """
-
-    @abstractmethod
-    def exposure_totals(self, since: float = 0.0) -> Sequence[ExposureTotals]:
-        """What was shown since the given time came to, for each mode that occurred, in the order of their names."""
 
     @abstractmethod
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

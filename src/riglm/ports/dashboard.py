@@ -61,8 +61,9 @@ class ToolStatistics:
 
     `uses` counts the calls in which the tool ran, including those that returned an error; a tool without uses may not
     exist. `listed` and `searched` count the calls that found the tool so. Percentiles are durations that occurred
-    (nearest rank), to the microsecond. For a tool that was listed and never used, all numbers are
-    zero and `upstream` is empty. `in_lists` is True if a list in that time had it; invented names are in none.
+    (nearest rank), to the microsecond; imported calls do not count, and None means that there are no others. For a
+    tool that was listed and never used, all numbers are zero and `upstream` is empty. `in_lists` is True if a list in
+    that time had it; invented names are in none.
     """
 
     tool: str
@@ -70,8 +71,8 @@ class ToolStatistics:
     invocations: int
     failures: int
     sessions: int
-    median_ms: float
-    p95_ms: float
+    median_ms: float | None
+    p95_ms: float | None
     last_used: float
     uses: int = 0
     listed: int = 0

@@ -126,6 +126,7 @@ def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_too
     assert len(bars) >= 10
     assert "hybrid *" in shown
     assert "one call more" in shown
+    assert "100 sessions, " in shown
     assert "Never used, of the tools that were shown: " in shown
 
 
@@ -149,7 +150,7 @@ def test_sessions_that_were_shown_no_list_are_history_and_nothing_to_judge(recor
     session = a_session(method=IdentificationMethod.CONNECTION, started_at=1.0)
     report = json.loads(recorded([session, an_invocation(session, "read")])("report", "--json"))
     assert report["verdict"]["code"] == "empty"
-    assert "1 others" in report["verdict"]["text"]
+    assert "1 session used a tool without one" in report["verdict"]["text"]
 
 
 def test_the_page_stands_alone_and_no_name_in_it_becomes_markup(recorded, tmp_path):

@@ -77,11 +77,19 @@ def test_in_shadow_mode_each_tool_that_would_be_hidden_is_searched_for_once():
     assert cost.riglm > cost_of(shadow, "a", "a", "a").riglm
 
 
-@pytest.mark.parametrize("other", [{"mode": "off"}, {"surface": "hints"}])
-def test_lists_that_were_not_selected_or_that_the_host_defers_have_no_price(other):
-    assert cost_of(an_exposure(SESSION, "a", **{**SHORT, **other}), "a") is None
+def test_lists_that_were_not_selected_have_no_price():
+    assert cost_of(an_exposure(SESSION, "a", **{**SHORT, "mode": "off"}), "a") is None
     assert cost_of("a") is None
     assert cost_of(an_exposure(SESSION, "a", **SHORT)) is None  # it called nothing
+
+
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_preload_hints_are_compared_with_the_search_of_the_host(mode):
+    hinted = an_exposure(SESSION, "a", **{**SHORT, "mode": mode, "surface": "hints"})
+    hit, missed = cost_of(hinted, "a", "a"), cost_of(hinted, "b", "b")
+    assert (hit.riglm_requests, hit.host_search_requests, missed.riglm_requests) == (3, 4, 4)
+    assert hit.no_proxy == hit.host_search == missed.host_search
+    assert hit.riglm < hit.no_proxy < missed.riglm
 
 
 def test_prices_are_those_that_are_given():

@@ -20,11 +20,11 @@ from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.clickhouse_schema import EXPIRING, expiry_change, table_definitions
 from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, Surface
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
 from riglm.domain.redaction import mask_address
 from riglm.domain.retention import ErasureRequest, ErasureScope
-from riglm.domain.session import DEFAULT_PROFILE, PROFILE, Session
+from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod, Session
 from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
 
@@ -52,11 +52,15 @@ _DEFINITIONS: Final = (
     "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()"
     f" AND name IN ({', '.join(repr(each) for each in EXPIRING)})"
 )
+_IS_TIMED: Final = (
+    f"session_id NOT IN (SELECT id FROM session WHERE method = '{IdentificationMethod.TRANSCRIPT.value}')"
+)
 _STATISTICS: Final = f"""
     count() AS invocations, countIf(NOT success) AS failures, uniqExact(session_id) AS sessions,
     max(timestamp) AS last_used, countIf({_RAN}) AS uses, countIf(found = 'listed') AS listed,
     countIf(found = 'searched') AS searched,
-    quantilesExact(0.499999999, 0.949999999)(toUInt64(round(duration_ms * 1000))) AS microseconds"""
+    countIf({_IS_TIMED}) AS timed,
+    quantilesExactIf(0.499999999, 0.949999999)(toUInt64(round(duration_ms * 1000)), {_IS_TIMED}) AS microseconds"""
 
 
 class ClickHouse(ArchivePort):
@@ -166,19 +170,43 @@ class ClickHouse(ArchivePort):
         return [each for some in rows.slices(list(session_ids)) for each in self._exposures(some, order)]
 
     def recent_calls(
-        self, limit_sessions: int = 1000, since: float = 0.0, principal: str | None = None, profile: str | None = None
+        self,
+        limit_sessions: int = 1000,
+        since: float = 0.0,
+        principal: str | None = None,
+        profile: str | None = None,
+        max_calls: int | None = None,
     ) -> Sequence[TrainingSession]:
-        conditions = ["started_at >= {since:Float64}", f"id IN ({_SESSIONS_WITH_SUCCESS})"]
+        conditions = [f"id IN ({_SESSIONS_WITH_SUCCESS})"]
         if principal is not None:
             conditions.append("principal = {principal:String}")
-        if profile is not None:
-            conditions.append(f"{_PROFILE} = {{profile:String}}")
         values = {"limit": limit_sessions, "since": since, "principal": principal, "profile": profile}
-        found = self._sessions(conditions, values)[::-1]
+        return self._training_sessions(conditions, values, f"{_RAN} AND {_OF_SERVERS}", max_calls)
+
+    def proxied_sessions(
+        self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None
+    ) -> Sequence[TrainingSession]:
+        is_proxied = f"method != '{IdentificationMethod.TRANSCRIPT.value}'"
+        values = {"limit": limit, "since": since, "profile": profile}
+        return self._training_sessions([is_proxied], values, "true", max_calls)
+
+    def _training_sessions(
+        self, conditions: Sequence[str], values: Row, of_calls: str, max_calls: int | None
+    ) -> Sequence[TrainingSession]:
+        """Return the latest sessions that meet the conditions, oldest first, with those calls that meet `of_calls`."""
+        chosen = [*conditions, "started_at >= {since:Float64}"]
+        if values["profile"] is not None:
+            chosen.append(f"{_PROFILE} = {{profile:String}}")
+        found = self._sessions(chosen, values)
+        if max_calls is not None:
+            made = self._query(_CALLS_OF_SESSIONS, ids=[each.id for each in found])
+            counts = {row["session_id"]: row["invocations"] for row in made}
+            found = found[: rows.count_within(max_calls, [counts.get(each.id, 0) for each in found])]
+        found = found[::-1]
         calls: dict[UUID, list[TrainingCall]] = {each.id: [] for each in found}
         for some in rows.slices(list(calls)):
-            for row in self._query(_USES_OF_SESSIONS, ids=some):
-                row["found"] = DiscoveryMethod(row["found"])
+            for row in self._query(_CALLS_TO_LEARN.format(of_calls=of_calls), ids=some):
+                row |= {"found": DiscoveryMethod(row["found"]), "ran": bool(row["ran"])}
                 calls[row.pop("session_id")].append(TrainingCall(**row))
         return [
             TrainingSession(
@@ -239,7 +267,8 @@ class ClickHouse(ArchivePort):
         )
         lists = (
             f"SELECT {span} AS span, count() AS lists, sum(available_count) AS tools_available,"
-            " sum(if(mode = 'shadow', available_count, shown_count)) AS tools_shown"
+            f" sum(if(mode = 'shadow' OR surface = '{Surface.HINTS.value}', available_count, shown_count))"
+            " AS tools_shown"
             f" FROM exposure WHERE {conditions} AND {_IS_LIST} GROUP BY span"
         )
         counts: dict[int, Row] = {number: {} for number in range(spans)}
@@ -405,9 +434,9 @@ _CALLS_OF_SESSIONS: Final = """
     SELECT session_id, count() AS invocations, countIf(NOT success) AS failures, max(sequence_number) AS sequence
     FROM invocation WHERE session_id IN {ids:Array(UUID)} GROUP BY session_id"""
 
-_USES_OF_SESSIONS: Final = f"""
-    SELECT session_id, tool, upstream, found, success, timestamp FROM invocation
-    WHERE session_id IN {{ids:Array(UUID)}} AND {_RAN} AND {_OF_SERVERS}
+_CALLS_TO_LEARN: Final = f"""
+    SELECT session_id, tool, upstream, found, success, timestamp, {_RAN} AS ran FROM invocation
+    WHERE session_id IN {{{{ids:Array(UUID)}}}} AND {{of_calls}}
     ORDER BY session_id, sequence_number, toString(id)"""
 
 _LISTS_OF_SESSIONS: Final = f"""
@@ -441,8 +470,9 @@ def _exposure_row(exposure: Exposure) -> Row:
 
 
 def _statistics(row: Row) -> ToolStatistics:
-    median, p95 = row.pop("microseconds")
-    return ToolStatistics(**row, median_ms=median / 1000, p95_ms=p95 / 1000)
+    median, p95 = (each / 1000 if row["timed"] else None for each in row.pop("microseconds"))
+    del row["timed"]
+    return ToolStatistics(**row, median_ms=median, p95_ms=p95)
 
 
 def _never_used(tool: str) -> ToolStatistics:

@@ -179,7 +179,7 @@ def _lists(
 ) -> Mapping[int, Mapping[str, int]]:
     columns = exposure.c
     span = _span(connection, columns.timestamp, since, until, spans).label("span")
-    seen = _raw(case((columns.mode == "shadow", columns.available), else_=columns.shown)).label("seen")
+    seen = _raw(queries.seen_tools).label("seen")
     there = _raw(columns.available).label("there")
     query = (
         select(span, seen, there, func.count().label("lists"))

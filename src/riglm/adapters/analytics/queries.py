@@ -31,7 +31,7 @@ from sqlalchemy import (
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import SqlStore, reads
 from riglm.adapters.analytics.prediction_store import ESCAPE, profile_patterns
-from riglm.adapters.analytics.rows import NameTuple, count, from_bytes, slices, toolsets
+from riglm.adapters.analytics.rows import NameTuple, count, count_within, from_bytes, slices, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
     exposure,
@@ -42,10 +42,10 @@ from riglm.adapters.analytics.tables import (
     warm_set,
 )
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, ExposureTotals
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, Surface
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
-from riglm.domain.session import DEFAULT_PROFILE, PROFILE
+from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
 from riglm.ports.analytics import TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionSummary, ToolStatistics
 from riglm.ports.maintenance import ExportRow, RecordKind
@@ -55,6 +55,12 @@ _PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
+
+seen_tools: Final = case(
+    (or_(exposure.c.mode == "shadow", exposure.c.surface == Surface.HINTS.value), exposure.c.available),
+    else_=exposure.c.shown,
+)
+"""The tools that a client saw, as in `riglm.domain.exposure.Exposure.seen`."""
 
 of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
 
@@ -79,30 +85,8 @@ class SqlQueries(SqlStore):
 
     @reads
     def tool_statistics(self, connection: Connection, since: float = 0.0) -> Sequence[ToolStatistics]:
-        seen = case((exposure.c.mode == "shadow", exposure.c.available), else_=exposure.c.shown)
-        shown = connection.execute(select(seen).where(exposure.c.timestamp >= since).distinct()).scalars()
+        shown = connection.execute(select(seen_tools).where(exposure.c.timestamp >= since).distinct()).scalars()
         return with_never_used(connection, since, shown)
-
-    @reads
-    def exposure_totals(self, connection: Connection, since: float = 0.0) -> Sequence[ExposureTotals]:
-        each = _compared(exposure.c.timestamp >= since)
-        listed = each.c.listed
-        query = select(
-            each.c.mode,
-            func.count(each.c.session_id.distinct()).label("sessions"),
-            func.sum(listed).label("lists"),
-            func.sum(each.c.changed).label("changes"),
-            func.sum(each.c.searched).label("searches"),
-            func.sum(each.c.tokens_shown * listed).label("tokens_shown"),
-            func.sum(each.c.tokens_hidden * listed).label("tokens_hidden"),
-            func.sum(each.c.tokens_own * listed + each.c.tokens_shown * (1 - listed)).label("tokens_own"),
-            func.sum(each.c.tokens_shown * each.c.changed).label("tokens_resent"),
-        )
-        names = [column.name for column in query.selected_columns][1:]
-        return [
-            ExposureTotals(mode=mode, **dict(zip(names, map(int, sums), strict=True)))  # some databases give decimals
-            for mode, *sums in connection.execute(query.group_by(each.c.mode).order_by(each.c.mode))
-        ]
 
     @reads
     def recent_calls(
@@ -112,41 +96,25 @@ class SqlQueries(SqlStore):
         since: float = 0.0,
         principal: str | None = None,
         profile: str | None = None,
+        max_calls: int | None = None,
     ) -> Sequence[TrainingSession]:
         columns = session.c
         has_calls = exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
         is_theirs = true() if principal is None else columns.principal == principal
-        is_in_profile = true() if profile is None else _in_profile(profile)
-        query = (
-            select(
-                columns.id,
-                columns.started_at,
-                columns.client_name,
-                columns.client_id,
-                columns.principal,
-                columns.metadata,
-                columns.tools_available,
-            )
-            .where(is_theirs, is_in_profile, columns.started_at >= since, has_calls)
-            .order_by(columns.started_at.desc(), columns.id.desc())
-            .limit(limit_sessions)
-        )
-        found = connection.execute(query).all()[::-1]
-        names = toolsets(connection, (row.tools_available for row in found))
-        calls = _training_calls(connection, [row.id for row in found])
-        return [
-            TrainingSession(
-                id=row.id,
-                started_at=row.started_at,
-                client=row.client_name,
-                client_id=row.client_id,
-                principal=row.principal,
-                profile=row.metadata.get(PROFILE, DEFAULT_PROFILE),
-                tools_available=names[row.tools_available],
-                calls=tuple(calls[row.id]),
-            )
-            for row in found
-        ]
+        chosen = _latest(limit_sessions, since, profile, is_theirs, has_calls)
+        return _training_sessions(connection, chosen, max_calls, ran, of_servers)
+
+    @reads
+    def proxied_sessions(
+        self,
+        connection: Connection,
+        limit: int,
+        since: float = 0.0,
+        profile: str | None = None,
+        max_calls: int | None = None,
+    ) -> Sequence[TrainingSession]:
+        is_proxied = session.c.method != IdentificationMethod.TRANSCRIPT.value
+        return _training_sessions(connection, _latest(limit, since, profile, is_proxied), max_calls)
 
     @reads
     def list_learned_pairs(self, connection: Connection, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
@@ -165,17 +133,80 @@ def _in_profile(profile: str) -> ColumnElement[bool]:
     return or_(*conditions)
 
 
-def _training_calls(connection: Connection, sessions: Sequence[UUID]) -> dict[UUID, list[TrainingCall]]:
+def _latest(limit: int, since: float, profile: str | None, *conditions: ColumnElement[bool]) -> Any:
+    """Return the query for the latest sessions that meet the conditions."""
+    columns = session.c
+    is_in_profile = true() if profile is None else _in_profile(profile)
+    return (
+        select(
+            columns.id,
+            columns.started_at,
+            columns.client_name,
+            columns.client_id,
+            columns.principal,
+            columns.metadata,
+            columns.tools_available,
+        )
+        .where(is_in_profile, columns.started_at >= since, *conditions)
+        .order_by(columns.started_at.desc(), columns.id.desc())
+        .limit(limit)
+    )
+
+
+def _training_sessions(
+    connection: Connection, chosen: Any, max_calls: int | None, *of_calls: ColumnElement[bool]
+) -> Sequence[TrainingSession]:
+    """Return sessions, oldest first, with those of their calls that meet the conditions."""
+    found = connection.execute(chosen).all()
+    if max_calls is not None:
+        found = found[: count_within(max_calls, _call_counts(connection, [row.id for row in found]))]
+    found = found[::-1]
+    names = toolsets(connection, (row.tools_available for row in found))
+    calls = _training_calls(connection, [row.id for row in found], max_calls, *of_calls)
+    return [
+        TrainingSession(
+            id=row.id,
+            started_at=row.started_at,
+            client=row.client_name,
+            client_id=row.client_id,
+            principal=row.principal,
+            profile=row.metadata.get(PROFILE, DEFAULT_PROFILE),
+            tools_available=names[row.tools_available],
+            calls=tuple(calls[row.id]),
+        )
+        for row in found
+    ]
+
+
+def _training_calls(
+    connection: Connection, sessions: Sequence[UUID], limit: int | None, *chosen: ColumnElement[bool]
+) -> dict[UUID, list[TrainingCall]]:
     columns = invocation.c
     found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
     for some in slices(sessions):
         query = select(
-            columns.session_id, columns.tool, columns.upstream, columns.found, columns.success, columns.timestamp
-        ).where(columns.session_id.in_(some), ran, of_servers)
-        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
-        for id_, tool, upstream, how, success, timestamp in connection.execute(ordered):
-            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp))
+            columns.session_id,
+            columns.tool,
+            columns.upstream,
+            columns.found,
+            columns.success,
+            columns.timestamp,
+            columns.error_kind,
+        ).where(columns.session_id.in_(some), *chosen)
+        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id).limit(limit)
+        for id_, tool, upstream, how, success, timestamp, error in connection.execute(ordered):
+            has_run = error is None or error == ErrorKind.TOOL.value
+            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp, has_run))
     return found
+
+
+def _call_counts(connection: Connection, sessions: Sequence[UUID]) -> list[int]:
+    """Return the number of calls of each session."""
+    id_ = invocation.c.session_id
+    found: dict[UUID, int] = {}
+    for some in slices(sessions):
+        found.update(map(tuple, connection.execute(select(id_, func.count()).where(id_.in_(some)).group_by(id_))))
+    return [found.get(each, 0) for each in sessions]
 
 
 def latest_sessions(connection: Connection, limit: int, *chosen: ColumnElement[bool]) -> Sequence[SessionSummary]:
@@ -246,10 +277,6 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
     return (
         select(
             columns.session_id,
-            columns.mode,
-            columns.tokens_shown,
-            columns.tokens_hidden,
-            columns.tokens_own,
             listed.label("listed"),
             case((columns.surface == SEARCH_SURFACE, 1), else_=0).label("searched"),
             case((and_(listed == 1, before.is_not(None), before != columns.shown), 1), else_=0).label("changed"),
@@ -307,20 +334,23 @@ def _statistics_query(connection: Connection, since: float, tool: str | None = N
 def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
     """The rows for percentiles: SQLite has no function for them, and is slow to rank rows and to write fractions."""
     column = invocation.c.duration_ms
+    imported = select(session.c.id).where(session.c.method == IdentificationMethod.TRANSCRIPT.value)
+    is_timed = invocation.c.session_id.not_in(imported)
     if connection.dialect.name == "sqlite":
-        return (func.group_concat(cast(column * _MICROSECONDS + 0.5, Integer)).label("microseconds"),)
+        microseconds = func.group_concat(cast(column * _MICROSECONDS + 0.5, Integer))
+        return (microseconds.filter(is_timed).label("microseconds"),)
     return tuple(
-        func.percentile_disc(literal(percent / 100)).within_group(column).label(name)
+        func.percentile_disc(literal(percent / 100)).within_group(column).filter(is_timed).label(name)
         for name, percent in _PERCENTILES.items()
     )
 
 
 def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
     told = {**row, **known}
-    durations = told.pop("microseconds", None)
-    if durations is not None:
-        ascending = sorted(map(int, durations.split(",")))
-        told |= {name: _nearest_rank(ascending, percent) / _MICROSECONDS for name, percent in _PERCENTILES.items()}
+    if "microseconds" in told:
+        durations = told.pop("microseconds")
+        ascending = sorted(map(int, durations.split(","))) if durations else []
+        told |= {name: _nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
     return ToolStatistics(**told)
 
 
@@ -338,9 +368,10 @@ def _never_used(tool: str) -> ToolStatistics:
     )
 
 
-def _nearest_rank(ascending: Sequence[float], percent: int) -> float:
-    """Return the smallest value that at least `percent` percent do not exceed; 0 without values."""
-    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else 0.0
+def _nearest_rank(microseconds: Sequence[int], percent: int) -> float | None:
+    """Return the milliseconds that at least `percent` percent of ascending values do not exceed; None without any."""
+    place = math.ceil(len(microseconds) * percent / 100) - 1
+    return microseconds[place] / _MICROSECONDS if microseconds else None
 
 
 def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:

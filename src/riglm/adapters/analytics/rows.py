@@ -7,6 +7,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -67,6 +68,11 @@ DatabaseRow = dict[str, Any]
 NameTuple = tuple[str, ...]
 
 _Value = TypeVar("_Value")
+
+
+def count_within(limit: int, sizes: Sequence[int]) -> int:
+    """Return how many of the first sizes add up to at most the limit; one at least."""
+    return max(1, sum(total <= limit for total in accumulate(sizes)))
 
 
 def finite(number: float) -> float:

@@ -169,7 +169,7 @@ async def approve_tool(port: Port, approval: Annotated[ToolApproval, Body()]) ->
 
 @STATISTICS.get("/stats/summary", summary="All at a glance")
 async def summary(port: Port, since: Since = 0.0) -> models.Summary:
-    """Price, sessions, calls, zero hops, lists, tokens, records and tools in numbers."""
+    """Verdict, price, sessions, calls, hit rate, lists, tokens, records and tools in numbers."""
     return await port.summary(since=since)
 
 

@@ -71,12 +71,11 @@ class Features:
 
     def spread(self, amounts: Mapping[str, float]) -> Scores:
         """Amounts by tool as an array over the candidates."""
-        found = np.zeros(self.size)
         column = self.column
-        if len(amounts) > len(column):  # a row keeps what other catalogues had
-            for tool, place in column.items():
-                found[place] = amounts.get(tool, 0.0)
-            return found
+        if len(amounts) * 4 > len(column):  # a row keeps what other catalogs had, and a loop in C is faster
+            candidates = self.prediction_input.candidates
+            return np.fromiter(map(amounts.get, candidates, repeat(0.0)), np.float64, len(candidates))
+        found = np.zeros(self.size)
         for tool, amount in amounts.items():
             index = column.get(tool)
             if index is not None:

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, TokenTally
 from riglm.domain.invocation import OWN_UPSTREAM, USES, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
@@ -75,7 +75,7 @@ class CallCounters:
 class ExposureCounters:
     """What the lists of one mode came to, how the tools were found that were used with them, and what sessions cost."""
 
-    __slots__ = ("available", "changes", "cost", "found", "hidden", "own", "resent", "shown", "tools")
+    __slots__ = ("available", "changes", "cost", "found", "tokens", "tools")
 
     def __init__(self, tools: Sequence[float]) -> None:
         """`tools` are the bounds of the buckets for numbers of tools."""
@@ -83,25 +83,16 @@ class ExposureCounters:
         self.available = HistogramCounter(tools)
         self.found = dict.fromkeys(DiscoveryMethod, 0)
         self.changes = 0
-        self.shown = 0
-        self.hidden = 0
-        self.own = 0
-        self.resent = 0
+        self.tokens = TokenTally()
         self.cost = Cost()
 
     def add(self, exposure: Exposure, *, changed: bool) -> None:
         """Count what was shown."""
-        if not exposure.is_list:
-            self.own += exposure.tokens_shown
-            return
-        self.tools.add(len(exposure.shown))
-        self.available.add(len(exposure.shown) + len(exposure.hidden))
-        self.shown += exposure.tokens_shown
-        self.hidden += exposure.tokens_hidden
-        self.own += exposure.tokens_own
-        if changed:
-            self.changes += 1
-            self.resent += exposure.tokens_shown
+        self.tokens.add(exposure, changed=changed)
+        if exposure.is_list:
+            self.tools.add(len(exposure.shown))
+            self.available.add(len(exposure.shown) + len(exposure.hidden))
+            self.changes += changed
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, float]]:
@@ -478,19 +469,21 @@ class PrometheusMetrics(MeterPort):
             "resent": "Estimated tokens of the lists that were sent because a list had changed.",
         }
         for name, words in tokens.items():
-            samples = [(mode, getattr(shown, name)) for mode, shown in by_mode]
+            samples = [(mode, getattr(shown.tokens, name)) for mode, shown in by_mode]
             yield counter(f"riglm_tokens_{name}", words, samples, label)
         yield gauge(
             "riglm_tokens_net",
-            "Estimated tokens saved so far: those hidden, less those of meta-tools and those sent again.",
-            [(mode, shown.hidden - shown.own - shown.resent) for mode, shown in by_mode],
+            "Estimated tokens saved so far: those hidden, less those of meta-tools and those sent again. In the mode "
+            "shadow, what would have been saved.",
+            [(mode, shown.tokens.net) for mode, shown in by_mode],
             label,
         )
 
         yield counter(
             "riglm_price_tokens",
             "Price of the model requests of ended sessions, in tokens of uncached input: through riglm, with no proxy, "
-            "and with the tool search of a host. In the mode shadow, what would have been paid.",
+            "and with the tool search of a host. With preload hints, no proxy means that search. In the mode shadow, "
+            "what would have been paid.",
             [
                 ((mode, arm), getattr(shown.cost, arm))
                 for (mode,), shown in by_mode

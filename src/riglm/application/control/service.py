@@ -219,7 +219,13 @@ def build_control(
         clusters=SessionClusterQueries(counting),
         changes=ToolChangeService(loop, at_hand, proxy.services.pins),
         history=history,
-        statistics=Statistics(counting, tools, proxy.recorder.counts, lambda: proxy.filtering.prices),
+        statistics=Statistics(
+            counting,
+            tools,
+            proxy.recorder.counts,
+            prices=lambda: proxy.filtering.prices,
+            predicts=lambda: proxy.filtering.rules.is_on and proxy.filtering.rules.strategy == "prediction",
+        ),
         steering=OverrideService(
             loop, at_hand, registry, proxy.overrides, live_tools, is_filtering=lambda: proxy.filtering.rules.is_on
         ),

@@ -1,13 +1,21 @@
 """All at a glance."""
 
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, mean
-from riglm.application.evaluation.record import CallObservation, Observations, read_record
+from riglm.application.evaluation.record import (
+    CallObservation,
+    ListObservation,
+    Observations,
+    cost_fields,
+    list_figures,
+    read_figures,
+)
 from riglm.application.recording.record_queue import RecordCounts
-from riglm.domain.exposure import ExposureTotals
+from riglm.application.reporting.verdict import judge_figures
+from riglm.domain.exposure import Mode
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.control_api import (
@@ -18,11 +26,10 @@ from riglm.domain.schemas.control_api import (
     Summary,
     TokenTotals,
     ToolTotals,
+    VerdictModel,
     ZeroHop,
 )
-from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.dashboard import UsageCounts
 
 
 class Statistics:
@@ -34,9 +41,11 @@ class Statistics:
         tools: ToolQueries,
         records: Callable[[], RecordCounts],
         prices: Callable[[], Prices] = Prices,
+        predicts: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`records` and `prices` may be called by any thread; `prices` returns those in force."""
+        """All may be called by any thread; `prices` returns those in force, `predicts` whether filtering predicts."""
         self._prices = prices
+        self._predicts = predicts
         self._counting = counting
         self._tools = tools
         self._records = records
@@ -44,39 +53,35 @@ class Statistics:
     async def summary(self, since: float) -> Summary:
         """All at a glance."""
 
-        def counted(
-            store: AnalyticsPort,
-        ) -> tuple[UsageCounts, Sequence[ExposureTotals], tuple[int, int], Observations]:
-            [usage] = store.usage(since, math.inf)
-            latest = store.recent_calls(MAX_SESSIONS, since)
-            exposures = store.list_exposures(*(session.id for session in latest))
-            record = read_record(latest, exposures, self._prices())
-            return usage, store.exposure_totals(since), store.count_sessions(since), record.of(record.mode)
+        def counted(store: AnalyticsPort) -> tuple[Observations, tuple[int, int], int]:
+            figures = read_figures(store, self._prices(), since=since)
+            return figures, store.count_sessions(since), store.count_sessions()[1]
 
-        usage, shown, (active, total), record = await self._counting.counted(("summary", since), counted)
+        figures, (active, in_time), stored = await self._counting.counted(("summary", since), counted)
         known = [each for each in await self._tools.known(since) if each.upstream != OWN_UPSTREAM]
         used = len({each.tool for each in known if each.uses})
         names = len({each.tool for each in known})
+        usage, now, mode = figures.usage, figures.now, figures.mode
+        priced = cost_fields(now.cost)
+        is_on = mode == "enforce" and self._predicts()
+        others = stored - usage.listed_sessions - usage.unlisted_sessions
         records = self._records()
         return Summary(
             since=since,
-            sessions=SessionTotals(active=active, total=total),
+            mode=mode,
+            verdict=VerdictModel(**asdict(judge_figures(figures, is_on=is_on, others=others))),
+            sessions=SessionTotals(active=active, total=usage.sessions, in_time=in_time),
             calls=usage.calls,
             failures=usage.failures,
             price=PriceTotals(
-                mode=record.mode,
-                sessions=record.cost.sessions,
-                of_no_proxy=record.cost.price,
-                of_host_search=record.cost.price_of_search,
+                mode=mode,
+                sessions=priced["sessions"],
+                of_no_proxy=priced["price"],
+                of_host_search=priced["price_of_search"],
             ),
-            zero_hop=_zero_hop(record.judged),
-            lists=ListTotals(
-                shown=usage.lists,
-                changes=sum(each.changes for each in shown if each.mode != "shadow"),
-                mean_shown=mean(usage.tools_shown, usage.lists),
-                mean_available=mean(usage.tools_available, usage.lists),
-            ),
-            tokens=_tokens(shown),
+            zero_hop=_zero_hop(now.judged),
+            lists=_lists(now.lists),
+            tokens=_tokens(mode, now.lists),
             records=RecordTotals(
                 accepted=records.accepted,
                 stored=records.stored,
@@ -86,7 +91,7 @@ class Statistics:
                 reasons=dict(records.reasons),
             ),
             tools=ToolTotals(known=names, used=used, never_used=names - used),
-            searches=sum(each.searches for each in shown),
+            searches=list_figures(figures.lists)["searches"],
         )
 
 
@@ -96,13 +101,21 @@ def _zero_hop(uses: Sequence[CallObservation]) -> ZeroHop:
     return ZeroHop(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 
-def _tokens(shown: Sequence[ExposureTotals]) -> TokenTotals:
-    """Sum up what clients got: in mode `shadow` that is all, and nothing is hidden."""
-    lists = [each for each in shown if each.mode != "shadow"]
-    shadowed = sum(each.tokens_shown + each.tokens_hidden for each in shown if each.mode == "shadow")
+def _lists(lists: Sequence[ListObservation]) -> ListTotals:
+    return ListTotals(
+        shown=len(lists),
+        changes=list_figures(lists)["changes"],
+        mean_shown=mean(sum(each.shown for each in lists), len(lists)),
+        mean_available=mean(sum(each.available for each in lists), len(lists)),
+    )
+
+
+def _tokens(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
+    found = list_figures(lists)
     return TokenTotals(
-        shown=shadowed + sum(each.tokens_shown for each in lists),
-        hidden=sum(each.tokens_hidden for each in lists),
-        own=sum(each.tokens_own for each in lists),
-        resent=sum(each.tokens_resent for each in lists),
+        mode=mode,
+        shown=found["tokens_shown"],
+        hidden=found["tokens_hidden"],
+        own=found["tokens_own"],
+        resent=found["tokens_resent"],
     )

@@ -1,26 +1,29 @@
-"""What was recorded of lists that clients were shown or that shadow mode would have shown, and what they cost."""
+"""The figures of recorded sessions: of lists that clients were shown or that shadow mode would have shown, and prices.
+
+The report, `riglm stats`, the dashboard and the control API take them from `read_figures`.
+"""
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from riglm.domain.exposure import Exposure, Mode
-from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, Surface, TokenTally
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import Prices
-from riglm.domain.session_cost import Cost, SessionCost
-from riglm.ports.analytics import TrainingSession
+from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS, MIN_PRICED_SESSIONS, Cost, SessionCost
+from riglm.ports.analytics import SessionHistoryPort, TrainingCall, TrainingSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListObservation:
     """One list of a session, in a mode of filtering; `at` is in seconds since the epoch.
 
-    `shown` and `available` count tools; `changed` is True if it replaced another list. Tokens are estimates:
-    of what was hidden, of the meta-tools, of their results until the next list, and of a changed list, which the client
-    sends again. In shadow mode, what would have been.
+    `shown` and `available` count tools; `changed` is True if it replaced another list. `tokens` are those of the list
+    and of the results of meta-tools until the next list, `searches` the searches among these. In shadow mode, what
+    would have been.
     """
 
     session: UUID
@@ -30,16 +33,8 @@ class ListObservation:
     shown: int
     available: int
     changed: bool
-    tokens_all: int
-    tokens_hidden: int
-    tokens_own: int
-    tokens_answered: int
-    tokens_resent: int
-
-    @property
-    def tokens_net(self) -> int:
-        """What the list saves, less what it costs; sent once."""
-        return self.tokens_hidden - self.tokens_own - self.tokens_answered - self.tokens_resent
+    searches: int
+    tokens: TokenTally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +42,8 @@ class CallObservation:
     """One call, and the list that its session had then: whether the tool was in it, as counted in `ListObservation`.
 
     `hides` is True if that list hid any tool; only then the call counts for the hit rate. A tool that riglm suggested
-    in a result counts as listed. `found` is how the client discovered the tool; in shadow mode it had all of them.
+    in a result counts as listed. `found` is how the client discovered the tool; in shadow mode it had all of them. With
+    preload hints the tools without one count as hidden, and as found by the host's search.
     """
 
     session: UUID
@@ -73,9 +69,33 @@ class SessionCostObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observations:
-    """The lists of sessions in the order of sessions and time, the calls made with them, and what sessions cost."""
+class UsageFigures:
+    """How many sessions there were, and what they called: tools of servers (`calls`), and meta-tools (`own_calls`).
 
+    `listed_sessions` used a tool and got a complete list, `listed_calls` are their uses; `unlisted_sessions` used a
+    tool and got no complete list. `known` are the tools that lists had or that ran, `used` those that ran.
+    """
+
+    sessions: int = 0
+    calls: int = 0
+    failures: int = 0
+    found_by_search: int = 0
+    own_calls: int = 0
+    listed_sessions: int = 0
+    listed_calls: int = 0
+    unlisted_sessions: int = 0
+    known: frozenset[str] = frozenset()
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """The lists of sessions in the order of sessions and time, the calls made with them, and what sessions cost.
+
+    `usage` is of all sessions, also after `of`.
+    """
+
+    usage: UsageFigures = UsageFigures()
     lists: tuple[ListObservation, ...] = ()
     uses: tuple[CallObservation, ...] = ()
     costs: tuple[SessionCostObservation, ...] = ()
@@ -93,6 +113,7 @@ class Observations:
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
         return Observations(
+            usage=self.usage,
             lists=tuple(each for each in self.lists if each.mode == mode),
             uses=tuple(each for each in self.uses if each.mode == mode),
             costs=tuple(each for each in self.costs if each.mode == mode),
@@ -100,8 +121,46 @@ class Observations:
 
     @property
     def mode(self) -> Mode:
-        """Return `enforce` if any list was shown as it was selected, else `shadow`."""
-        return "enforce" if any(each.mode == "enforce" for each in self.lists) else "shadow"
+        """Return the mode of the latest list that was selected, `off` without any: the mode that figures are of."""
+        selected = (each for each in self.lists if each.mode != "off")
+        latest = max(selected, key=lambda each: each.at, default=None)
+        return "off" if latest is None else latest.mode
+
+    @property
+    def now(self) -> "Observations":
+        """What was recorded in the mode that figures are of."""
+        return self.of(self.mode)
+
+
+def read_figures(
+    store: SessionHistoryPort,
+    prices: Prices,
+    *,
+    limit: int = MAX_SESSIONS,
+    since: float = 0.0,
+    profile: str | None = None,
+    on_session: Callable[[int], None] = lambda _: None,
+) -> Observations:
+    """Read the figures of the latest `limit` sessions that riglm proxied and that started since a time.
+
+    Without sessions before the latest ones with `MAX_CALLS` calls.
+    """
+    sessions = store.proxied_sessions(limit, since, profile, MAX_CALLS)
+    return read_record(sessions, store.list_exposures(*(each.id for each in sessions)), prices, on_session)
+
+
+def list_figures(lists: Sequence[ListObservation]) -> dict[str, int]:
+    """Return the number of sessions, lists, lists that replaced a list, and searches, and the tokens of lists."""
+    return {
+        "sessions": len({each.session for each in lists}),
+        "lists": len(lists),
+        "changes": sum(each.changed for each in lists),
+        "searches": sum(each.searches for each in lists),
+        **{f"tokens_{name}": sum(getattr(each.tokens, name) for each in lists) for name in _TOKENS},
+    }
+
+
+_TOKENS: Final = ("shown", "hidden", "own", "resent", "net")
 
 
 def read_record(
@@ -123,20 +182,50 @@ def read_record(
     costs: list[SessionCostObservation] = []
     for session in sessions:
         shown = by_session.get(session.id, [])
+        ran = [call for call in session.calls if _is_use(call)]
         lists += _lists(shown)
-        uses += _uses(session, [each for each in shown if each.is_list])
-        costs += _costs(session, shown, prices)
+        uses += _uses(session, ran, [each for each in shown if each.is_list])
+        costs += _costs(session, ran, shown, prices)
         on_session(1)
-    return Observations(lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
+    usage = _usage(sessions, by_session)
+    return Observations(usage=usage, lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
+
+
+def _usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
+    calls = [call for session in sessions for call in session.calls]
+    of_servers = [call for call in calls if call.upstream != OWN_UPSTREAM]
+    used = [(session, sum(_is_use(call) for call in session.calls)) for session in sessions]
+    listed = [(session, uses) for session, uses in used if uses and session.tools_available]
+    found = {call.tool for call in of_servers if call.ran or call.found is not DiscoveryMethod.NAMED}
+    for names in {each.available for some in shown.values() for each in some if each.is_list}:
+        found.update(names)
+    return UsageFigures(
+        sessions=len(sessions),
+        calls=len(of_servers),
+        failures=sum(not call.success for call in of_servers),
+        found_by_search=sum(call.found is DiscoveryMethod.SEARCHED for call in of_servers),
+        own_calls=len(calls) - len(of_servers),
+        listed_sessions=len(listed),
+        listed_calls=sum(uses for _, uses in listed),
+        unlisted_sessions=sum(uses > 0 for _, uses in used) - len(listed),
+        known=frozenset(found),
+        used=frozenset(call.tool for call in of_servers if call.ran),
+    )
+
+
+def _is_use(call: TrainingCall) -> bool:
+    return call.ran and call.upstream != OWN_UPSTREAM
 
 
 def cost_fields(cost: Cost) -> dict[str, Any]:
-    """Return the sessions of a cost and its price relative to no proxy and to a host's search."""
-    return {
-        "sessions": cost.sessions,
-        "price": None if cost.price is None else round(cost.price, 3),
-        "price_of_search": None if cost.price_of_search is None else round(cost.price_of_search, 3),
-    }
+    """Return the sessions of a cost and its price relative to no proxy and to a host's search.
+
+    Prices are None with fewer than `MIN_PRICED_SESSIONS`.
+    """
+    prices = {"price": cost.price, "price_of_search": cost.price_of_search}
+    is_enough = cost.sessions >= MIN_PRICED_SESSIONS
+    rounded = {name: None if each is None or not is_enough else round(each, 3) for name, each in prices.items()}
+    return {"sessions": cost.sessions, **rounded}
 
 
 def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
@@ -145,6 +234,10 @@ def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
         until = shown[place + 1].timestamp if place + 1 < len(shown) else math.inf
         answers = [other for other in exposures if not other.is_list and each.timestamp <= other.timestamp < until]
         changed = place > 0 and shown[place - 1].shown != each.shown
+        tokens = TokenTally()
+        tokens.add(each, changed=changed)
+        for answer in answers:
+            tokens.add(answer)
         yield ListObservation(
             session=each.session_id,
             at=each.timestamp,
@@ -153,18 +246,17 @@ def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
             shown=len(each.shown),
             available=len(each.shown) + len(each.hidden),
             changed=changed,
-            tokens_all=each.tokens_all,
-            tokens_hidden=each.tokens_hidden,
-            tokens_own=each.tokens_own,
-            tokens_answered=sum(other.tokens_shown for other in answers),
-            tokens_resent=each.tokens_shown if changed else 0,
+            searches=sum(other.surface == SEARCH_SURFACE for other in answers),
+            tokens=tokens,
         )
 
 
-def _uses(session: TrainingSession, lists: Sequence[Exposure]) -> Iterable[CallObservation]:
+def _uses(
+    session: TrainingSession, calls: Sequence[TrainingCall], lists: Sequence[Exposure]
+) -> Iterable[CallObservation]:
     used: set[str] = set()
     place = -1
-    for call in session.calls:
+    for call in calls:
         while place + 1 < len(lists) and lists[place + 1].timestamp <= call.timestamp:
             place += 1
         fresh = call.tool not in used
@@ -175,6 +267,8 @@ def _uses(session: TrainingSession, lists: Sequence[Exposure]) -> Iterable[CallO
         in_list = call.tool in shown.shown
         if not in_list and call.tool not in shown.hidden:
             continue
+        is_deferred = shown.surface == Surface.HINTS
+        is_suggested = shown.mode != "shadow" and not is_deferred and call.found is DiscoveryMethod.LISTED
         yield CallObservation(
             session=session.id,
             at=call.timestamp,
@@ -182,18 +276,20 @@ def _uses(session: TrainingSession, lists: Sequence[Exposure]) -> Iterable[CallO
             tool=call.tool,
             server=call.upstream,
             fresh=fresh,
-            in_list=in_list or (shown.mode != "shadow" and call.found is DiscoveryMethod.LISTED),
-            found=call.found,
-            hides=bool(shown.hidden),
+            in_list=in_list or is_suggested,
+            found=DiscoveryMethod.SEARCHED if is_deferred and not in_list else call.found,
+            hides=bool(shown.hidden and (shown.shown or not is_deferred)),
             shown=len(shown.shown),
             available=len(shown.shown) + len(shown.hidden),
         )
 
 
-def _costs(session: TrainingSession, exposures: Sequence[Exposure], prices: Prices) -> Iterable[SessionCostObservation]:
+def _costs(
+    session: TrainingSession, calls: Sequence[TrainingCall], exposures: Sequence[Exposure], prices: Prices
+) -> Iterable[SessionCostObservation]:
     price = SessionCost(prices)
     shown = deque(exposures)
-    for call in session.calls:
+    for call in calls:
         while shown and shown[0].timestamp <= call.timestamp:
             price.shown(shown.popleft())
         price.called(call.tool)

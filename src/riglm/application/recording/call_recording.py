@@ -160,7 +160,7 @@ class CallRecordingService:
             if exposure.is_list and not self._is_new(session, selection, exposure.available):
                 return
             if self._meter is not None:
-                changed = exposure.is_list and before is not None and before.shown != selection.shown
+                changed = exposure.is_list and before is not None and before.in_prompt != selection.in_prompt
                 self._meter.exposed(exposure, changed=changed)
             self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(selection.shown) + len(selection.hidden)))
             if self._first_list is not None:

@@ -6,16 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
 from riglm.application.evaluation.history import ReplayedCall, figures
-from riglm.application.evaluation.record import CallObservation, ListObservation, Observations, cost_fields
-from riglm.application.reporting.verdict import (
-    Interval,
-    VerdictInput,
-    judge,
-    ratio_by_session,
-    share_by_session,
-    wilson,
+from riglm.application.evaluation.record import (
+    CallObservation,
+    ListObservation,
+    Observations,
+    cost_fields,
+    list_figures,
 )
-from riglm.domain.exposure import Surface
+from riglm.application.reporting.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.schemas.settings import Settings
 
@@ -39,21 +37,9 @@ def percents(calls: Sequence[JudgedCall]) -> float | None:
 
 
 def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
-    """Return the number of lists, of those that replaced a list, and their tokens; each list is counted once.
-
-    Results of meta-tools count as in `riglm.domain.exposure.ExposureTotals`.
-    """
-    net = sum(each.tokens_net for each in lists)
-    return {
-        "sessions": len({each.session for each in lists}),
-        "lists": len(lists),
-        "changes": sum(each.changed for each in lists),
-        "tokens_hidden": sum(each.tokens_hidden for each in lists),
-        "tokens_own": sum(each.tokens_own + each.tokens_answered for each in lists),
-        "tokens_resent": sum(each.tokens_resent for each in lists),
-        "tokens_net": net,
-        "net_per_list": round(net / len(lists), 1) if lists else None,
-    }
+    """Return the figures of lists, and the mean of the tokens that one saves."""
+    found = list_figures(lists)
+    return {**found, "net_per_list": round(found["tokens_net"] / len(lists), 1) if lists else None}
 
 
 _Timed = TypeVar("_Timed", ReplayedCall, ListObservation, CallObservation)
@@ -133,34 +119,32 @@ def _row(found: dict[str, dict[str, Any]], tool: str, server: str) -> dict[str, 
 
 MODES: Final = ("shadow", "enforce")
 EXPLANATION: Final = (
-    "Recorded lists are those that these rules showed, or in shadow mode would have shown. The walk makes a new list "
-    "before every call, from the calls in the store alone; it compares strategies, and mostly hides more and misses "
-    "more. price is that of all model requests, with prompt caching, relative to no proxy. in_list is the share of "
-    "calls whose tool was in the list, new_in_list the same for tools that the session had not used before; of "
-    "recorded lists, only those that hid something count. Ranges hold the true number in 95 of 100 cases. Tokens are "
-    "estimates: hidden less those of the meta-tools and their results, less re-sent is net."
+    "All figures are of the same sessions: the latest that riglm proxied, up to 1,000 without --limit, with up to "
+    "50,000 calls. Recorded lists are those that these rules showed, or in shadow mode would have shown. The replay "
+    "makes a new list before every call, from the calls in the store alone; it compares strategies, and mostly hides "
+    "more and misses more. price is that of all model requests, with prompt caching, relative to no proxy; it takes "
+    "two sessions. in_list is the share of calls whose tool was in the list, new_in_list the same for tools that the "
+    "session had not used before; of recorded lists, only those that hid something count; with preload hints, tools "
+    "without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of 100 "
+    "cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net."
 )
 """What the two ways to know are, and why they differ."""
-
-_SHORTER: Final = frozenset({Surface.DYNAMIC, Surface.STABLE})
-"""Surfaces on which a list may be shorter than the catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInput:
     """What a report is made of.
 
-    `sessions` are all that used a tool, `walks` the steps of each strategy in those that were judged, `record` what was
-    recorded of these. `unused`
-    are the names of tools that were shown and never used. Times are in seconds since the epoch; `since` is 0 when all
-    sessions count.
+    `record` are the figures of the sessions that count, `stored` is the number of all sessions in the store, imported
+    ones included. `walks` are the steps of each strategy in the sessions that were replayed, `skipped` those that were
+    too many to be replayed. Times are in seconds since the epoch; `since` is 0 when all sessions count.
     """
 
     settings: Settings
-    sessions: int
+    stored: int
     walks: Mapping[str, Sequence[ReplayedCall]]
+    skipped: int
     record: Observations
-    unused: Sequence[str]
     since: float
     until: float
 
@@ -174,50 +158,34 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
     kind = found.settings.predictor.kind
     walked = kind if kind in found.walks else next(iter(found.walks), "")
     steps = found.walks.get(walked, ())
-    modes = {mode: found.record.of(mode) for mode in MODES}
-    rules = found.settings.filtering
-    is_on = rules.is_on and rules.strategy == "prediction" and _mode_now(found) == "enforce"
-    at_work = modes["enforce"] if is_on and modes["enforce"].lists else modes["shadow"]
-    evidence = _evidence(found, steps, at_work, is_on=is_on)
+    record, rules = found.record, found.settings.filtering
+    modes = {mode: record.of(mode) for mode in MODES}
+    mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
+    is_on = rules.is_on and rules.strategy == "prediction" and mode == "enforce"
+    usage = record.usage
+    others = found.stored - usage.listed_sessions - usage.unlisted_sessions
     return {
         "since": found.since or None,
         "until": found.until,
+        "sessions": usage.sessions,
+        "calls": usage.calls,
+        "failed_calls": usage.failures,
         "rules": {
-            "mode": _mode_now(found) if rules.is_on else "off",
+            "mode": mode if rules.is_on else "off",
             "strategy": kind if rules.strategy == "prediction" else rules.strategy,
             "coverage": rules.coverage,
             "min_tools": rules.min_tools,
             "max_tools": rules.max_tools,
         },
-        "verdict": asdict(judge(evidence)),
+        "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
         "record": {mode: _recorded(its) for mode, its in modes.items()},
         "strategies": [_strategy(name, walk) for name, walk in found.walks.items()],
         "walked": walked,
-        "days": days_of(steps, at_work, day_of),
-        "tools": {"missed": missed_tools(steps, at_work.uses), "never_used": sorted(found.unused)},
+        "replayed": {"calls": len(steps), "sessions": len({step.session for step in steps}), "skipped": found.skipped},
+        "days": days_of(steps, record.now, day_of),
+        "tools": {"missed": missed_tools(steps, record.now.uses), "never_used": sorted(usage.known - usage.used)},
         "explanation": EXPLANATION,
     }
-
-
-def _mode_now(found: ReportInput) -> str:
-    """Return the mode of the latest list: the running configuration may differ from the one that was loaded here."""
-    latest = max((each for each in found.record.lists if each.mode in MODES), key=lambda each: each.at, default=None)
-    return found.settings.filtering.mode if latest is None else latest.mode
-
-
-def _evidence(found: ReportInput, steps: Sequence[ReplayedCall], at_work: Observations, *, is_on: bool) -> VerdictInput:
-    lists = [each for each in at_work.lists if each.surface in _SHORTER]
-    sessions = len({step.session for step in steps})
-    costs = [each.cost for each in at_work.costs]
-    return VerdictInput(
-        is_on=is_on,
-        others=found.sessions - sessions,
-        sessions=sessions,
-        calls=len(steps),
-        recorded=len({each.session for each in lists}),
-        hidden=None if at_work.lists and not lists else any(each.shown < each.available for each in lists),
-        price=ratio_by_session([cost.riglm for cost in costs], [cost.no_proxy for cost in costs]),
-    )
 
 
 def _recorded(its: Observations) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Whether filtering is worth switching on, in words, and why."""
+"""Whether filtering is worth switching on, in words, and why: one verdict for the report and the control API."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,9 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from riglm.application.evaluation.record import Observations
+from riglm.domain.exposure import Surface
 
 _Z: Final = 1.959964
 """Standard deviations that contain 95 % of a normal distribution."""
@@ -93,19 +96,22 @@ VerdictCode = Literal["empty", "too_early", "nothing_hidden", "costs_more", "uns
 class VerdictInput:
     """The figures behind a verdict.
 
-    `others` are sessions that do not count, since they started earlier or have no list. `recorded` are the sessions
-    whose lists were recorded, by which `hidden` and `price` go. `hidden` is True if any list hid something, None where
-    none could have, since clients get all tools with preload hints. `price` is the interval of the price relative to no
-    proxy.
+    `sessions` used a tool and got a complete list; `unlisted` used a tool and got none, and `others` are further ones
+    in the store. `recorded` are the sessions with a list of filtering, by which `hidden` and `price` go. `hidden` is
+    True if any of these lists hid something. With `is_deferred` all of them have preload hints instead: the client
+    defers the tools without one, and `hidden` is True if any tool had one. `price` is the interval of the price
+    relative to no proxy.
     """
 
     is_on: bool
     others: int
+    unlisted: int = 0
     sessions: int
     calls: int
     recorded: int
-    hidden: bool | None
+    hidden: bool
     price: Interval | None
+    is_deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +132,35 @@ class Verdict:
     reasons: tuple[VerdictCheck, ...]
 
 
+def judge_figures(figures: Observations, *, is_on: bool, others: int) -> Verdict:
+    """Return the verdict on recorded sessions; `is_on` is True if filtering is on now, in the mode `enforce`."""
+    selected = [each for each in figures.now.lists if each.mode != "off" and each.surface != Surface.FULL]
+    is_deferred = bool(selected) and all(each.surface == Surface.HINTS for each in selected)
+    return judge(
+        VerdictInput(
+            is_on=is_on,
+            others=others,
+            unlisted=figures.usage.unlisted_sessions,
+            sessions=figures.usage.listed_sessions,
+            calls=figures.usage.listed_calls,
+            recorded=len({each.session for each in selected}),
+            hidden=any(each.shown > 0 if is_deferred else each.shown < each.available for each in selected),
+            price=price_interval(figures.now),
+            is_deferred=is_deferred,
+        )
+    )
+
+
+def price_interval(figures: Observations) -> Interval | None:
+    """Return the interval of the price relative to no proxy; None with fewer than two sessions."""
+    costs = [each.cost for each in figures.costs]
+    return ratio_by_session([cost.riglm for cost in costs], [cost.no_proxy for cost in costs])
+
+
 def judge(evidence: VerdictInput) -> Verdict:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
-        return Verdict(code="empty", text=_empty(evidence.others), reasons=())
+        return Verdict(code="empty", text=_empty(evidence), reasons=())
     reasons = (_enough(evidence), _hidden(evidence), _price(evidence))
     code = _code(reasons)
     return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
@@ -138,14 +169,23 @@ def judge(evidence: VerdictInput) -> Verdict:
 _FAILING: Final[dict[str, VerdictCode]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
 
 
-def _empty(others: int) -> str:
+def _empty(evidence: VerdictInput) -> str:
+    others, unlisted = evidence.others, evidence.unlisted
     asked = "Work with riglm in front of your servers for some days (`riglm init` puts it there), then ask again."
-    if not others:
+    if not others and not unlisted:
         return f"Nothing is recorded yet. {asked}"
-    return (
-        f"No session is recorded in this time that was shown a list and used a tool. {others:,} others are: they were "
-        f"before it, or were imported from transcripts, which do not contain the available tools. {asked}"
-    )
+    facts = ["No session is recorded in this time that got a complete tool list and used a tool."]
+    if unlisted:
+        facts.append(
+            f"{_number(unlisted, 'session')} used a tool without one: a server had not sent its tools in time, or the "
+            "client kept an older list. `riglm doctor` names the servers that do not answer."
+        )
+    if others:
+        facts.append(
+            f"{others:,} other{'' if others == 1 else 's'} in the store used no tool, started before that time, or "
+            "were imported from transcripts, which do not contain the available tools."
+        )
+    return " ".join([*facts, asked])
 
 
 def _code(reasons: tuple[VerdictCheck, ...]) -> VerdictCode:
@@ -162,9 +202,11 @@ def _text(code: VerdictCode, evidence: VerdictInput) -> str:
     words = {
         "too_early": f"Too early to say: {go_on}, and ask again.",
         "nothing_hidden": "Not worth it now: no list hides anything, because that would not pay.",
-        "costs_more": "Not worth it now: sessions cost no less than without a proxy.",
+        "costs_more": f"Not worth it now: sessions cost no less than {_other(evidence)}.",
         "unsure": "Not sure yet: the numbers may still fall to either side.",
     }[code]
+    if evidence.is_deferred and code == "nothing_hidden":
+        words = "Not worth it now: no tool gets a preload hint, because that would not pay."
     return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
 
 
@@ -183,33 +225,33 @@ def _is_enough_recorded(evidence: VerdictInput) -> bool:
 
 
 def _hidden(evidence: VerdictInput) -> VerdictCheck:
-    if evidence.hidden is None:
-        text = "these clients are shown all tools, with marks on those to load: nothing is hidden from them"
-        return VerdictCheck(name="hidden", met=True, text=text)
+    is_on, is_deferred = evidence.is_on, evidence.is_deferred
     if evidence.hidden:
-        return VerdictCheck(name="hidden", met=True, text="lists would have been shorter than the whole catalogue")
+        does = ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
+        text = f"tools {does} preload hints" if is_deferred else f"lists {does} shorter than the whole catalog"
+        return VerdictCheck(name="hidden", met=True, text=text)
     if not evidence.recorded:
-        return VerdictCheck(
-            name="hidden", met=None, text="no list of filtering was recorded yet, not even in shadow mode"
-        )
-    if not _is_enough_recorded(evidence):
-        text = f"no list would have been shorter so far, in {_sessions(evidence.recorded)}"
+        text = "no complete list of filtering is recorded yet: it was off, or a server had not sent its tools in time"
         return VerdictCheck(name="hidden", met=None, text=text)
-    text = "no list would have been shorter: hiding tools would not have paid"
-    return VerdictCheck(name="hidden", met=False, text=text)
+    nothing = "no tool got a preload hint" if is_deferred else "no list was shorter than the whole catalog"
+    if not _is_enough_recorded(evidence):
+        return VerdictCheck(name="hidden", met=None, text=f"{nothing} so far, in {_sessions(evidence.recorded)}")
+    return VerdictCheck(name="hidden", met=False, text=f"{nothing}: that would not have paid")
 
 
 def _price(evidence: VerdictInput) -> VerdictCheck:
-    if evidence.hidden is None:
-        return VerdictCheck(name="price", met=True, text="the list itself costs the same")
     found = evidence.price
     if found is None:
         return VerdictCheck(name="price", met=None, text="too few sessions were recorded to price them")
     below = _above(Interval(-found.high, -found.low), -1.0)
-    text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price without a proxy; it must be below 1"
+    text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price {_other(evidence)}; it must be below 1"
     if not _is_enough_recorded(evidence):
         below, text = None, f"{text}, by the lists of {_sessions(evidence.recorded)}"
     return VerdictCheck(name="price", met=below, text=text)
+
+
+def _other(evidence: VerdictInput) -> str:
+    return "with the client's tool search alone" if evidence.is_deferred else "without a proxy"
 
 
 def _sessions(count: int) -> str:

@@ -300,12 +300,18 @@ class ListPlanner:
             raw = some_entries(
                 view.catalog, listed, entries, search_first=plan.search_first, has_hints=chosen.has_hints
             )
-        tokens, tokens_own = view.tokens_of(listed), estimated_tokens(sum(map(len, entries.values())))
+        preloaded = None
+        if surface is Surface.HINTS:
+            marked = plan.tools or frozenset()
+            preloaded = tuple(name for name in shown if name in marked)
+        tokens = view.tokens_of(listed if preloaded is None else frozenset(preloaded))
+        tokens_own = estimated_tokens(sum(map(len, entries.values())))
         return ListSelection(
             raw=raw,
             is_passthrough=is_passthrough,
             shown=shown,
             hidden=tuple(name for name in view.catalog.names if name not in listed and view.allows(name)),
+            preloaded=preloaded,
             meta_tools=() if is_shadow else own,
             predictor=plan.predictor,
             reason=plan.reason,

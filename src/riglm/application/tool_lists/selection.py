@@ -14,13 +14,15 @@ class ListSelection:
     """The tools that a client gets and those that are hidden from it, in the catalog's order.
 
     `raw` is a JSON array of the entries of a list; with `is_passthrough` they are those of the upstream's response,
-    unchanged. In shadow mode `shown` and `hidden` are hypothetical. Denied tools are in neither. `meta_tools` are those
-    that the session can call. Tokens are estimates, as in an exposure. Selections that differ in bytes, tokens or
+    unchanged. In shadow mode `shown` and `hidden` are hypothetical. Denied tools are in neither. `preloaded` are the
+    tools with a preload hint, on the surface `hints`: the client defers the others. `meta_tools` are those that the
+    session can call. Tokens are estimates, as in an exposure. Selections that differ in bytes, tokens or
     meta-tools only are equal.
     """
 
     shown: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    preloaded: tuple[str, ...] | None = None
     raw: bytes = field(default=b"", compare=False)
     is_passthrough: bool = field(default=False, compare=False)
     meta_tools: tuple[str, ...] = field(default=(), compare=False)
@@ -32,9 +34,16 @@ class ListSelection:
     tokens_hidden: int = field(default=0, compare=False)
     tokens_own: int = field(default=0, compare=False)
 
+    @property
+    def in_prompt(self) -> tuple[str, ...]:
+        """Return the tools whose definitions the client sends to its model with the first request."""
+        return self.shown if self.preloaded is None else self.preloaded
+
     def result(self, tool: str, found: DiscoveryMethod) -> DiscoveryMethod | None:
         """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
-        if not self.hidden:
+        if self.preloaded:
+            return DiscoveryMethod.LISTED if tool in self.preloaded else DiscoveryMethod.SEARCHED
+        if not self.hidden or self.preloaded is not None:
             return None
         if self.mode != "shadow":
             return found
@@ -42,12 +51,13 @@ class ListSelection:
 
     def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
         """Return the record that a session was shown this, at a time in seconds since the epoch."""
+        deferred = () if self.preloaded is None else set(self.shown).difference(self.preloaded)
         return Exposure(
             id=uuid7(),
             session_id=session_id,
             timestamp=timestamp,
-            shown=self.shown,
-            hidden=self.hidden,
+            shown=self.in_prompt,
+            hidden=(*self.hidden, *sorted(deferred)),
             predictor=self.predictor,
             reason=self.reason,
             mode=self.mode,

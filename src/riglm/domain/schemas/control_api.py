@@ -274,20 +274,42 @@ class SessionTotals(_Model):
     """How many sessions there are."""
 
     active: int
-    total: int
+    total: int = Field(description="The sessions that all figures are of.")
+    in_time: int = Field(default=0, description="All sessions that started since the time, imported ones too.")
 
 
 class PriceTotals(_Model):
-    """What the model requests of the latest sessions cost, up to 1,000 that used a tool."""
+    """What the model requests of sessions cost that used a tool after a list."""
 
     mode: Mode = Field(description="`shadow`: nothing was hidden; the prices are of the lists that would be sent.")
     sessions: int
-    of_no_proxy: float | None = Field(description="Relative to no proxy; null without sessions.")
-    of_host_search: float | None = Field(description="Relative to the tool search of a host; null without sessions.")
+    of_no_proxy: float | None = Field(
+        description="Relative to no proxy; null with fewer than two sessions. With preload hints, relative to the "
+        "client's tool search, which defers all tools without a proxy."
+    )
+    of_host_search: float | None = Field(
+        description="Relative to the tool search of a host; null with fewer than two sessions."
+    )
+
+
+class VerdictCheckModel(_Model):
+    """One thing that must hold."""
+
+    name: Literal["sessions", "hidden", "price"]
+    met: bool | None = Field(description="Null while that is not known.")
+    text: str
+
+
+class VerdictModel(_Model):
+    """Whether filtering is worth it, as in `riglm report`; the first check that is not met decides."""
+
+    code: Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
+    text: str
+    reasons: tuple[VerdictCheckModel, ...]
 
 
 class ZeroHop(_Model):
-    """How tools were found while a list hid something, in the sessions of the price."""
+    """How tools were found while a list hid something: the hit rate."""
 
     hits: int = Field(description="In the list, or suggested by riglm.")
     searched: int
@@ -305,7 +327,7 @@ class ZeroHop(_Model):
 
 
 class ListTotals(_Model):
-    """The lists in numbers."""
+    """The lists in numbers; in mode `shadow`, those that would be shown."""
 
     shown: int
     changes: int
@@ -322,8 +344,9 @@ class ListTotals(_Model):
 
 
 class TokenTotals(_Model):
-    """Estimated tokens of lists."""
+    """Estimated tokens of lists and of the results of meta-tools."""
 
+    mode: Mode = Field(default="off", description="`shadow`: nothing was hidden; what filtering would have come to.")
     shown: int = 0
     hidden: int = 0
     own: int = Field(default=0, description="Of meta-tools.")
@@ -356,9 +379,19 @@ class ToolTotals(_Model):
 
 
 class Summary(_Model):
-    """All numbers since a time; those of records since this process started."""
+    """All figures of the latest 1,000 sessions that riglm proxied and that started since a time.
+
+    Sessions before the latest ones with 50,000 calls are left out. Tools are those of all sessions since the time, and
+    records those since this process started.
+    """
 
     since: Time
+    mode: Mode = Field(
+        default="off",
+        description="That of the latest list, which prices, the hit rate, lists and tokens are of; in mode `shadow` "
+        "they are estimates of what filtering would do. `off` without lists of filtering.",
+    )
+    verdict: VerdictModel = VerdictModel(code="empty", text="Nothing is recorded yet.", reasons=())
     sessions: SessionTotals
     calls: int = Field(description="Of servers' tools; those of meta-tools are left out, here and in the series.")
     failures: int = Field(description="Of those calls.")

@@ -159,30 +159,35 @@ async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     assert summary.zero_hop == ZeroHop(hits=3, searched=1, missed=1)
     assert summary.zero_hop.rate == 0.6
     assert (summary.sessions.active, summary.sessions.total) == (1, 2)
+    assert (summary.mode, summary.verdict.code) == ("enforce", "empty")
     assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (2, 1, 1)
     assert (summary.price.mode, summary.price.sessions) == ("enforce", 1)
-    assert 0 < summary.price.of_no_proxy < 1
-    assert 0 < summary.price.of_host_search < 1
+    assert (summary.price.of_no_proxy, summary.price.of_host_search) == (None, None)  # of one session
     assert summary.records == RecordTotals(
         accepted=10, stored=5, queued=2, spooled=2, dropped=1, reasons={"full": 1, "refused": 0}
     )
 
 
-async def test_the_summary_tells_what_clients_were_given_and_shadows_hid_nothing(desk):
-    session = a_session()
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+async def test_the_summary_is_of_the_mode_of_the_latest_list(desk, mode):
+    session, other = a_session(), a_session()
+    before = "shadow" if mode == "enforce" else "enforce"
     tokens = {"tokens_shown": 100, "tokens_hidden": 900, "tokens_own": 40}
     desk.archive.record_many(
         [
-            an_exposure(session, "a", hidden=("b", "c", "d"), timestamp=1.0, mode="enforce", **tokens),
-            an_exposure(session, "b", hidden=("a", "c", "d"), timestamp=2.0, mode="enforce", **tokens),
-            an_exposure(session, "c", timestamp=3.0, mode="enforce", surface=SEARCH_SURFACE, tokens_shown=7),
-            an_exposure(a_session(), "a", hidden=("b", "c", "d"), timestamp=4.0, mode="shadow", **tokens),
+            session,
+            other,
+            an_exposure(other, "a", hidden=("b", "c", "d"), timestamp=0.5, mode=before, **tokens),
+            an_exposure(session, "a", hidden=("b", "c", "d"), timestamp=1.0, mode=mode, **tokens),
+            an_exposure(session, "b", hidden=("a", "c", "d"), timestamp=2.0, mode=mode, **tokens),
+            an_exposure(session, "c", timestamp=3.0, mode=mode, surface=SEARCH_SURFACE, tokens_shown=7),
         ]
     )
     summary = await desk.statistics.summary(0.0)
-    assert (summary.lists.shown, summary.lists.changes, summary.searches) == (3, 1, 1)
-    assert (summary.lists.mean_shown, summary.lists.mean_available, summary.lists.reduction) == (2.0, 4.0, 0.5)
-    assert (summary.tokens.shown, summary.tokens.hidden) == (200 + 1000, 1800)
+    assert (summary.mode, summary.price.mode, summary.tokens.mode) == (mode, mode, mode)
+    assert (summary.lists.shown, summary.lists.changes, summary.searches) == (2, 1, 1)
+    assert (summary.lists.mean_shown, summary.lists.mean_available, summary.lists.reduction) == (1.0, 4.0, 0.75)
+    assert (summary.tokens.shown, summary.tokens.hidden) == (200, 1800)
     assert (summary.tokens.own, summary.tokens.resent) == (80 + 7, 100)
     assert summary.tokens.net == 1800 - 87 - 100
 

@@ -3,9 +3,10 @@
 from riglm.application.evaluation.record import cost_fields, read_record
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
+from riglm.domain.session import IdentificationMethod
+from riglm.domain.session_cost import Cost
 from tests.records import a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.reporting.shadowed import worked
 
 
 def read(*records, mode="shadow"):
@@ -101,7 +102,7 @@ def test_results_count_as_tokens_of_the_meta_tools():
         called(session, "b", 13.0, DiscoveryMethod.SEARCHED),
         mode="enforce",
     )
-    assert [(each.tokens_answered, each.tokens_net) for each in found.lists] == [(200, 200)]
+    assert [(each.tokens.own, each.tokens.net) for each in found.lists] == [(200, 200)]
 
 
 def test_a_session_is_priced_in_the_order_in_which_things_happened():
@@ -122,15 +123,30 @@ def test_a_session_is_priced_in_the_order_in_which_things_happened():
     first = 1.25 * (100 + 6_000) + 400
     call = 0.1 * 6_100 + 1.25 * (120 + 1.2 * 100) + 400
     assert found.cost.riglm == first + call + 0.1 * 6_340 + 1.25 * 450 + 400
-    assert cost_fields(found.cost)["price"] == round(found.cost.price, 3)
+    assert cost_fields(found.cost) == {"sessions": 1, "price": None, "price_of_search": None}
+    twice = Cost.sum([found.cost, found.cost])
+    assert cost_fields(twice)["price"] == round(twice.price, 3)
 
 
-def test_lists_come_to_what_riglm_stats_counts():
+def test_with_preload_hints_the_tools_without_one_are_found_by_the_search_of_the_client():
+    session = a_session(started_at=10.0)
+    found = read(
+        session,
+        a_list(session, "a", hidden=("b", "c"), at=10.0, mode="enforce", surface="hints"),
+        called(session, "a", 11.0),
+        called(session, "b", 12.0),
+        mode="enforce",
+    )
+    assert [(use.in_list, use.found.value) for use in found.judged] == [(True, "listed"), (False, "searched")]
+    assert found.lists[0].tokens.hidden == 0  # the client would defer them without riglm too
+    assert found.cost.no_proxy == found.cost.host_search > found.cost.riglm
+
+
+def test_the_latest_sessions_with_so_many_calls_count_and_one_at_least():
+    sessions = [a_session(started_at=10.0 * at, tools_available=("a",)) for at in range(1, 4)]
+    calls = [called(each, "a", each.started_at + at) for each in sessions for at in range(3)]
+    imported = a_session(started_at=99.0, method=IdentificationMethod.TRANSCRIPT)
     with InMemoryAnalytics() as store:
-        store.record_many(worked(20))
-        found = recorded(store).of("shadow")
-        [counted] = store.exposure_totals()
-    assert len(found.lists) == counted.lists
-    assert sum(each.changed for each in found.lists) == counted.changes
-    assert sum(each.tokens_hidden for each in found.lists) == counted.tokens_hidden
-    assert sum(each.tokens_net for each in found.lists) == counted.tokens_net
+        store.record_many([*sessions, *calls, imported, called(imported, "a", 99.0)])
+        counts = [len(store.proxied_sessions(10, max_calls=most)) for most in (9, 8, 6, 1)]
+    assert counts == [3, 2, 2, 1]

@@ -31,7 +31,9 @@ def test_what_holds_in_all_respects_is_worth_switching_on():
         ({"price": Interval(1.0, 1.0)}, "costs_more"),
         ({"price": Interval(0.9, 1.1)}, "unsure"),
         ({"price": None}, "unsure"),
-        ({"hidden": None, "price": None}, "worth_it"),
+        ({"is_deferred": True}, "worth_it"),
+        ({"is_deferred": True, "price": None}, "unsure"),
+        ({"is_deferred": True, "hidden": False}, "nothing_hidden"),
     ],
 )
 def test_the_first_thing_that_does_not_hold_decides(changes, code):
@@ -50,6 +52,8 @@ def test_nothing_in_this_time_is_told_from_nothing_at_all():
     elsewhere = judge(replace(GOOD, sessions=0, calls=0, others=7))
     assert "Nothing is recorded yet" in nothing.text
     assert "7 others" in elsewhere.text
+    unlisted = judge(replace(GOOD, sessions=0, calls=0, unlisted=3))
+    assert "3 sessions used a tool without one: a server had not sent its tools in time" in unlisted.text
 
 
 BAD = {"hidden": False, "price": Interval(1.1, 1.3)}

@@ -12,8 +12,6 @@ import { sessionTable } from "./sessions.js";
 const LIVE_SESSIONS = 8;
 const MOST_USED = 12;
 const CHARTS = ["found", "lists", "calls"];
-const MIN_SESSIONS = 20;
-const MIN_CALLS = 100;
 const chartSpan = new ChartSpan();
 
 export const overview = {
@@ -33,7 +31,7 @@ export const overview = {
   },
   render(data, refusals) {
     const title = h("h1", { class: "unseen" }, "Overview");
-    const isNew = data.summary?.sessions.total === 0 && data.summary.records.accepted === 0;
+    const isNew = data.summary?.sessions.in_time === 0 && data.summary.sessions.active === 0 && data.summary.records.accepted === 0;
     if (isNew) return [title, newcomer(data.config), columns([serversPanel(data.health, refusals)], [recordsPanel(data.summary, data.health, refusals), embedderPanel(data.health, refusals)])];
     return [
       title,
@@ -50,7 +48,8 @@ export const overview = {
 function rest({ tools, summary, health }, refusals) {
   const used = panel("used", "Tools used most", {}, tools ? mostUsed(tools) : missing(refusals.tools));
   const unused = panel("never-used", "Tools never used", { note: neverUsedNote(summary) }, tools ? neverUsed(tools) : missing(refusals.tools));
-  const saved = panel("tokens", "Tokens, estimated", {}, summary ? tokens(summary) : missing(refusals.summary));
+  const isEstimate = summary?.mode === "shadow";
+  const saved = panel("tokens", isEstimate ? "Tokens that filtering would save" : "Tokens, estimated", {}, summary ? tokens(summary) : missing(refusals.summary));
   return columns([used, serversPanel(health, refusals)], [unused, saved, recordsPanel(summary, health, refusals), embedderPanel(health, refusals)]);
 }
 
@@ -70,13 +69,14 @@ function chart(kind, data, refusals) {
 /** The key figures. */
 function headline(summary) {
   const show = shower("summary", summary);
+  const would = summary.mode === "shadow" ? "would be, " : "";
   const figures = [
-    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [summary.price.mode === "shadow" ? "would be, " : "", "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
-    ["Hit rate", show("/zero_hop/rate", format.percent), [show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
-    ["Tools in a list", show("/lists/mean_shown", format.mean), ["of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
-    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), ["hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
+    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [would, "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
+    ["Hit rate", show("/zero_hop/rate", format.percent), [would, show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
+    ["Tools in a list", show("/lists/mean_shown", format.mean), [would, "of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
+    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
     ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), " searches"]],
-    ["Live sessions", show("/sessions/active"), ["of ", show("/sessions/total"), " sessions, ", show("/lists/changes"), " list changes"]],
+    ["Sessions", show("/sessions/total"), ["counted of ", show("/sessions/in_time"), ", ", show("/sessions/active"), " live, ", show("/lists/changes"), " list changes"]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],
   ];
   return h(
@@ -101,30 +101,26 @@ function newcomer(config) {
   );
 }
 
-/** One sentence: what riglm saves, or what is missing to decide that. */
+/** The verdict of `riglm report`, and the figures that it goes by. */
 function verdict(summary, config) {
   const { filtering } = config ?? {};
   const isOff = filtering && (!filtering.enabled || filtering.strategy === "none");
   const isShadow = filtering?.mode === "shadow";
   const text = isOff
     ? [mark("quiet", "Filtering is off"), " Clients get every tool, so nothing is saved. ", h("code", {}, "riglm shadow"), " measures what filtering would save."]
-    : [result(summary, isShadow), isShadow && [" ", mark("quiet", "Shadow mode"), " Clients get every tool; all figures are estimates of what filtering would do."]];
+    : [result(summary), isShadow && [" ", mark("quiet", "Shadow mode"), " Clients get every tool; all figures are estimates of what filtering would do."]];
   return h("p", { class: "verdict", id: "verdict", "data-key": "verdict" }, text);
 }
 
-function result(summary, isShadow) {
+const VERDICTS = { worth_it: ["good", "Worth it"], costs_more: ["bad", "Not worth it"], nothing_hidden: ["bad", "Not worth it"] };
+
+function result(summary) {
   const show = shower("summary", summary);
-  const { price, zero_hop: found, tokens: spent } = summary;
-  const hitRate = found.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/zero_hop/rate", format.percent)];
-  if (price.sessions < MIN_SESSIONS || summary.calls < MIN_CALLS || price.of_no_proxy === null) {
-    const missing = [show("/price/sessions"), ` of ${MIN_SESSIONS} sessions and `, show("/calls"), ` of ${MIN_CALLS} calls recorded`];
-    return [mark("quiet", "No verdict yet"), " ", missing, ". So far: ", price.of_no_proxy === null ? "no price" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy"], ", ", hitRate, "."];
-  }
-  const saves = price.of_no_proxy < 1;
-  const share = show("/price/of_no_proxy", (value) => format.percent(Math.abs(1 - value)));
-  const verb = saves ? (isShadow ? "Would save" : "Saves") : isShadow ? "Would cost more" : "Costs more";
-  const net = spent.net < 0 ? "tokens net lost" : "tokens net saved";
-  return [mark(saves ? "good" : "bad", verb), " ", share, saves ? " of the price without a proxy, with " : " than no proxy, with ", hitRate, !isShadow && [" and ", signed(spent.net, show("/tokens/net", format.rough), ""), ` ${net}`], ", over ", show("/price/sessions"), " sessions."];
+  const { price, verdict: found, zero_hop: hits } = summary;
+  const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/zero_hop/rate", format.percent)];
+  const priced = price.of_no_proxy === null ? "no price yet" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), " sessions"];
+  const unmet = found.reasons.findIndex((reason) => reason.met !== true);
+  return [mark(...(VERDICTS[found.code] ?? ["quiet", "No verdict yet"])), " ", found.text, " ", priced, ", ", hitRate, unmet >= 0 && ["; ", found.reasons[unmet].text], "."];
 }
 
 function liveSessions(data, refusals) {

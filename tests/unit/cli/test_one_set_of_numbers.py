@@ -1,0 +1,170 @@
+"""The report, `riglm stats`, the dashboard's control API and the metrics show the same figures of the same store."""
+
+import asyncio
+import json
+from uuid import UUID
+
+import pytest
+from typer.testing import CliRunner
+
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.telemetry.metrics import PrometheusMetrics
+from riglm.application.control.statistics import Statistics
+from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop, StoreThread
+from riglm.application.control.tool_use import ToolQueries, UsageHistory
+from riglm.application.recording.record_queue import RecordCounts
+from riglm.cli.main import app
+from riglm.domain.exposure import SEARCH_SURFACE, Exposure
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.session import IdentificationMethod, Session
+from tests.records import a_session, an_exposure, an_invocation
+
+TOOLS = tuple("abcdefgh")
+NOTHING = RecordCounts(accepted=0, stored=0, queued=0, spooled=0, dropped=0, recovered=0, reasons={})
+
+
+def sessions_of(mode, surface):
+    """Sessions of which some search, change their list, fail, call nothing, or have no complete list."""
+    records = []
+    for number in range(24):
+        session = a_session(started_at=1_000.0 + 100 * number, tools_available=TOOLS)
+        at, short = session.started_at, {"mode": mode, "surface": surface}
+        tokens = {"tokens_shown": 350, "tokens_hidden": 9_000, "tokens_own": 50 if surface == "dynamic" else 0}
+        records += [session, an_exposure(session, "a", "b", hidden=TOOLS[2:], timestamp=at, **short, **tokens)]
+        records += [an_invocation(session, "a", timestamp=at + step) for step in range(1, 5)]
+        if number % 3 == 0:
+            found = DiscoveryMethod.SEARCHED if mode == "enforce" else DiscoveryMethod.LISTED
+            searched = {"mode": mode, "surface": SEARCH_SURFACE, "tokens_shown": 30}
+            records.append(an_exposure(session, "c", timestamp=at + 6, **searched))
+            own = {"upstream": OWN_UPSTREAM, "timestamp": at + 6}
+            records.append(an_invocation(session, "search_available_tools", **own))
+            records.append(an_invocation(session, "c", timestamp=at + 7, found=found))
+        if number % 4 == 0:
+            records.append(an_exposure(session, "a", hidden=TOOLS[1:], timestamp=at + 8, **short, **tokens))
+            failed = {"success": False, "error_kind": ErrorKind.TIMEOUT}
+            records.append(an_invocation(session, "a", timestamp=at + 9, **failed))
+    idle, unlisted = a_session(started_at=9_000.0), a_session(started_at=9_100.0)
+    shown = {"mode": mode, "surface": surface, "tokens_shown": 300, "tokens_hidden": 9_000}
+    records += [idle, an_exposure(idle, "a", "b", hidden=TOOLS[2:], timestamp=9_000.0, **shown)]
+    return [*records, unlisted, an_invocation(unlisted, "a", timestamp=9_101.0)]
+
+
+def imported():
+    session = a_session(started_at=9_200.0, method=IdentificationMethod.TRANSCRIPT)
+    return [session, *(an_invocation(session, "a", timestamp=9_201.0) for _ in range(9))]
+
+
+def measured(records):
+    """The metrics of a process that recorded these."""
+    metrics = PrometheusMetrics(["github"], lambda: "1")
+    shown: dict[UUID, Exposure] = {}
+    for record in records:
+        if isinstance(record, Session):
+            metrics.session_opened(record)
+        elif isinstance(record, Exposure):
+            before = shown.get(record.session_id)
+            metrics.exposed(record, changed=record.is_list and before is not None and before.shown != record.shown)
+            shown = {**shown, record.session_id: record} if record.is_list else shown
+        elif isinstance(record, ToolInvocation):
+            metrics.called(
+                record.session_id, record.tool, record.upstream, record.found, record.error_kind, record.duration_ms
+            )
+    for record in records:
+        if isinstance(record, Session):
+            metrics.session_closed(record.id, ended=True)
+    lines = [line for line in metrics.scrape()[0].decode().splitlines() if not line.startswith("#")]
+    return {name: float(number) for name, _, number in (line.rpartition(" ") for line in lines)}
+
+
+def of_metrics(found, mode):
+    calls = {name: number for name, number in found.items() if name.startswith('riglm_calls_total{upstream="github"')}
+    tokens = {name: found[f'riglm_tokens_{name}_total{{mode="{mode}"}}'] for name in ("hidden", "own", "resent")}
+    riglm, other = (found[f'riglm_price_tokens_total{{mode="{mode}",arm="{arm}"}}'] for arm in ("riglm", "no_proxy"))
+    return {
+        "sessions": sum(number for name, number in found.items() if name.startswith("riglm_sessions_total")),
+        "calls": sum(calls.values()),
+        "failures": sum(number for name, number in calls.items() if 'outcome="success"' not in name),
+        "lists": found[f'riglm_list_shown_tools_count{{mode="{mode}"}}'],
+        "changes": found[f'riglm_list_changes_total{{mode="{mode}"}}'],
+        "searches": found["riglm_searches_total"],
+        **tokens,
+        "net": found[f'riglm_tokens_net{{mode="{mode}"}}'],
+        "price": round(riglm / other, 3),
+    }
+
+
+def of_report(found, mode):
+    lists = found["record"][mode]
+    return {
+        "sessions": found["sessions"],
+        "calls": found["calls"],
+        "failures": found["failed_calls"],
+        **{name: lists[name] for name in ("lists", "changes", "searches")},
+        **{name: lists[f"tokens_{name}"] for name in ("hidden", "own", "resent", "net")},
+        "price": lists["cost"]["price"],
+    }
+
+
+def of_stats(found, mode):
+    [lists] = [row for row in found["exposures"] if row["mode"] == mode]
+    return {
+        "sessions": found["sessions"],
+        "calls": found["calls"],
+        "failures": found["failed_calls"],
+        **{name: lists[name] for name in ("lists", "changes", "searches")},
+        **{name: lists[f"tokens_{name}"] for name in ("hidden", "own", "resent", "net")},
+        "price": lists["priced"]["price"],
+    }
+
+
+def of_summary(found):
+    tokens = found.tokens
+    return {
+        "sessions": found.sessions.total,
+        "calls": found.calls,
+        "failures": found.failures,
+        "lists": found.lists.shown,
+        "changes": found.lists.changes,
+        "searches": found.searches,
+        **{name: getattr(tokens, name) for name in ("hidden", "own", "resent", "net")},
+        "price": found.price.of_no_proxy,
+    }
+
+
+@pytest.mark.parametrize(("mode", "surface"), [("shadow", "dynamic"), ("enforce", "dynamic"), ("enforce", "hints")])
+async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monkeypatch, mode, surface):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url, records = f"sqlite:///{tmp_path / 'riglm.db'}", sessions_of(mode, surface)
+    with SqlAnalytics(url) as store:
+        store.record_many([*records, *imported()])
+    told = {
+        name: json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+        for name, words in {"stats": ["stats"], "report": ["report", "--predictor", "frequency"]}.items()
+    }
+    summary = await summarized(url)
+    report, stats = of_report(told["report"], mode), of_stats(told["stats"], mode)
+    assert report == stats == of_summary(summary) == of_metrics(measured(records), mode)
+    assert (report["sessions"], report["calls"], report["failures"]) == (26, 24 * 4 + 8 + 6 + 1, 6)
+    assert (summary.mode, summary.price.mode, summary.tokens.mode) == (mode, mode, mode)
+    assert report["price"] < 1
+    assert (report["net"] > 0) is (surface == "dynamic")  # a client that defers tools hides them without riglm too
+    assert summary.verdict.model_dump(mode="json") == told["report"]["verdict"]
+    assert summary.verdict.code == "worth_it"
+    assert round(100 * summary.zero_hop.rate, 1) == told["stats"]["zero_hop_percent"]
+    assert round(100 * summary.zero_hop.rate, 2) == told["report"]["record"][mode]["in_list"]
+    assert summary.tools.never_used == len(told["report"]["tools"]["never_used"])
+    assert (summary.tools.known, summary.tools.used) == (told["stats"]["tools_seen"], told["stats"]["tools_used"])
+
+
+async def summarized(url):
+    """What the control API answers, and the dashboard and `riglm top` show."""
+    store = StoreThread(lambda: SqlAnalytics(url), "riglm-test-figures")
+    counting = CachedQueries(store)
+    proxy = ProxyLoop(asyncio.get_running_loop())
+    tools = ToolQueries(proxy, counting, UsageHistory(counting), dict)
+    try:
+        return await Statistics(counting, tools, lambda: NOTHING).summary(0.0)
+    finally:
+        store.close()
