@@ -55,7 +55,6 @@ def _questions(store: SqlAnalytics) -> dict[str, Callable[[], object]]:
         "what was used and shown, ever": lambda: store.usage(0.0, math.inf),
         "and by the hour for a day": lambda: store.usage(end - 86_400.0, end, 24),
         "and by 60 spans of all time": lambda: store.usage(end - _DAYS * 86_400.0, end, 60),
-        "what lists came to": store.exposure_totals,
         "how many sessions": store.count_sessions,
         "what is used together": lambda: store.top_cooccurrences(30),
     }

@@ -263,7 +263,7 @@ return buttons.filter((one) => one.getBoundingClientRect().right > innerWidth).m
 def test_overview_verdict_names_what_is_missing(page, riglm):
     page.open(f"{riglm.control}/")
     page.says("No verdict yet")
-    assert "of 20 sessions" in page.run("return document.getElementById('verdict').innerText")
+    assert "it takes 20 and 100" in page.run("return document.getElementById('verdict').innerText")
 
 
 async def test_tool_view_shows_the_description(page, riglm):
