@@ -30,7 +30,7 @@ MAX_SESSIONS: Final = 1_000
 """Number of the latest sessions that figures are of, unless another number is given."""
 
 MAX_CALLS: Final = 50_000
-"""Number of calls that figures are of: sessions before the latest ones with so many are left out."""
+"""Number of calls that figures are of: sessions before the latest ones that reach it are left out."""
 
 MIN_PRICED_SESSIONS: Final = 2
 """Of fewer sessions no price is reported: one session says nothing of others."""

@@ -141,7 +141,7 @@ class SessionHistoryPort(DashboardQueriesPort, Protocol):
         Of one principal, which may be the empty one, or with None of all; and so for the profile. Uses that failed are
         among the calls. A call is a use if its outcome is one of `USES`; other calls may name tools that do not exist.
         Calls of meta-tools (`OWN_UPSTREAM`) are not uses: they show how a tool was found, not which was needed. With
-        `max_calls` the latest sessions that made up to so many calls together, and always one session.
+        `max_calls` the latest sessions whose calls together do not exceed it, and always one session.
         """
 
     @abstractmethod
