@@ -113,7 +113,7 @@ def accounts(tmp_path, monkeypatch) -> AccountFile:
     [
         ("{url}/", "{url}", None, ""),
         ("{url}", "{url}/", None, ""),
-        ("{url}", "{url}", "{url}/", ""),
+        ("{url}/", "{url}", "{url}/", ""),
         ("{url}/", "{url}/", "{url}", "{url}"),
         ("{url}", "{url}", None, "{url}/"),
     ],
@@ -130,6 +130,7 @@ async def test_an_issuer_is_known_by_both_spellings_of_an_empty_path(site, named
         ("{url}", "{url}//", None, ""),
         ("{url}", "{url}/tenant", None, ""),
         ("{url}", "{url}", "{url}/tenant", ""),
+        ("{url}", "{url}", "{url}/", ""),
         ("{url}", "{url}", "{url}//", ""),
         ("{url}", "{url}", None, "{url}/tenant"),
     ],

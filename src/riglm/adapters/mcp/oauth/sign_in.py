@@ -150,8 +150,14 @@ async def sign_in(
 
     async def receive() -> AuthorizationCodeResult:
         result, metadata = await redirect.wait(), provider.context.oauth_metadata
-        if metadata is not None and result.iss is not None and is_same_issuer(result.iss, str(metadata.issuer)):
-            result.iss = str(metadata.issuer)  # the SDK compares them character by character
+        spellings = (provider.context.auth_server_url, configured.issuer)
+        if (
+            metadata is not None
+            and result.iss
+            and result.iss in spellings
+            and is_same_issuer(result.iss, str(metadata.issuer))
+        ):
+            result.iss = str(metadata.issuer)  # RFC 9207 wants equal text: only a spelling that was named is accepted
         return result
 
     metadata = OAuthClientMetadata(
