@@ -41,16 +41,40 @@ async def test_a_failure_is_told_from_an_answer():
     assert (jsonrpc.error_code(answer), failure) == (-5, None)
 
 
-async def test_what_belongs_to_a_question_is_heard_until_its_answer():
-    link, heard = link_to(), []
-    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}", heard.append))
+class Handler:
+    def __init__(self):
+        self.heard = []
+
+    def unsolicited(self, link, message, event=None):
+        self.heard.append(message.method)
+
+
+@pytest.mark.parametrize("is_own_handler", [True, False])
+async def test_what_belongs_to_a_question_is_heard_until_its_answer(is_own_handler):
+    link, heard, handler = link_to(), [], Handler()
+    on_server_message = (lambda message: heard.append(message.method)) if is_own_handler else None
+    asked = asyncio.ensure_future(Asking(handler).put(link, "tools/list", b"{}", on_server_message))
     question = await link.next("tools/list")
     question.says(b'{"method":"n"}')
     question.result(b"{}")
     question.result(b"[]")
     question.says(b'{"method":"late"}')
-    assert bytes((await asked).result) == b"{}"
-    assert [message.method for message in heard] == ["n"]
+    answer, _ = await asked
+    assert bytes(answer.result) == b"{}"
+    assert (heard, handler.heard) == ((["n"], []) if is_own_handler else ([], ["n"]))
+
+
+@pytest.mark.parametrize(("method", "answer"), [("ping", b'"result":{}'), ("roots/list", b'"code":-32601')])
+async def test_riglm_answers_what_a_server_asks_where_no_client_is(method, answer):
+    link = link_to()
+    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
+    question = await link.next("tools/list")
+    question.says(b'{"jsonrpc":"2.0","id":5,"method":"%b"}' % method.encode())
+    question.result(b"{}")
+    await asked
+    (reply,) = link.sent
+    assert reply.startswith(b'{"jsonrpc":"2.0","id":5,')
+    assert answer in reply
 
 
 async def test_a_question_that_nobody_waits_for_is_given_up():
