@@ -296,10 +296,14 @@ async def test_a_damaged_record_is_reported(home, gateway):
 
 async def test_an_outage_at_the_start_does_no_harm(home, gateway):
     gateway.stop()
-    home.configure({"meta": entry(gateway), "own": {"command": SERVERS["Units"]}}, timeouts={"initialize": 2})
+    home.configure({"meta": entry(gateway), "own": {"command": SERVERS["Units"]}}, timeouts={"initialize": 20})
     home.put(kind=OverrideKind.EXCLUDE, tool=f"meta__{EXCLUDED}")
     async with home.client() as client:
-        assert "own__known_units" in await listed(client)
+
+        async def is_listed():
+            return "own__known_units" in await listed(client)
+
+        await wait_until_async(is_listed)
         assert not (await client.call_tool("own__known_units", {})).is_error
         await asyncio.to_thread(gateway.start)
         await next_list(client, TOOLS - {EXCLUDED}, "meta__")
