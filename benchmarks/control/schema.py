@@ -27,7 +27,7 @@ include-path = "/config"
 include-method = "PUT"
 
 [operations.checks.positive_data_acceptance]
-expected-statuses = ["2xx", 401, 403, 404, 409, 422, "5xx"]
+expected-statuses = ["2xx", 401, 403, 404, 409, 412, 422, "5xx"]
 """
 
 
