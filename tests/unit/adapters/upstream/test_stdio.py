@@ -1,18 +1,20 @@
 import asyncio
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from riglm.adapters.mcp.upstream import reconnecting_channel, stdio
+from riglm.adapters.mcp.upstream.channel import Receiver
 from riglm.adapters.mcp.upstream.process import ProcessReaper
-from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.adapters.mcp.upstream.stdio import ProbedChannel, StdioUpstream
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamLink
-from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, within
+from tests.unit.adapters.upstream.actors import QUICK, Ears, Wire, Wires, ask, notification, settle, within
 from tests.waiting import wait_until_async
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
@@ -245,6 +247,34 @@ async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypa
     link = one.connect(Ears())
     await greet(link)
     assert await pid(link) != probed
+
+
+class Harmed(Wire):
+    """A process that may have ended."""
+
+    def hand_over(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+
+@pytest.mark.parametrize("has_ended_first", [True, False])
+async def test_a_harmed_process_is_replaced_once(has_ended_first):
+    wires = Wires()
+    discarded, reasons = [], []
+    receiver = SimpleNamespace(ended=reasons.append)
+    harmed = Harmed(receiver)
+    channel = ProbedChannel(harmed, receiver, wires, discarded.append, 0.0)
+    wires.gate.clear()
+    if has_ended_first:
+        harmed.receiver.ended("exited with code 0")
+    channel.write(b'{"method":"initialize"}')
+    await wait_until_async(lambda: discarded)
+    await settle()
+    wires.gate.set()
+    replacement = await wires.number(1)
+    channel.write(b'{"method":"notifications/initialized"}')
+    assert replacement.methods == ["initialize", "notifications/initialized"]
+    assert (discarded, wires.all, reasons) == ([harmed], [replacement], [])
+    await channel.close()
 
 
 async def test_a_process_that_cannot_take_the_place_of_a_harmed_one_fails_the_handshake(upstream, monkeypatch):

@@ -50,7 +50,7 @@ class ProbedChannel(MessageChannel):
     def write(self, line: bytes) -> None:
         if self._told is not None:
             self._told.append(line)
-            if self._timer is None:
+            if self._timer is None and not self._witness.done:
                 self._timer = asyncio.get_running_loop().call_later(self._seconds, self._replace)
         if self._channel is not None:
             self._channel.write(line)
