@@ -38,6 +38,8 @@ class SpoolBuffer:
         self._has_adopted = False
         self._is_own = False
         self._batch: Batch | None = None
+        self._must_remove = False
+        """True until the records that were settled last are removed."""
         self._dirty_since: float | None = None
         self._failed_at: float | None = None
         self.has_more = False
@@ -98,10 +100,7 @@ class SpoolBuffer:
         """Remove the batch that `next` returned, all of which is settled, and look for the records after it."""
         if self._is_own:
             self._own -= len(batch.records)
-        try:
-            self._opened().remove()
-        except Exception as error:  # noqa: BLE001  # see the class
-            self._rate_limited_log.warn("records that were stored stay in the spool: %s", error, traceback=True)
+        self._must_remove = True
         self._fetch()
 
     def sync_in(self) -> float | None:
@@ -152,11 +151,14 @@ class SpoolBuffer:
         try:
             self._look_for_more()
         except Exception as error:  # noqa: BLE001  # see the class
-            words = "records wait in the spool, which cannot be read now: %s"
+            words = "records wait in the spool, which cannot be read, or shortened, now: %s"
             self._rate_limited_log.warn(words, error, traceback=_is_unforeseen(error))
 
     def _look_for_more(self) -> None:
         spool = self._opened()
+        if self._must_remove:
+            spool.remove()
+            self._must_remove = False
         while self._batch is None and self.has_more:
             found = spool.read(self._most)
             self.has_more = found is not None
