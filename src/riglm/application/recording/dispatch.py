@@ -1,6 +1,7 @@
 """The thread that hands records from the queue to the store, or to the spool when the store does not take them."""
 
 import logging
+import math
 import random
 import time
 from collections import deque
@@ -21,6 +22,7 @@ _TURNS_WHEN_BEHIND: Final = 4  # by turns the queue would fill, and spill into t
 _PAUSE_AT_THE_END: Final = 0.1
 _PAUSE_AFTER_A_FAULT: Final = 0.5
 _LAST_BATCH_SECONDS: Final = 0.5
+_LAST_REPLAY_SECONDS: Final = 1.0  # or the spools of ended processes stay while all processes are short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class Dispatcher:
         self._is_ending = False
         self._retry_at = 0.0
         self._replay_at = 0.0
+        self._replay_until = math.inf
         self._since_replay = 0
         self._lost = 0
         self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay, self._prepare)
@@ -107,8 +110,14 @@ class Dispatcher:
             return True
         if self._held or self._ready or not (self._queue.is_closed and self._queue.is_empty()):
             return False
-        is_soon_done = self._overflow is not None and self._overflow.is_soon_empty and not self._failures
-        return (self._given is None or self._given.is_revoked) and not is_soon_done
+        return (self._given is None or self._given.is_revoked) and not self._is_still_replaying()
+
+    def _is_still_replaying(self) -> bool:
+        """Whether the end waits for the store to take the spool: what came from this process, and some of the rest."""
+        if self._overflow is None or self._failures:
+            return False
+        is_in_time = not self._is_slow and time.monotonic() < self._replay_until
+        return self._overflow.is_soon_empty or (self._overflow.has_more and is_in_time)
 
     def _is_well(self) -> bool:
         """Whether the store takes what comes: it took the last batch in time, or there is nothing to try it with."""
@@ -130,6 +139,7 @@ class Dispatcher:
             return False
         self._is_ending = True
         self._retry_at = 0.0
+        self._replay_until = time.monotonic() + _LAST_REPLAY_SECONDS
         return True
 
     def _collect(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.application.recording import dispatch
 from riglm.application.recording.dispatch import Backoff
 from riglm.application.recording.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailableError
@@ -240,6 +241,24 @@ def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, r
         counts = after.counts()
         assert (counts.accepted, counts.recovered, counts.spooled) == (700, 700, 0)
     assert list(shop.list_invocations(session.id)) == calls
+
+
+@pytest.mark.parametrize("seconds", [SOON, 0.0])
+def test_a_short_run_stores_at_its_end_what_ended_processes_left(shop, root, monkeypatch, seconds):
+    monkeypatch.setattr(dispatch, "_LAST_REPLAY_SECONDS", seconds)
+    left = [a_session() for _ in range(6)]
+    for session in left[:3]:
+        with SqliteSpool(root) as spool:
+            spool.append([session, an_invocation(session, "read")])
+    shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
+    recorder = spooling(shop, root, timeout_seconds=3600.0, limits=QueueLimits(batch_records=1))
+    recorder.start()
+    for session in left[3:]:
+        recorder.put(session)
+    counts = recorder.close(timeout=SOON)
+    assert counts.dropped == 0
+    assert (counts.stored == 9) is (seconds > 0)
+    assert counts.stored + counts.spooled == 9 if seconds else counts.spooled > 0
 
 
 def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_it(shop, root):
