@@ -64,9 +64,33 @@ def sounds_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-_SECRET_VARIABLE: Final = re.compile(
-    r"(?i)(?:^|[-_.])(?:pass|passphrase|pwd|pw|pin|pat|auth|key|dsn|signature)(?=$|[-_.])"
+_SECRET_WORDS: Final = re.compile(
+    r"(?i)(?<![a-z])(?:pass(?:phrase|code|wd)?|pwd|pw|pin|pat|auth|keys?|dsn|signature|creds?|jwt|bearer|[ht]?otp"
+    r"|session|sid|salt|seed|mnemonic|licen[cs]e|webhook|conn(?:ection)?[-_. ]?str(?:ing)?s?"
+    r"|access[-_. ]?code)(?![a-z])|(?:pass|pwd|auth|key)(?![a-z])"
 )
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def may_name_secret(name: str) -> bool:
+    """Whether a word of a name suggests a secret, as in `DB_PASS`, `dbPass` and `DBPASS`."""
+    return sounds_secret(name) or _SECRET_WORDS.search(_HUMP.sub("_", name)) is not None
+
+
+_ASSIGNMENT: Final = re.compile(
+    r"""(?<![\w.-])(?P<name>[A-Za-z][\w.:-]{0,63})(?P<sign>["']?\s{0,4}[=:]\s{0,4}(?:(?i:bearer|basic|token)\s{1,4})?)"""
+    r"""(?!//|\$[A-Z_{(])(?P<value>"[^"]*"|'[^']*'|[^\s"'`;,&|]+)"""
+)
+AFTER_SCHEME: Final = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(?P<value>[^\s\"',;]+)")
+"""What a header says after the name of its scheme."""
+
+
+def assigned_secrets(text: str) -> list[str]:
+    """Return what a text assigns to names that suggest a secret, as in `Password=…;` and `export TOKEN=…`."""
+    found = [each for each in _ASSIGNMENT.finditer(text) if may_name_secret(each["name"])]
+    return [each["value"].strip("\"'") for each in found if holds_secret(each["name"], each["value"].strip("\"'"))]
+
+
 _PLACE: Final = re.compile(r"(?:(?:~|\.{1,2}|\$\{?[\w:]+\}?)?/|[A-Za-z]:[\\/]|\\\\)[^\x00-\x1f\"'`;|&<>]*")
 
 
@@ -80,7 +104,7 @@ def holds_secret(name: str, value: str) -> bool:
 
     A path is none; under a secret-sounding name only one of plain words. Of a URL, `secrets_of_url` has the secrets.
     """
-    is_named_so = sounds_secret(name) or _SECRET_VARIABLE.search(name) is not None
+    is_named_so = may_name_secret(name)
     if not value.strip():
         return False
     if all(map(is_path, value.split(":"))) or is_path(value):
@@ -250,6 +274,8 @@ RUNNER_VERBS: Final = frozenset({"run", "exec", "dlx", "x", "tool"})
 
 _HARMLESS_WORDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "serve", "server", "start", "mcp"})
 _OPTION: Final = re.compile(r"-[A-Za-z]{1,3}|--[A-Za-z][A-Za-z0-9_-]{0,40}")
+_GLUED_PASSWORD: Final = re.compile(r"(?P<name>-p)(?P<value>[^=]+)|(?P<user>-u[^=:]+:)(?P<password>.+)")
+"""As `mysql -pPASSWORD` and `curl -uUSER:PASSWORD` take it."""
 _FLAGS: Final = frozenset(
     {"-y", "-q", "-i", "-it", "--yes", "--quiet", "--rm", "--init", "--interactive", "--verbose", "--stdio"}
     | {"--debug", "--read-only", "--readonly", "--isolated", "--no-cache", "--offline", "--help", "--version"}
@@ -263,8 +289,10 @@ _HARMLESS_OPTIONS: Final = frozenset(
     | {"--prefix", "--repository", "--db-path", "--browser", "--toolsets", "--readonly", "--call-delay"}
 )
 _SECRET_OPTIONS: Final = frozenset({"-p", "-H", "-k", "-u", "--pat", "--key", "--auth", "--pin", "--pwd", "--header"})
+_MAX_LETTERS: Final = 4
+"""Longest group of one-letter options with its hyphen."""
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish"})
-_SHELL_OPTIONS: Final = frozenset({"-c", "-lc", "-ic", "-ec"})
+_SHELL_OPTION: Final = re.compile(r"-[a-z]{0,4}c")
 _NAMING_WHAT_RUNS: Final = frozenset({"-m", "-jar"})
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/.*|[A-Za-z]:[\\/].*|.*\.(?:[cm]?[jt]s|py|sh|jar|json|ya?ml|toml|db|sqlite3?)"
@@ -302,30 +330,31 @@ def secrets_of_command(words: Sequence[str]) -> list[str]:
     read = [each for word in _read(words) for each in (word, *word.inner)]
     values = [word.covered for word in read if word.covered and _is_secret(word)]
     found = [part for value in values for part in dict.fromkeys([value, value.rpartition(" ")[2]])]
-    return found + [secret for word in words for url in urls_in(word) for secret in secrets_of_url(url)]
+    found += [secret for word in words for url in urls_in(word) for secret in secrets_of_url(url)]
+    return list(dict.fromkeys(found + [secret for word in words for secret in assigned_secrets(word)]))
 
 
 def _is_secret(word: _Word) -> bool:
-    is_named_so = (
-        word.name in _SECRET_OPTIONS or sounds_secret(word.name) or "--" + word.name.lower() in _SECRET_OPTIONS
-    )
-    return is_named_so or re.search(r"\d|[a-z][A-Z]|[^\w-]", word.covered) is not None or looks_random(word.covered)
+    return word.name in _SECRET_OPTIONS or may_name_secret(word.name) or _looks_secret(word.covered)
+
+
+def _looks_secret(text: str) -> bool:
+    return re.search(r"\d|[a-z][A-Z]|[^\w-]", text) is not None or looks_random(text)
 
 
 def _read(words: Sequence[str]) -> Iterator[_Word]:
     if words:
-        yield _Word(cover_urls(words[0]))
+        yield _program(words[0])
     program = PurePath(words[0]).name if words else ""
     is_runner = RUNNERS.fullmatch(program) is not None
     option = ""
     for word in words[1:]:
         if word.startswith("-"):
             yield _option(word)
-            option = word if _OPTION.fullmatch(word) and word not in _FLAGS else ""
+            option = word if "=" not in word and _is_option(word) and word not in _FLAGS else ""
             continue
-        if program in _SHELLS and option in _SHELL_OPTIONS:
-            inner = tuple(_read(word.split()))
-            yield _Word(" ".join(each.shown for each in inner), inner=inner)
+        if program in _SHELLS and _SHELL_OPTION.fullmatch(option):
+            yield _line(word)
         elif option:
             yield _value(option, word)
             is_runner = is_runner and option not in _NAMING_WHAT_RUNS
@@ -337,16 +366,38 @@ def _read(words: Sequence[str]) -> Iterator[_Word]:
         option = ""
 
 
+def _program(word: str) -> _Word:
+    if " -" in word:
+        return _line(word)
+    named = _NAMED.fullmatch(word)
+    return _positional(word) if named and named["sign"] == "=" else _Word(cover_urls(word))
+
+
+def _line(text: str) -> _Word:
+    """A whole command in one word, as for a shell."""
+    inner = tuple(_read(text.split()))
+    return _Word(" ".join(each.shown for each in inner), inner=inner)
+
+
 def _option(word: str) -> _Word:
     if word in {"-", "--"}:
         return _Word(word)
     name, equals, value = word.partition("=")
-    if not _OPTION.fullmatch(name) or looks_random(name):
+    glued = None if may_name_secret(name) else _GLUED_PASSWORD.fullmatch(word)
+    if glued is not None and len(word) > _MAX_LETTERS:
+        return _Word(MASK, glued["value"] or glued["password"], "-p")
+    if not _is_option(name):
         return _Word(MASK, word)
     if not equals or not value:
         return _Word(word)
     inner = _value(name, value)
     return inner._replace(shown=f"{name}={inner.shown}")
+
+
+def _is_option(word: str) -> bool:
+    if may_name_secret(word):
+        return not looks_random(word.lower())
+    return _OPTION.fullmatch(word) is not None and not looks_random(word)
 
 
 def _value(option: str, value: str) -> _Word:
@@ -356,13 +407,14 @@ def _value(option: str, value: str) -> _Word:
         return _Word(value)
     named = _NAMED.fullmatch(value)
     if named is not None and "://" not in value and not looks_random(named["name"].lower()):
-        return _Word(named["name"] + named["sign"] + MASK, named["value"], option)
+        is_password = may_name_secret(named["name"]) or (option == "--user" and named["sign"] == ":")
+        return _Word(named["name"] + named["sign"] + MASK, named["value"], "--password" if is_password else option)
     return _Word(MASK, value, option)
 
 
 def _positional(word: str) -> _Word:
     if is_path(word):
-        return _Word(word)
+        return _Word(_ASSIGNMENT.sub(_mask_assigned, word))
     if "://" in word or word in _HARMLESS_WORDS or (_PATH.fullmatch(word) and not looks_random(word)):
         return _Word(cover_urls(word))
     named = _NAMED.fullmatch(word)
@@ -373,3 +425,8 @@ def _positional(word: str) -> _Word:
 
 def _is_harmless(value: str) -> bool:
     return "://" in value or is_path(value) or not looks_random(value)
+
+
+def _mask_assigned(found: re.Match[str]) -> str:
+    is_secret = may_name_secret(found["name"]) and holds_secret(found["name"], found["value"])
+    return found["name"] + found["sign"] + MASK if is_secret else found.group()

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from riglm.domain.redaction import (
+    AFTER_SCHEME,
     MASK,
     Redactor,
+    assigned_secrets,
     holds_secret,
     is_path,
     looks_random,
@@ -50,7 +52,7 @@ class Cover:
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)
         short = sorted((re.escape(text) for text in self._whole if len(text) < _MIN), key=len, reverse=True)
-        self._short = re.compile(rf"(?<=[\s=:'])(?:{'|'.join(short)})(?=[\s,'\]}}]|$)") if short else None
+        self._short = re.compile(rf"(?<=[\s=:'])(?:{'|'.join(short)})(?=[\s,'\"\]}}]|$)") if short else None
         plain = {pair for document in documents for pair in _plain(document)}
         self._plain = _after_their_names(plain)
 
@@ -101,6 +103,9 @@ def _held(name: str, value: Any) -> Iterator[str]:
         return
     if holds_secret(name, _without_references(value)) and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
         yield value
+    literal = _REFERENCE.sub("", value)
+    yield from assigned_secrets(literal)
+    yield from (found["value"] for found in AFTER_SCHEME.finditer(literal))
     if "://" in value:
         yield from secrets_of_url(value)
 

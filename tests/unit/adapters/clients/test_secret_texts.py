@@ -1,9 +1,11 @@
 import json
+import shlex
 
 import pytest
 
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration import yaml_text
+from riglm.domain.redaction import mask_command
 
 SECRETS = {
     "a token": {"env": {"GITHUB_TOKEN": "ghp_abcdefghij0123456789"}},
@@ -57,6 +59,7 @@ def test_commands_names_and_paths_are_shown() -> None:
         "/home/ann/2f9a7c1e4b3d/x",
         "--db",
         "/var/db/a1b2c3d4",
+        "--key-file=/etc/keys/it.pem",
     ]
     server = {"command": "sh", "args": args, "cwd": "/home/ann/Projects/2f9a7c1e-4b3d-4e5f-8a7b", "env": env}
     text = json.dumps(server)
@@ -118,3 +121,51 @@ def test_no_secret_of_a_server_that_was_commented_out_is_shown() -> None:
         assert "***" in shown
         assert len(shown.splitlines()) == len(text.splitlines())
     assert '"command": "npx"' in Cover(texts=texts)(texts[0])
+
+
+USUAL_NAMES = (
+    "PGPASSWORD", "DB_PASS", "DBPASS", "dbPass", "MYSQL_PWD", "DB_CREDS", "JWT", "SESSION_ID", "OTP", "WEBHOOK_URL",
+    "CONNECTION_STRING", "ConnectionStrings__Default", "AccountKey", "X-Auth", "Cookie", "LICENSE_KEY",
+)  # fmt: skip
+LINES = (
+    "srv --pass hunter", "srv --db-pass=hunter", "srv -phunter", "srv -Password hunter", "srv /password:hunter",
+    "srv --user me:hunter", "docker run -e DB_PASS=hunter img", "env PASS=hunter srv", "sh -c 'TOKEN=hunter srv'",
+    "sh -c 'export TOKEN=hunter; srv'", "bash -lc 'mysql -phunter db'", "sh -c 'srv --pass hunter'",
+    "srv --PASSWORD hunter", "cmd /c 'set TOKEN=hunter&& srv'", "pwsh -c '$env:TOKEN=\"hunter\"; srv'",
+    "'srv --token hunter'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USUAL_NAMES)
+def test_a_plain_word_is_covered_under_the_usual_names_of_secrets(name: str) -> None:
+    document = {"mcpServers": {"it": {"env": {name: "hunter"}}}}
+    assert Cover(document)(json.dumps(document)) == json.dumps(document).replace("hunter", "***")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Server=db;User Id=sa;Password=hunter;",
+        "host=db password=hunter user=me",
+        "redis://:hunter@h",
+        "Basic hunter",
+        "sid=hunter; theme=dark",
+    ],
+)
+def test_a_plain_password_within_a_value_is_covered(value: str) -> None:
+    document = {"mcpServers": {"it": {"env": {"STORE": value}}}}
+    assert "hunter" not in Cover(document)(json.dumps(document))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_plain_password_in_a_command_is_covered(line: str) -> None:
+    command, *args = shlex.split(line)
+    document = {"mcpServers": {"it": {"command": command, "args": args}}}
+    assert "hunter" not in Cover(document)(json.dumps(document))
+    assert "hunter" not in " ".join(mask_command([command, *args]))
+    assert len(mask_command([command, *args])) == len(args) + 1
+
+
+def test_a_short_word_of_an_option_is_covered_in_quotes() -> None:
+    document = {"mcpServers": {"it": {"command": "srv", "args": ["--token=abc"]}}}
+    assert '"--token=***"' in Cover(document)(json.dumps(document))
