@@ -223,6 +223,7 @@ def test_what_changed_is_held_back_until_it_is_approved(tmp_path: Path, servers:
         assert not any(client.calls(*map(place.public, changed)).values())
         wait_until(lambda: place.changes() == changed, "the changes are stored")
     assert "warning  files" in " ".join(place.command("doctor", "--only", "tools", code=1).split("\n"))
+    place.command("tools", "changes")
     place.command("tools", "approve", "files", "--yes")
     assert place.changes() == set()
     if kind == "twice":  # two definitions of one name cannot both be approved
@@ -376,7 +377,7 @@ def test_a_blocked_server_lists_nothing_until_it_is_approved(tmp_path: Path, ser
         assert not any(client.calls(*map(place.public, ("read", "move", "erase"))).values())
         place.command("tools", "approve", "--all", "--yes", code=1)
         place.command("tools", "approve", "files", "--yes", "--digest", "0" * 64, code=1)
-        assert place.changes() == {"erase"}
+        assert "erase" in place.command("tools", "changes")
         place.command("tools", "approve", "--all", "--yes")
         wait_until(lambda: all(client.calls(place.public("erase")).values()))
         assert all(client.calls(*map(place.public, ("read", "move", "erase"))).values()), "a running process notices"
@@ -456,7 +457,7 @@ def test_decisions_are_in_the_audit_log_without_arguments(tmp_path: Path) -> Non
         client.tools()
         client.ask("tools/call", {"name": "move", "arguments": {"source": "a-secret"}})
         client.ask("tools/call", {"name": "read", "arguments": {"path": "a-secret"}})
-    place.changes()
+    place.command("tools", "changes")
     place.command("tools", "approve", "files", "--yes")
     records = [json.loads(line) for line in audit.read_text().splitlines()]
     told = [(record["event"], record.get("tool")) for record in records]
