@@ -7,6 +7,7 @@ text that people cannot see.
 
 import html
 import re
+import string
 import sys
 from base64 import b32decode, b64decode
 from collections import defaultdict
@@ -60,6 +61,28 @@ class ScanFinding(NamedTuple):
     excerpt: str
 
 
+_Place = tuple["_Place", str | int] | None
+"""Where a string is in a definition: the place around it, and the key or index in that; None for the definition."""
+
+
+class _String(NamedTuple):
+    """A string of a definition, None if it is nested too deeply; `kind` is names, descriptions or values."""
+
+    text: str | None
+    place: _Place
+    kind: str
+
+    @property
+    def path(self) -> str:
+        """The path, such as `inputSchema.properties.a.enum[1]`."""
+        parts: list[str] = []
+        place = self.place
+        while place is not None:
+            place, key = place
+            parts.append(f"[{key}]" if isinstance(key, int) else f".{_excerpt(key)}")
+        return "".join(reversed(parts)).lstrip(".")
+
+
 _HIDDEN: Final = re.compile(
     "[\U000e0000-\U000e0fff\u202a-\u202e\u2060-\u206f\u200b\u180e\u115f\u1160\u3164\uffa0\u00ad\u034f\u17b4\u17b5"
     "\u2800\ufeff\ufff0-\ufffb\U0001d173-\U0001d17a\ue000-\uf8ff\U000f0000-\U0010fffd]+"
@@ -77,6 +100,7 @@ _ESCAPE: Final = re.compile(
 _HEX: Final = re.compile(r"(?<![0-9a-zA-Z])(?:(?:0x|\\x|=)?[0-9a-fA-F]{2}[ ,:;_-]{0,2}){12,}(?![0-9a-zA-Z])")
 _CODES: Final = re.compile(r"(?<![\w.])(?:[0-9]{2,3}[ ,;]{1,2}){11,}[0-9]{2,3}(?![\w.])")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{16,}|[A-Za-z0-9_-]{16,}")
+_BASE64_LINES: Final = re.compile(r"(?<!\S)(?:[A-Za-z0-9+/_-]{16,128}\s{1,8}){1,200}[A-Za-z0-9+/_-]{2,}")
 _BASE32: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}(?![A-Za-z0-9])")
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{6,}")
 _COMMAND: Final = re.compile(
@@ -156,9 +180,46 @@ _SQUASHED: Final[Mapping[ScanRule, re.Pattern[str]]] = {  # of texts without bla
     ),
 }
 _SEPARATORS: Final = re.compile(r"(?<=[a-z0-9])[_.*~+|-]+(?=[a-z0-9])")
-_LEET: Final = re.compile(r"[a-z][013457@$!]+[a-z]|(?<![^ ])[013457@$!][a-z]{2}")
+_LEET: Final = re.compile(r"[a-z][013457@$!]+[a-z]|(?<!\S)[013457@$!][a-z]{2}")
 _LEET_LETTERS: Final = tuple(str.maketrans("013457@$!", f"o{one}eastas{one}") for one in "il")
+_LEET_CHARACTERS: Final = b"013457@$!"
+_LEET_TABLES: Final = tuple(bytes.maketrans(_LEET_CHARACTERS, f"o{one}eastas{one}".encode()) for one in "il")
+_ROT13: Final = str.maketrans(
+    string.ascii_letters,
+    string.ascii_lowercase[13:]
+    + string.ascii_lowercase[:13]
+    + string.ascii_uppercase[13:]
+    + string.ascii_uppercase[:13],
+)
+_TURNED: Final = tuple(
+    turned
+    for word in (
+        "instruction",
+        "previous",
+        "ignore",
+        "password",
+        "apikey",
+        "credential",
+        "privatekey",
+        "theuser",
+        "sshid",
+    )
+    for turned in (word[::-1], word.translate(_ROT13))
+)
+"""Words of attacks, backwards and in ROT13."""
+
+_ESCAPING: Final = ("\\", "U+", "&", "%")
+_HEX_RUN: Final = b"0" * 24
+_HEX_CLASSES: Final = bytes(48 if chr(code) in "0123456789abcdefABCDEF" else 32 for code in range(256))
+_WORD_RUN: Final = b"0" * 16
+_WORD_CLASSES: Final = bytes(
+    48 if (chr(code).isalnum() and code < 128) or chr(code) in "+/_-" else 32 for code in range(256)
+)
+_MIXED_WORD: Final = re.compile(
+    "[A-Z2-7]{24}|(?=(?:[a-z0-9+/_-]{0,16}[A-Z]){3})(?=[A-Z0-9+/_-]{0,16}[a-z])[A-Za-z0-9+/_-]{16}"
+)
 _NOT_SQUASHED: Final = bytes(code for code in range(128) if not chr(code).isalnum())
+_NOT_LEET: Final = bytes(code for code in _NOT_SQUASHED if code not in _LEET_CHARACTERS)
 
 
 class OtherTools:
@@ -182,7 +243,7 @@ class OtherTools:
 
     def find(self, text: str, server: str) -> str | None:
         """Return the first name in a text that a tool of another server has, and none of `server`."""
-        for word in _NAME_WORD.finditer(text):
+        for word in _NAME_WORD.finditer(text) if self._places else ():
             for offset, length in self._places.get(word[0], ()):
                 start, end = word.start() - offset, word.start() - offset + length
                 name = text[max(0, start) : end]
@@ -209,29 +270,45 @@ def scan_definition(
     """
     others = other_tools if isinstance(other_tools, OtherTools) else OtherTools({"other": other_tools})
     found: list[ScanFinding] = []
-    pieces: dict[str, list[str]] = {"names": [], "descriptions": [], "values": []}
     left = MAX_DEFINITION_LENGTH
-    for path, text, kind in _strings(definition, "", "values", _MAX_DEPTH):
-        if text is None:
-            found.append(ScanFinding(ScanRule.LENGTH, path, f"nested more than {_MAX_DEPTH} levels deep"))
+    read: list[_String] = []
+    for each in _strings(definition):
+        if each.text is None:
+            found.append(ScanFinding(ScanRule.LENGTH, each.path, f"nested more than {_MAX_DEPTH} levels deep"))
             break
-        left -= len(text)
+        left -= len(each.text)
         if left < 0:
-            found.append(ScanFinding(ScanRule.LENGTH, path, f"more than {MAX_DEFINITION_LENGTH:,} characters in all"))
+            words = f"more than {MAX_DEFINITION_LENGTH:,} characters in all"
+            found.append(ScanFinding(ScanRule.LENGTH, each.path, words))
             break
-        found += _scan_text(path, text, others, server)
-        pieces[kind].append(text)
+        read.append(each)
+    pieces: dict[str, list[str]] = {"names": [], "descriptions": [], "values": []}
+    for each in read:
+        pieces[each.kind].append(each.text or "")
+    suspicious = {kind for kind, texts in pieces.items() if not _is_harmless("\n".join(texts), others, server)}
+    for each in read:
+        if each.kind in suspicious:
+            found += _scan_text(each, others, server)
     reported = {each.rule for each in found}
-    for texts in pieces.values():
-        if len(texts) > 1:
+    for kind, texts in pieces.items():
+        if len(texts) > 1 and kind in suspicious:
             found += (each for each in _scan_joined(texts) if each.rule not in reported)
             reported |= {each.rule for each in found}
     return found
 
 
-def _scan_text(path: str, text: str, others: OtherTools, server: str) -> Iterator[ScanFinding]:
+def _is_harmless(text: str, others: OtherTools, server: str) -> bool:
+    """Whether it is certain at a glance that no rule finds anything in lines, nor in what they say together."""
+    text = text.replace("\n", " ")
+    if len(text) > MAX_TEXT_LENGTH or not text.isascii() or not text.isprintable():
+        return False
+    return not (any(map(text.__contains__, _ESCAPING)) or _suspected(text) or others.find(text, server))
+
+
+def _scan_text(part: _String, others: OtherTools, server: str) -> Iterator[ScanFinding]:
+    text = part.text or ""
     if len(text) > MAX_TEXT_LENGTH:
-        yield ScanFinding(ScanRule.LENGTH, path, f"{len(text):,} characters")
+        yield ScanFinding(ScanRule.LENGTH, part.path, f"{len(text):,} characters")
         text = text[:MAX_TEXT_LENGTH]
     matches: dict[ScanRule, str | None] = dict.fromkeys(_ORDER)
     visible = text
@@ -250,7 +327,7 @@ def _scan_text(path: str, text: str, others: OtherTools, server: str) -> Iterato
             matches[ScanRule.OTHER_TOOL] = others.find(plain_spelling(text), server)
     for rule, match in matches.items():
         if match is not None:
-            yield ScanFinding(rule, path, _excerpt(match))
+            yield ScanFinding(rule, part.path, _excerpt(match))
 
 
 def _scan_joined(texts: Sequence[str]) -> Iterator[ScanFinding]:
@@ -278,56 +355,125 @@ def _find_in_short(text: str) -> Mapping[ScanRule, str]:
 
 def _find_in(text: str) -> Mapping[ScanRule, str]:
     decoded = _decoded(text)
+    suspected = _suspected(decoded)
+    if text != decoded:
+        suspected |= _suspected(text)
+    if not suspected:
+        return {}
     plain = plain_spelling(decoded)
     spaced = _SEPARATORS.sub(" ", plain)
     readings = [text, *(each for each in (decoded, plain) if each not in {text, text.lower()})]
     further = [spaced] if spaced != plain else []
     if _LEET.search(plain):
         further += [spaced.translate(letters) for letters in _LEET_LETTERS]
-    squashed = [_squash(each) for each in dict.fromkeys((spaced, *further))]
-    found: dict[ScanRule, str | None] = dict.fromkeys(_ORDER)
-    found[ScanRule.ENCODED] = _find_encoded(decoded, _MAX_DECODED)
-    for rule, hints in _HINTS.items():
-        hinting = "\n".join(squashed if rule in _SQUASHED else readings)
-        if any(map(hinting.__contains__, hints)):
-            found[rule] = _first(rule, readings)
-            if found[rule] is None and rule in _SQUASHED:
-                found[rule] = _first(rule, further) or _first_squashed(rule, [spaced, *further])
-    return {rule: match for rule, match in found.items() if match is not None}
+    found: dict[ScanRule, str] = {}
+    for rule in _ORDER:
+        if rule not in suspected:
+            continue
+        match = _find_encoded(decoded, _MAX_DECODED) if rule is ScanRule.ENCODED else _first(rule, readings)
+        if match is None and rule in _SQUASHED:
+            match = _first(rule, further) or _first_squashed(rule, [spaced, *further])
+        if match is not None:
+            found[rule] = match
+    return found
 
 
-_HINTS: Final[
-    Mapping[ScanRule, Sequence[str]]
-] = {  # a text with a match has one of them, without blanks where squashed
-    ScanRule.MARKUP: ("<", "[", "{{", "##", "(", "*", "javascript:", "JAVASCRIPT:", "Javascript:"),
-    ScanRule.INSTRUCTION: (
-        *("ignor", "disregard", "forget", "overrid", "bypass", "donot", "dont", "never", "without", "avoid", "refrain"),
-        *("hide", "conceal", "keep", "beforeusing", "beforecalling", "beforeinvoking", "beforerunning", "youarenow"),
-        *("actasifyou", "newinstruction", "systemprompt", "systemoverride", "noteto", "hiddendirective", "silently"),
-        *("hiddeninstruction", "hiddencommand", "hiddenpayload", "secretly", "covertly", "stealthily", "exfiltrat"),
-    ),
-    ScanRule.SECRET: (
-        *("ssh", "aws", "gnupg", "kube", "docker", "netrc", "npmrc", "pypirc", "gcloud", "cursor", "claude", "codeium"),
-        *("history", "idrsa", "ided25519", "idecdsa", "etcpasswd", "etcshadow", "etcsudoers", "mcpjson", "privatekey"),
-        *("apikey", "accesstoken", "credential", "password", "secret", "environmentvariable", "env", "clipboard"),
-        *("conversationcontext", "systemprompt", "systeminstruction"),
+class _Hint(NamedTuple):
+    """What a text with a match of a rule has: one of the words, and one of `partners` if there are any."""
+
+    words: Sequence[str]
+    partners: Sequence[str] = ("",)
+
+
+_HINTS: Final[Mapping[ScanRule, Sequence[_Hint]]] = {
+    ScanRule.MARKUP: (
+        _Hint(("<", "[inst", "[/inst", "](http", "{{", "##", "javascript:")),
+        _Hint(("important", "critical", "system"), ("[", "(", "*")),
     ),
     ScanRule.OTHER_TOOL: (
-        *(
-            "upersede",
-            "ijack",
-            "ntercept",
-            "mpersonate",
-            "odif",
-            "_",
-            "this ",
-            "UPERSEDE",
-            "IJACK",
-            "NTERCEPT",
-            "THIS ",
+        _Hint(("supersede", "hijack", "intercept", "impersonate", "modif"), ("tool", "_")),
+        _Hint(("use this ", "operation")),
+        _Hint(
+            ("_",), ("always", "copy", "instead", "log", "reroute", "redirect", "bcc", "first", "attacker", "replace")
+        ),
+    ),
+    ScanRule.SECRET: (
+        _Hint(
+            (
+                *(".ssh", ".aws", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".config", ".cursor"),
+                *(".claude", ".codeium", ".bash_history", ".zsh_history"),
+            )
         ),
     ),
 }
+"""In lower case."""
+
+_TORN_HINTS: Final[Mapping[ScanRule, Sequence[_Hint]]] = {
+    ScanRule.INSTRUCTION: (
+        _Hint(
+            ("ignor", "disregard", "forget", "overrid", "bypass"),
+            (
+                *("instruction", "prompt", "rule", "guideline", "context", "message", "direction", "constraint"),
+                *("polic", "check", "above", "whatwassaid", "user"),
+            ),
+        ),
+        _Hint(
+            ("donot", "dont", "never", "without", "avoid", "refrain", "hide", "conceal", "keep"),
+            ("user", "human", "operator", "person", "anyone", "customer"),
+        ),
+        _Hint(("beforeusing", "beforecalling", "beforeinvoking", "beforerunning", "youarenow", "actasifyou", "noteto")),
+        _Hint(("newinstruction", "systemprompt", "systemoverride", "hiddendirective", "hiddeninstruction")),
+        _Hint(("hiddencommand", "hiddenpayload", "silently", "secretly", "covertly", "stealthily", "exfiltrat")),
+    ),
+    ScanRule.SECRET: (
+        _Hint(("idrsa", "ided25519", "idecdsa", "etcpasswd", "etcshadow", "etcsudoers", "mcpjson")),
+        _Hint(
+            (
+                *("privatekey", "sshkey", "apikey", "accesstoken", "credential", "password", "secret", "history"),
+                *("environmentvariable", "env", "clipboard", "conversation", "systemprompt", "systeminstruction"),
+                "sshid",
+            ),
+            (*("send", "append", "attach", "upload", "leak", "steal", "harvest", "reveal", "post", "forward"), "embed"),
+        ),
+    ),
+}
+"""In lower case, without blanks and punctuation."""
+
+
+def _suspected(text: str) -> set[ScanRule]:
+    """Return the rules that may have a match in a text."""
+    low = plain_spelling(text)
+    suspected = {rule for rule, hints in _HINTS.items() if _has_hint(low, hints)}
+    letters = low.encode("ascii", "ignore")
+    torn = [letters.translate(None, _NOT_SQUASHED).decode()]
+    if _LEET.search(low):
+        torn += [letters.translate(table, _NOT_LEET).decode() for table in _LEET_TABLES]
+    suspected |= {rule for reading in torn for rule, hints in _TORN_HINTS.items() if _has_hint(reading, hints)}
+    if _may_encode(text) or any(map(torn[0].__contains__, _TURNED)):
+        suspected.add(ScanRule.ENCODED)
+    return suspected
+
+
+def _has_hint(text: str, hints: Sequence[_Hint]) -> bool:
+    contains = text.__contains__
+    for words, partners in hints:  # faster than with `any`
+        for word in words:
+            if word in text:
+                if any(map(contains, partners)):
+                    return True
+                break
+    return False
+
+
+def _may_encode(text: str) -> bool:
+    """Whether a text has a word that may be hexadecimal, character codes, Base64 or Base32."""
+    if len(text) < _MIN_ENCODED:
+        return False
+    letters = text.encode("ascii", "replace")
+    return _HEX_RUN in letters.translate(_HEX_CLASSES, b" ,:;_-\\xX=") or (
+        _WORD_RUN in letters.translate(_WORD_CLASSES) and _MIXED_WORD.search(text) is not None
+    )
+
 
 _ORDER: Final = (ScanRule.HIDDEN_TEXT, ScanRule.CONTROL_CHARACTER, ScanRule.ENCODED, *_PATTERNS)
 
@@ -397,7 +543,12 @@ def _find_encoded(text: str, depth: int) -> str | None:
 
 
 def _encoded_words(text: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the words of a text that may be hexadecimal, character codes, Base64 or Base32, with what they encode."""
+    """Yield the words of a text that may be hexadecimal, character codes, Base64 or Base32, with what they encode.
+
+    A text that is written backwards or in ROT13 is one word.
+    """
+    if any(map(_squash(text.lower()).__contains__, _TURNED)):
+        yield from ((text, each.encode("ascii", "replace")) for each in (text[::-1], text.translate(_ROT13)))
     for word in islice(_HEX.finditer(text), _MAX_WORDS):
         digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", word[0])
         yield word[0], bytes.fromhex(digits[: len(digits) // 2 * 2])
@@ -408,29 +559,36 @@ def _encoded_words(text: str) -> Iterator[tuple[str, bytes]]:
             letters = word[0][start:].replace("-", "+").replace("_", "/")
             letters = letters[: len(letters) - (len(letters) % 4 == 1)]
             yield word[0], b64decode(letters + "=" * (-len(letters) % 4))
+    for words in islice(_BASE64_LINES.finditer(text), _MAX_WORDS):
+        letters = "".join(words[0].split()).replace("-", "+").replace("_", "/")
+        yield words[0], b64decode(letters[: len(letters) // 4 * 4])
     for word in islice(_BASE32.finditer(text), _MAX_WORDS):
         letters = word[0][: len(word[0]) // 8 * 8]
         yield word[0], b32decode(letters)
 
 
-def _strings(value: Any, path: str, kind: str, depth: int) -> Iterator[tuple[str, str | None, str]]:
-    """All strings of a value with their paths and kinds; names of properties too, since models read them.
+def _strings(definition: Any) -> Iterator[_String]:
+    """All strings of a value in their order; names of properties too, since models read them.
 
     A text that is nested too deeply is None.
     """
-    if isinstance(value, str):
-        yield path, value, kind
-    elif not depth:
-        if _has_text(value):
-            yield path, None, kind
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            below = f"{path}.{_excerpt(key)}".lstrip(".")
-            yield below, key, "names"
-            yield from _strings(item, below, "descriptions" if key in _TEXTS else "values", depth - 1)
-    elif isinstance(value, list):
-        for at, item in enumerate(value):
-            yield from _strings(item, f"{path}[{at}]", kind, depth - 1)
+    waiting: list[tuple[Any, _Place, str, int]] = [(definition, None, "values", 0)]
+    while waiting:
+        value, place, kind, depth = waiting.pop()
+        if isinstance(value, str):
+            yield _String(value, place, kind)
+        elif depth == _MAX_DEPTH:
+            if _has_text(value):
+                yield _String(None, place, kind)
+        elif isinstance(value, dict):
+            below = []
+            for key, item in value.items():
+                inner = (place, key)
+                below.append((key, inner, "names", depth))
+                below.append((item, inner, "descriptions" if key in _TEXTS else "values", depth + 1))
+            waiting += reversed(below)
+        elif isinstance(value, list):
+            waiting += reversed([(item, (place, at), kind, depth + 1) for at, item in enumerate(value)])
 
 
 def _has_text(value: Any) -> bool:

@@ -14,24 +14,24 @@ _LOOKALIKES: Final = {
     "e": "еєэεⲉꭼꓰɛᴇҽ",
     "f": "ϝꓝցẝꞙք",
     "g": "ɡցԍꮐꓖɢ",
-    "h": "һհнηⲏꮋꓧ",
+    "h": "һհнηⲏꮋꮒꓧ",
     "i": "іїӏιɩıɪⲓꭵꓲі⍳ǀ",
     "j": "јϳյȷꭻꓙ",
     "k": "кκⲕꮶꓗĸқ",
     "l": "ӏլʟꮮꓡ∣ⅼɭ",
     "m": "мμⲙꮇꓟᴍ",
     "n": "пηոռⲛꓠɴиɲ",
-    "o": "оοօσⲟꓳᴏ०០໐ө",
+    "o": "оοօσⲟꓳꮎᴏ०០໐ө",
     "p": "рρⲣꮲꓑᴘþ",
     "q": "ԛգզϙ",
-    "r": "гʀⲅꭱꓣᴦɹг",
+    "r": "гʀⲅꭱꮁꓣᴦɹг",
     "s": "ѕꮪꓢꜱʂƽտ",
     "t": "тτⲧꭲꓔтե",
-    "u": "υսᴜꓴμцʋ",
+    "u": "υսᴜꮜꓴμцʋ",
     "v": "νѵꮩꓦᴠ∨",
     "w": "ѡԝωաꮃꓪɯ",
     "x": "хχⲭꓫ×ҳ",
-    "y": "уүγⲩꓬʏყ",
+    "y": "уүγⲩꮍꓬʏყ",
     "z": "ʐꮓꓜᴢȥз",
     "-": "‐‑‒–—―−⁃",
     "'": "’‘ʼ′ʹ",
@@ -41,6 +41,7 @@ _LOOKALIKES: Final = {
 }
 _TABLE: Final = {ord(alike): plain for plain, others in reversed(_LOOKALIKES.items()) for alike in others}
 _LATIN: Final = re.compile(r"\bLETTER (?:[A-Z]+ )*?([A-Z])(?: WITH .*)?$")
+_UNUSUAL: Final = re.compile("[^ -~]+")
 _INVISIBLE: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols without a shape
 
 
@@ -50,9 +51,14 @@ def plain_spelling(text: str) -> str:
     Compatibility forms, accents and letters of other scripts that look like Latin ones become these; characters that
     are invisible, in private use or control how text is displayed are left out. White space becomes blanks.
     """
-    if text.isascii():
-        return text.lower() if text.isprintable() else "".join(map(_plain, text.lower()))
-    return "".join(map(_plain, unicodedata.normalize("NFKD", text).lower()))
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text)
+    text = text.lower()
+    return text if text.isascii() and text.isprintable() else _UNUSUAL.sub(_all_plain, text)
+
+
+def _all_plain(match: re.Match[str]) -> str:
+    return "".join(map(_plain, match[0]))
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001  # letters that look alike are its subject
 """Definitions with one of a few malicious texts, disguised in the ways that texts can be."""
 
+import codecs
 import html
 from base64 import b32encode, b64encode, urlsafe_b64encode
 from urllib.parse import quote
@@ -18,6 +19,7 @@ _SQUARED = str.maketrans(_LETTERS.upper(), "".join(chr(0x1F170 + at) for at in r
 _REGIONAL = str.maketrans(_LETTERS.upper(), "".join(chr(0x1F1E6 + at) for at in range(26)))
 _WIDE = str.maketrans({chr(at): chr(at + 0xFEE0) for at in range(0x21, 0x7F)})
 _SMALL = str.maketrans("abcdeghijklmnoprtuvwz", "ᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀᴛᴜᴠᴡᴢ")
+_CHEROKEE = str.maketrans("aceorstu", "ꭺꮯꭼꮎꮁꮪꭲꮜ")
 _LEET = str.maketrans("aeiost", "4310$7")
 
 
@@ -93,6 +95,12 @@ TEXTS = {
     "Base64 twice": b64encode(b64encode(COMMAND.encode())).decode(),
     "Base64 in percent": quote(b64encode(KEYS.encode()).decode(), safe=""),
     "Base32": b32encode(COMMAND.encode()).decode(),
+    "Base64 over lines": "\n".join(
+        b64encode(b"x" * 5 + KEYS.encode()).decode()[at : at + 16] for at in range(0, 56, 16)
+    ),
+    "backwards": (KEYS + IGNORE)[::-1],
+    "ROT13": codecs.encode(IGNORE, "rot13"),
+    "Cherokee": IGNORE.lower().translate(_CHEROKEE),
     "Cyrillic in entities": _codes(IGNORE.translate(_CYRILLIC), "&#{};"),
     "soft hyphens in percent": quote(_between(IGNORE, "\u00ad")),
 }
