@@ -19,7 +19,7 @@ SERVERS = {tool: tool.partition("__")[0] for tool in TOOLS}
 
 
 def run() -> None:
-    print(f"zero-hop share with {_LIST} of {len(TOOLS)} tools listed, {_WORKFLOWS} workflows of {_STEPS} tools")
+    print(f"hit rate with {_LIST} of {len(TOOLS)} tools listed, {_WORKFLOWS} workflows of {_STEPS} tools")
     print(f"{'sessions':>8}{'learned':>10}{'control':>10}")
     for sessions in _SESSIONS:
         print(f"{sessions:8}{_share(sessions, learns=True):10.2f}{_share(sessions, learns=False):10.2f}")

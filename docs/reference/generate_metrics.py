@@ -43,9 +43,9 @@ server, and from the complete response until it is sent to the client. Time in w
 lists, its era, its start) counts as the server's. HTTP parsing is not included, and neither are calls without a
 response and calls of meta-tools.
 
-**Hit rate.** `riglm_zero_hop_total` counts uses of tools while the session's list hid something, by how the client
-found the tool. An error of the tool itself counts as a use. The hit rate is `hit` divided by the sum. `mode` is that
-of the list at the start of the call. In the mode `shadow`, where the client has all tools, a tool that would have
+**Hit rate.** `riglm_hit_rate_calls_total` counts uses of tools while the session's list hid something, by how the
+client found the tool. An error of the tool itself counts as a use. The hit rate is `hit` divided by the sum. `mode` is
+that of the list at the start of the call. In the mode `shadow`, where the client has all tools, a tool that would have
 been listed is a `hit`, and any other is `missed`.
 
 **Price.** `riglm_price_tokens_total` is the price of all model requests of a session, added when the session ends.

@@ -1,6 +1,7 @@
 """The page of `riglm report`, in a browser."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from riglm.adapters.control.dashboard.files import page_files
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
-from riglm.application.evaluation.record import read_record
+from riglm.application.evaluation.record import read_figures
 from riglm.application.reporting.report import ReportInput, build_report
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
@@ -26,14 +27,15 @@ def file(tmp_path_factory):
     with InMemoryAnalytics() as store:
         store.record_many(worked(40))
         history = store.recent_calls()
-        record = read_record(history, store.list_exposures(*(each.id for each in history)), Prices())
-    walk = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
+        record = read_figures(store, Prices())
+    usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
+    replay = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
     findings = ReportInput(
         settings=settings,
-        sessions=len(history),
-        walks={"frequency": walk},
-        record=record,
-        unused=["never<b>used"],
+        stored=len(history),
+        replays={"frequency": replay},
+        skipped=0,
+        record=replace(record, usage=usage),
         since=0.0,
         until=1_790_900_000.0,
     )

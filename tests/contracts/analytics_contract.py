@@ -305,7 +305,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert found == {"read": (3, 2.0, 2.0), "only": (1, None, None)}
 
     def test_statistics_tell_how_tools_were_found(self, analytics: AnalyticsPort) -> None:
-        """The share that was listed is the share of zero-hop calls."""
+        """The share that was listed is the hit rate."""
         session = a_session()
         found = [DiscoveryMethod.LISTED, DiscoveryMethod.LISTED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED]
         analytics.record_many([an_invocation(session, "read", found=each) for each in found])

@@ -103,7 +103,7 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         assert [call.tool for call in detail.calls[:3]] == list(SOME)
         assert (detail.lists, detail.shown[0].hidden) == (1, 0)
         summary = await until(service.summary, lambda found: found.calls == 30)
-        assert (summary.zero_hop.hits, summary.zero_hop.rate, summary.failures) == (0, None, 0)  # nothing was hidden
+        assert (summary.hit_rate.hits, summary.hit_rate.rate, summary.failures) == (0, None, 0)  # nothing was hidden
         assert (summary.tools.known, summary.tools.used) == (len(TOOLS), 3)
         records = summary.records
         assert records.accepted == records.stored + records.queued + records.spooled + records.dropped

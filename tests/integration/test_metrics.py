@@ -79,8 +79,8 @@ async def test_calls_their_ends_and_what_riglm_took_of_them(tmp_path):
         assert found[f"riglm_call_overhead_seconds_count{{upstream={name}}}"] == 6
         assert found[f"riglm_call_duration_seconds_sum{{upstream={name}}}"] > 0
         assert found[f"riglm_call_overhead_seconds_sum{{upstream={name}}}"] > 0
-        assert found["riglm_zero_hop_total{mode=enforce,result=hit}"] == 4  # the tool's own failure is a use of it
-        assert found["riglm_zero_hop_total{mode=enforce,result=missed}"] == 0  # a name that was made up is no tool's
+        assert found["riglm_hit_rate_calls_total{mode=enforce,result=hit}"] == 4  # a tool's own failure is a use of it
+        assert found["riglm_hit_rate_calls_total{mode=enforce,result=missed}"] == 0  # an unknown name is not a use
         assert found[f"riglm_upstream_state{{state=open,upstream={name}}}"] == 1
         assert kept(found)
 
@@ -109,7 +109,7 @@ async def test_lists_hidden_tools_and_searches(tmp_path):
         assert found["riglm_list_overhead_seconds_sum"] > 0
         assert available - shown == len(TOOLS) - 1 - len(listed)  # one is denied, which is not hidden
         assert found["riglm_tokens_hidden_total{mode=enforce}"] > 0
-        net = found["riglm_tokens_hidden_total{mode=enforce}"] - found["riglm_tokens_own_total{mode=enforce}"]
+        net = found["riglm_tokens_hidden_total{mode=enforce}"] - found["riglm_tokens_meta_tools_total{mode=enforce}"]
         assert found["riglm_tokens_net{mode=enforce}"] == net
         assert found["riglm_searches_total"] == 2
         assert found["riglm_calls_total{found=listed,outcome=success,upstream=riglm}"] == 2
@@ -126,17 +126,17 @@ async def test_in_shadow_mode_the_numbers_are_those_of_the_lists_that_would_have
     async with visibility(tmp_path, text) as stage:
         client = await stage.client()
         assert len(await client.listed()) == len(TOOLS) - 1  # one is denied
-        own = values(stage)["riglm_tokens_own_total{mode=shadow}"]
+        own = values(stage)["riglm_tokens_meta_tools_total{mode=shadow}"]
         assert own > 0
         await client.call("tool30")
         await client.call("tool01")
         found = values(stage)
-        assert found["riglm_zero_hop_total{mode=shadow,result=missed}"] == 1
-        assert found["riglm_zero_hop_total{mode=shadow,result=hit}"] == 1
+        assert found["riglm_hit_rate_calls_total{mode=shadow,result=missed}"] == 1
+        assert found["riglm_hit_rate_calls_total{mode=shadow,result=hit}"] == 1
         assert found[f"riglm_calls_total{{found=listed,outcome=success,upstream={found_upstream(found)}}}"] == 2
         await stage.live.put({"filtering": {"meta_tools": {"call_tool": False}}})
         await (await stage.client()).listed()
-        assert own < values(stage)["riglm_tokens_own_total{mode=shadow}"] < 2 * own
+        assert own < values(stage)["riglm_tokens_meta_tools_total{mode=shadow}"] < 2 * own
         await client.close()
         stage.clients.clear()
         ended = values(stage)

@@ -30,7 +30,7 @@ PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private 
 
 
 def knowledge_settings(config: Path | None) -> "Settings":
-    """Return the settings, with the variables of the inner voice even if it is switched off; warnings are printed.
+    """Return the settings, with the variables of the inner voice even if it is disabled; warnings are printed.
 
     Raises:
         ConfigurationError: they cannot be used, or the store is in the memory of another process.

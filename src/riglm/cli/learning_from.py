@@ -68,7 +68,7 @@ def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_f
                     "expired": account.expired,
                     "future": account.future,
                     "forgotten": account.forgotten,
-                    "own_tools": account.own,
+                    "meta_tools": account.own,
                     "elsewhere": sum(account.elsewhere.values()),
                 },
                 "tools": sorted(account.tools),

@@ -101,15 +101,6 @@ def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Seq
         return store.recent_calls(limit)
 
 
-def latest_calls(history: "Sequence[TrainingSession]", most: int) -> "Sequence[TrainingSession]":
-    """Return the latest sessions that have up to `most` calls together, oldest first."""
-    start, calls = len(history), 0
-    while start and calls + len(history[start - 1].calls) <= most:
-        start -= 1
-        calls += len(history[start].calls)
-    return history[start:]
-
-
 def replayed(
     history: "Sequence[TrainingSession]", kinds: Sequence[str], settings: "Settings", since: float
 ) -> "dict[str, list[ReplayedCall]]":

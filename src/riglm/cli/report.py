@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -18,7 +19,6 @@ from riglm.cli.replaying import (
     SinceOption,
     StrategiesOption,
     beginning,
-    latest_calls,
     replayed,
     store_of,
     strategies,
@@ -26,7 +26,7 @@ from riglm.cli.replaying import (
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import AnalyticsUnavailableError, UnusableInputError
 from riglm.domain.retention import DAY_SECONDS
-from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
+from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_MAX_PREDICTIONS: Final = 3_000
+_MAX_PREDICTIONS: Final = 2_400
 """Calls are replayed by all strategies together up to this number, unless the number of sessions is given."""
+
+_QUARTER_SECONDS: Final = 900
+"""Time zones differ by quarters of an hour."""
 
 
 def report(
@@ -97,7 +100,8 @@ def _report(
 
     def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int]":
         stored = store.count_sessions()[1]
-        history = store.recent_calls(most, profile=profile, max_calls=None if limit else MAX_CALLS)
+        max_calls = None if limit else _MAX_PREDICTIONS // len(kinds)
+        history = store.recent_calls(most, profile=profile, max_calls=max_calls)
         with progress("recorded", min(most, stored)) as advance:
             prices = settings.prices.prices()
             figures = read_figures(store, prices, limit=most, since=since, profile=profile, on_session=advance)
@@ -105,12 +109,13 @@ def _report(
 
     until = time.time()
     history, record, stored = _ask(read, settings, db, since) or ((), Observations(), 0)
-    chosen = history if limit else latest_calls(history, _MAX_PREDICTIONS // len(kinds))
+    used = record.usage.listed_sessions + record.usage.unlisted_sessions
+    judged = sum(session.started_at >= since and bool(session.tools_available) for session in history)
     findings = ReportInput(
         settings=settings,
         stored=stored,
-        walks=replayed(chosen, kinds, settings, since) if chosen else {},
-        skipped=len(history) - len(chosen),
+        replays=replayed(history, kinds, settings, since) if history else {},
+        skipped=0 if limit else max(0, used - judged),
         record=record,
         since=since,
         until=until,
@@ -142,7 +147,12 @@ def _ask(
 
 def _day(at: float) -> str:
     """The day of a time, where the user is."""
-    return to_utc_datetime(at).astimezone().strftime("%Y-%m-%d")
+    return _day_of_quarter(int(at // _QUARTER_SECONDS))
+
+
+@cache
+def _day_of_quarter(quarter: int) -> str:
+    return to_utc_datetime(quarter * _QUARTER_SECONDS).astimezone().strftime("%Y-%m-%d")
 
 
 def _write_page(file: Path, found: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
         if found["record"][mode] is not None:
             console.print(_recorded(found["record"][mode], title, searched=mode == "enforce"))
     if found["days"]:
-        console.print(_days(found["days"], found["walked"], console))
+        console.print(_days(found["days"], found["replayed_with"], console))
     _print_strategies(found)
     _print_tools(found["tools"], most_tools)
     console.print(Text(found["explanation"], style="dim"))
@@ -75,8 +75,8 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
         ),
         (
             "tokens, each list sent once",
-            f"{its['tokens_hidden']:,} hidden - {its['tokens_own']:,} meta-tools - {its['tokens_resent']:,} re-sent = "
-            f"{its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
+            f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - {its['tokens_resent']:,} "
+            f"re-sent = {its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
         ),
         ("surfaces", ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items())),
     ]
@@ -88,9 +88,9 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
     return Group(table, Text())
 
 
-def _days(days: Sequence[dict[str, Any]], walked: str, console: Console) -> RenderableType:
+def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> RenderableType:
     """The plot: each day's hit rate, list size and net tokens."""
-    table = _plain_table(f"Day by day, replayed with {walked}; tokens as recorded")
+    table = _plain_table(f"Day by day, replayed with {strategy}; tokens as recorded")
     heads = ("day", ">calls", "in the list", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
     for head in heads:
         table.add_column(

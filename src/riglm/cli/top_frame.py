@@ -76,7 +76,7 @@ def _heading(health: dict[str, Any], url: str, hours: int) -> Text:
 
 def _numbers(seen: dict[str, Any], width: int) -> Table:
     summary = seen["summary"]
-    lists, tokens, hits, records = (summary[name] for name in ("lists", "tokens", "zero_hop", "records"))
+    lists, tokens, hits, records = (summary[name] for name in ("lists", "tokens", "hit_rate", "records"))
     price, would = summary["price"], "would be " if summary["price"]["mode"] == "shadow" else ""
     facts = [
         ("price", f"{would}{_ratio(price['of_no_proxy'])} of no proxy, {_ratio(price['of_host_search'])} of search"),

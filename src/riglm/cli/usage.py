@@ -64,17 +64,17 @@ def totals(figures: "Observations") -> dict[str, int | float | None]:
         "sessions": usage.sessions,
         "calls": usage.calls,
         "failed_calls": usage.failures,
-        "calls_of_own_tools": usage.own_calls,
+        "meta_tool_calls": usage.meta_tool_calls,
         "tools_seen": len(usage.known),
         "tools_used": len(usage.used),
         "calls_found_by_search": usage.found_by_search,
-        "zero_hop_percent": round(100 * sum(use.in_list for use in judged) / len(judged), 1) if judged else None,
+        "hit_rate_percent": round(100 * sum(use.in_list for use in judged) / len(judged), 1) if judged else None,
         "searches_per_session": round(lists["searches"] / usage.sessions, 3) if usage.sessions else None,
         "list_changes_per_session": round(lists["changes"] / usage.sessions, 3) if usage.sessions else None,
     }
 
 
-_TITLES = {"calls_of_own_tools": "calls of meta-tools", "zero_hop_percent": "hit rate, percent"}
+_TITLES = {"meta_tool_calls": "calls of meta-tools", "hit_rate_percent": "hit rate, percent"}
 
 
 def price_line(mode: str, priced: dict[str, Any], net: int) -> str:
@@ -93,7 +93,7 @@ _LIST_FIGURES = (
     "searches",
     "tokens_shown",
     "tokens_hidden",
-    "tokens_own",
+    "tokens_meta_tools",
     "tokens_resent",
     "tokens_net",
 )

@@ -28,7 +28,7 @@ _NOWHERE: Final = Path(os.devnull)  # a directory without any file
 _COVERAGE: Final = 0.95
 _LIBRARY: Final = "ToolSelector"
 _ARGUMENTS: Final = {"kind": "predictor", "provider": "embedder", "denylist": "denied"}
-_OWN_TOOLS: Final = ("set_context", "search_available_tools", "call_tool", "index_status", "mark_tool")
+_META_TOOLS: Final = ("set_context", "search_available_tools", "call_tool", "index_status", "mark_tool")
 
 
 class UserStore(Enum):
@@ -61,7 +61,7 @@ def settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[str
         (_argument(key), (section, key), value) for section, keys in asked.items() for key, value in keys.items()
     ]
     values += [(_LIBRARY, ("filtering", "surface"), "dynamic"), (_LIBRARY, ("control", "enabled"), False)]
-    values += [(_LIBRARY, ("filtering", "meta_tools", name), False) for name in _OWN_TOOLS]
+    values += [(_LIBRARY, ("filtering", "meta_tools", name), False) for name in _META_TOOLS]
     if config is None:
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)

@@ -71,27 +71,27 @@ class Exposure:
 class TokenTally:
     """Estimated tokens of lists, each counted once, however often the client sent it to its model.
 
-    `own` are those of the meta-tools and of their results, `resent` those of lists that replaced another.
+    `meta_tools` are those of the meta-tools and of their results, `resent` those of lists that replaced another.
     """
 
     shown: int = 0
     hidden: int = 0
-    own: int = 0
+    meta_tools: int = 0
     resent: int = 0
 
     @property
     def net(self) -> int:
         """What filtering saved, less what it cost."""
-        return self.hidden - self.own - self.resent
+        return self.hidden - self.meta_tools - self.resent
 
     def add(self, exposure: "Exposure", *, changed: bool = False) -> None:
         """Add a list, or the result of a meta-tool; `changed` is True for a list that replaced another."""
         if not exposure.is_list:
-            self.own += exposure.tokens_shown
+            self.meta_tools += exposure.tokens_shown
             return
         self.shown += exposure.tokens_shown
         self.hidden += exposure.tokens_saved
-        self.own += exposure.tokens_own
+        self.meta_tools += exposure.tokens_own
         self.resent += exposure.tokens_shown if changed else 0
 
 

@@ -78,7 +78,7 @@ def measured(records):
 
 def of_metrics(found, mode):
     calls = {name: number for name, number in found.items() if name.startswith('riglm_calls_total{upstream="github"')}
-    tokens = {name: found[f'riglm_tokens_{name}_total{{mode="{mode}"}}'] for name in ("hidden", "own", "resent")}
+    tokens = {name: found[f'riglm_tokens_{name}_total{{mode="{mode}"}}'] for name in ("hidden", "meta_tools", "resent")}
     riglm, other = (found[f'riglm_price_tokens_total{{mode="{mode}",arm="{arm}"}}'] for arm in ("riglm", "no_proxy"))
     return {
         "sessions": sum(number for name, number in found.items() if name.startswith("riglm_sessions_total")),
@@ -100,7 +100,7 @@ def of_report(found, mode):
         "calls": found["calls"],
         "failures": found["failed_calls"],
         **{name: lists[name] for name in ("lists", "changes", "searches")},
-        **{name: lists[f"tokens_{name}"] for name in ("hidden", "own", "resent", "net")},
+        **{name: lists[f"tokens_{name}"] for name in ("hidden", "meta_tools", "resent", "net")},
         "price": lists["cost"]["price"],
     }
 
@@ -112,7 +112,7 @@ def of_stats(found, mode):
         "calls": found["calls"],
         "failures": found["failed_calls"],
         **{name: lists[name] for name in ("lists", "changes", "searches")},
-        **{name: lists[f"tokens_{name}"] for name in ("hidden", "own", "resent", "net")},
+        **{name: lists[f"tokens_{name}"] for name in ("hidden", "meta_tools", "resent", "net")},
         "price": lists["priced"]["price"],
     }
 
@@ -126,7 +126,7 @@ def of_summary(found):
         "lists": found.lists.shown,
         "changes": found.lists.changes,
         "searches": found.searches,
-        **{name: getattr(tokens, name) for name in ("hidden", "own", "resent", "net")},
+        **{name: getattr(tokens, name) for name in ("hidden", "meta_tools", "resent", "net")},
         "price": found.price.of_no_proxy,
     }
 
@@ -152,8 +152,8 @@ async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monke
     assert (report["net"] > 0) is (surface == "dynamic")  # a client that defers tools hides them without riglm too
     assert summary.verdict.model_dump(mode="json") == told["report"]["verdict"]
     assert summary.verdict.code == "worth_it"
-    assert round(100 * summary.zero_hop.rate, 1) == told["stats"]["zero_hop_percent"]
-    assert round(100 * summary.zero_hop.rate, 2) == told["report"]["record"][mode]["in_list"]
+    assert round(100 * summary.hit_rate.rate, 1) == told["stats"]["hit_rate_percent"]
+    assert round(100 * summary.hit_rate.rate, 2) == told["report"]["record"][mode]["in_list"]
     assert summary.tools.never_used == len(told["report"]["tools"]["never_used"])
     assert (summary.tools.known, summary.tools.used) == (told["stats"]["tools_seen"], told["stats"]["tools_used"])
 

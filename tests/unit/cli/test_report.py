@@ -72,7 +72,7 @@ def test_what_shadow_mode_recorded_stands_beside_the_walk_and_makes_the_verdict(
     assert report["record"]["enforce"] is None
     assert (shadow["sessions"], shadow["lists"], shadow["changes"]) == (100, 100, 0)
     assert shadow["missed"] == sum(day["recorded"]["missed"] for day in report["days"])
-    assert shadow["tokens_net"] == shadow["tokens_hidden"] - shadow["tokens_own"] - shadow["tokens_resent"]
+    assert shadow["tokens_net"] == shadow["tokens_hidden"] - shadow["tokens_meta_tools"] - shadow["tokens_resent"]
     assert shadow["tokens_net"] == sum(day["recorded"]["tokens_net"] for day in report["days"])
     assert shadow["cost"]["sessions"] == 100
     assert 0 < shadow["cost"]["price"] < 1
@@ -88,9 +88,10 @@ def test_the_report_and_stats_tell_the_same_of_the_same_store(recorded):
     assert report.keys() == stats.keys() == {"shadow", "enforce"}
     for mode, told in stats.items():
         names = told.keys() & report[mode].keys()
-        assert names >= {"sessions", "lists", "changes", "tokens_own", "tokens_hidden", "tokens_resent", "tokens_net"}
+        tokens = {f"tokens_{name}" for name in ("meta_tools", "hidden", "resent", "net")}
+        assert names >= {"sessions", "lists", "changes", *tokens}
         assert {name: told[name] for name in names} == {name: report[mode][name] for name in names}
-        assert told["tokens_own"] > 0
+        assert told["tokens_meta_tools"] > 0
 
 
 def enforced(at):

@@ -36,7 +36,7 @@ ANSWERS = {
         "failures": 5,
         "searches": 7,
         "price": {"mode": "enforce", "sessions": 12, "of_no_proxy": 0.714, "of_host_search": None},
-        "zero_hop": {**NOBODY, "rate": 0.854},
+        "hit_rate": {**NOBODY, "rate": 0.854},
         "lists": {"mean_shown": 15.4, "mean_available": None},
         "tokens": {"net": 1_234_567, "hidden": 2_000_000},
         "records": {"stored": 99, "queued": 1, "spooled": 2, "dropped": 4},

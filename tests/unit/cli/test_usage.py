@@ -155,11 +155,11 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
         "sessions": 1,
         "calls": 3,
         "failed_calls": 1,
-        "calls_of_own_tools": 0,
+        "meta_tool_calls": 0,
         "tools_seen": 3,
         "tools_used": 2,
         "calls_found_by_search": 1,
-        "zero_hop_percent": 50.0,
+        "hit_rate_percent": 50.0,
         "searches_per_session": 0.0,
         "list_changes_per_session": 0.0,
     }
@@ -188,13 +188,13 @@ def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:
     )
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         analytics.record_many([own])
-    assert json.loads(run("stats", "--json")) == {**before, "calls_of_own_tools": 1}
+    assert json.loads(run("stats", "--json")) == {**before, "meta_tool_calls": 1}
 
 
 def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:
     run("db", "upgrade")
     totals = json.loads(run("stats", "--json"))
-    assert (totals["calls"], totals["zero_hop_percent"], totals["exposures"]) == (0, None, [])
+    assert (totals["calls"], totals["hit_rate_percent"], totals["exposures"]) == (0, None, [])
     assert "Used together" not in run("stats")
 
 

@@ -155,7 +155,7 @@ def blocked(place: ConfigLocation, servers: Collection[ClientServer], around: Cl
 
 
 def remarks(place: ConfigLocation, names: Collection[str], entry: str, around: ClaudeCodePaths) -> tuple[str, ...]:
-    """What is said of these servers where tools are permitted and where servers are switched off by project."""
+    """What is said of these servers where tools are permitted and where servers are disabled by project."""
     found = []
     allowed = [rule for each in around.settings(place) for rule in each.rules("allow")]
     named = sorted(name for name in names if any(is_ruled(name, rule) for rule in allowed))
@@ -167,7 +167,7 @@ def remarks(place: ConfigLocation, names: Collection[str], entry: str, around: C
     for project, said in _projects(around.own_file).items() if place.project is None else ():
         off = sorted({*names} & {str(name) for name in _list(said.get("disabledMcpServers"))})
         if off:
-            found.append(f"switched off in {project} and not so behind riglm: {', '.join(off)}")
+            found.append(f"disabled in {project} and not so behind riglm: {', '.join(off)}")
     if approved := sorted({*names} & _approved(place, around.own_file)):
         found.append(f"Claude Code may use {', '.join(approved)} (`enabledMcpjsonServers`): it asks again for {entry}")
     return tuple(found)
@@ -189,7 +189,7 @@ def _of_project(place: ConfigLocation, own_file: Path) -> list[Mapping[str, Any]
 def _switched_off(place: ConfigLocation, own_file: Path) -> dict[str, str]:
     """Servers of a project's `.mcp.json` that its user does not want."""
     names = [name for said in _of_project(place, own_file) for name in _list(said.get("disabledMcpjsonServers"))]
-    return dict.fromkeys(map(str, names), "it is switched off by `disabledMcpjsonServers`")
+    return dict.fromkeys(map(str, names), "it is disabled by `disabledMcpjsonServers`")
 
 
 def _projects(file: Path) -> dict[str, Mapping[str, Any]]:

@@ -352,7 +352,7 @@ def _is_map_of_words(value: Any) -> bool:
 
 def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        raise _SkippedServerError("it is switched off")
+        raise _SkippedServerError("it is disabled")
     if not entry.get("command") and not any(entry.get(key) for key in _URLS):
         raise _SkippedServerError(
             "it has neither a command nor a URL: the client or an extension of it knows how to start it"

@@ -39,7 +39,7 @@ def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> 
     """Put the servers of a client's file into the draft, by the names that `riglm init` would give them.
 
     Takes `mcpServers` (Claude, Cursor and most others) and `servers` (VS Code). Keys that riglm does not know are left
-    out, and so are servers that are switched off.
+    out, and so are servers that are disabled.
 
     Raises:
         ConfigurationError: the file cannot be read, or lists no servers.

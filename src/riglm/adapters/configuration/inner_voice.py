@@ -67,7 +67,7 @@ def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Ite
 
 
 def _gate(text: str) -> VariableResult:
-    warning = "" if text in {"0", "1"} else f"{_shown(text)} switches inner_voice.retrieve off; only 1 switches it on"
+    warning = "" if text in {"0", "1"} else f"{_shown(text)} disables inner_voice.retrieve; only 1 enables it"
     return VariableResult(GATE, ("knowledge", "enabled"), text == "1", warning)
 
 

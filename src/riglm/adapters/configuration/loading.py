@@ -242,7 +242,7 @@ class Options:
 
     `values` holds other options: the option's name, the path that it sets, the value. Commands that only look at what
     was recorded leave the servers out, so that a variable that only a server needs may be unset. Those that are
-    `about_knowledge` go by the variables of the inner voice also where the tool is switched off.
+    `about_knowledge` go by the variables of the inner voice also where the tool is disabled.
     """
 
     config: Path | None = None

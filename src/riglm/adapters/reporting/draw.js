@@ -54,7 +54,7 @@ function recorded(mode, title) {
     ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
     ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
     ["missed", missed],
-    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_own)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
+    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_meta_tools)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
     ["net for a list", `${whole(its.net_per_list)} tokens`],
   ];
   const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));
@@ -77,7 +77,7 @@ function days() {
   return [
     section(
       "Day by day",
-      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, replayed with ${report.walked}`), swatch("size", "tools in the list")),
+      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, replayed with ${report.replayed_with}`), swatch("size", "tools in the list")),
       h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
       h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
     ),

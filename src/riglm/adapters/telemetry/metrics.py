@@ -429,7 +429,7 @@ class PrometheusMetrics(MeterPort):
             ("upstream",),
         )
         yield counter(
-            "riglm_zero_hop",
+            "riglm_hit_rate_calls",
             "Tools of servers that were used while the list hid something, by result: hit, the tool was in the list "
             "shown or riglm suggested it; searched, a search found it; missed, it was called by a name that was in "
             "neither. In the mode shadow, what would have been.",
@@ -465,7 +465,7 @@ class PrometheusMetrics(MeterPort):
         tokens = {
             "shown": "Estimated tokens of the definitions in new lists.",
             "hidden": "Estimated tokens of the definitions that new lists left out.",
-            "own": "Estimated tokens of the meta-tools in new lists, and of results of searches and contexts.",
+            "meta_tools": "Estimated tokens of the meta-tools in new lists, and of results of searches and contexts.",
             "resent": "Estimated tokens of the lists that were sent because a list had changed.",
         }
         for name, words in tokens.items():

@@ -162,7 +162,7 @@ def _list(exposure: Exposure) -> ExposedList:
         hidden=len(exposure.hidden),
         tokens_shown=exposure.tokens_shown,
         tokens_hidden=exposure.tokens_hidden,
-        tokens_own=exposure.tokens_own,
+        tokens_meta_tools=exposure.tokens_own,
     )
 
 

@@ -19,6 +19,7 @@ from riglm.domain.exposure import Mode
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.control_api import (
+    HitRate,
     ListTotals,
     PriceTotals,
     RecordTotals,
@@ -27,7 +28,6 @@ from riglm.domain.schemas.control_api import (
     TokenTotals,
     ToolTotals,
     VerdictModel,
-    ZeroHop,
 )
 from riglm.ports.analytics import AnalyticsPort
 
@@ -79,7 +79,7 @@ class Statistics:
                 of_no_proxy=priced["price"],
                 of_host_search=priced["price_of_search"],
             ),
-            zero_hop=_zero_hop(now.judged),
+            hit_rate=_hit_rate(now.judged),
             lists=_lists(now.lists),
             tokens=_tokens(mode, now.lists),
             records=RecordTotals(
@@ -95,10 +95,10 @@ class Statistics:
         )
 
 
-def _zero_hop(uses: Sequence[CallObservation]) -> ZeroHop:
+def _hit_rate(uses: Sequence[CallObservation]) -> HitRate:
     missed = [use for use in uses if not use.in_list]
     searched = sum(use.found is DiscoveryMethod.SEARCHED for use in missed)
-    return ZeroHop(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
+    return HitRate(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 
 def _lists(lists: Sequence[ListObservation]) -> ListTotals:
@@ -116,6 +116,6 @@ def _tokens(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
         mode=mode,
         shown=found["tokens_shown"],
         hidden=found["tokens_hidden"],
-        own=found["tokens_own"],
+        meta_tools=found["tokens_meta_tools"],
         resent=found["tokens_resent"],
     )

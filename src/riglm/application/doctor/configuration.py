@@ -267,7 +267,7 @@ class KnowledgeCheck(Check):
 
     async def examine(self) -> Sequence[Finding]:
         if not self._settings.enabled:
-            return [_knowledge_finding(Severity.OK, "inner_voice.retrieve", "is off, as it is by default")]
+            return [_knowledge_finding(Severity.OK, "inner_voice.retrieve", "is disabled, as it is by default")]
         try:
             kept = (await self._store.facts()).knowledge
         except AnalyticsUnavailableError:

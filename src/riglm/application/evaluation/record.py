@@ -70,7 +70,7 @@ class SessionCostObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFigures:
-    """How many sessions there were, and what they called: tools of servers (`calls`), and meta-tools (`own_calls`).
+    """The numbers of sessions, of calls of upstream tools (`calls`), and of calls of meta-tools (`meta_tool_calls`).
 
     `listed_sessions` used a tool and got a complete list, `listed_calls` are their uses; `unlisted_sessions` used a
     tool and got no complete list. `known` are the tools that lists had or that ran, `used` those that ran.
@@ -80,7 +80,7 @@ class UsageFigures:
     calls: int = 0
     failures: int = 0
     found_by_search: int = 0
-    own_calls: int = 0
+    meta_tool_calls: int = 0
     listed_sessions: int = 0
     listed_calls: int = 0
     unlisted_sessions: int = 0
@@ -160,7 +160,7 @@ def list_figures(lists: Sequence[ListObservation]) -> dict[str, int]:
     }
 
 
-_TOKENS: Final = ("shown", "hidden", "own", "resent", "net")
+_TOKENS: Final = ("shown", "hidden", "meta_tools", "resent", "net")
 
 
 def read_record(
@@ -204,7 +204,7 @@ def _usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Ex
         calls=len(of_servers),
         failures=sum(not call.success for call in of_servers),
         found_by_search=sum(call.found is DiscoveryMethod.SEARCHED for call in of_servers),
-        own_calls=len(calls) - len(of_servers),
+        meta_tool_calls=len(calls) - len(of_servers),
         listed_sessions=len(listed),
         listed_calls=sum(uses for _, uses in listed),
         unlisted_sessions=sum(uses > 0 for _, uses in used) - len(listed),

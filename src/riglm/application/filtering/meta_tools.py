@@ -41,7 +41,7 @@ _MAX_NEAR: Final = 5
 _WORTH_NAMING: Final = 0.03
 """Minimum probability of a listed match that a result names."""
 
-_SWITCHED_OFF: Final = "the tool is switched off: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled switches it on"
+_DISABLED: Final = "the tool is disabled: SURR_ENABLE_INNER_VOICE=1 or knowledge.enabled enables it"
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -61,8 +61,8 @@ class MetaTools:
     ) -> None:
         """They go by the same decisions as the lists.
 
-        Without a `voice` it is switched off. `names` are all that it is called by, first the one that it is listed as:
-        a server's own tool goes before the other ones, and before a voice that is switched off.
+        Without a `voice` it is disabled. `names` are all that it is called by, first the one that it is listed as:
+        a server's own tool goes before the other ones, and before a voice that is disabled.
         """
         self._filtering = filtering
         self._voice = voice
@@ -119,7 +119,7 @@ class MetaTools:
 
     async def _retrieved(self, session: Session, arguments: bytes) -> bytes:
         if self._voice is None:
-            return refusal(RetrievalError(ErrorCode.FEATURE_DISABLED, _SWITCHED_OFF))
+            return refusal(RetrievalError(ErrorCode.FEATURE_DISABLED, _DISABLED))
         return await self._voice.retrieve(session.principal, arguments)
 
     def _has_server_tool(self, session: Session, name: str) -> bool:

@@ -52,8 +52,8 @@ def days_of(
 
     The interval of a day assumes independent calls: a day has too few sessions to draw from.
     """
-    walked, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
-    return [_day(day, walked.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*walked, *lists})]
+    calls, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
+    return [_day(day, calls.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*calls, *lists})]
 
 
 def _day(
@@ -136,13 +136,13 @@ class ReportInput:
     """What a report is made of.
 
     `record` are the figures of the sessions that count, `stored` is the number of all sessions in the store, imported
-    ones included. `walks` are the steps of each strategy in the sessions that were replayed, `skipped` those that were
-    too many to be replayed. Times are in seconds since the epoch; `since` is 0 when all sessions count.
+    ones included. `replays` are the calls of each strategy in the sessions that were replayed, `skipped` the number of
+    sessions that were not. Times are in seconds since the epoch; `since` is 0 when all sessions count.
     """
 
     settings: Settings
     stored: int
-    walks: Mapping[str, Sequence[ReplayedCall]]
+    replays: Mapping[str, Sequence[ReplayedCall]]
     skipped: int
     record: Observations
     since: float
@@ -152,12 +152,12 @@ class ReportInput:
 def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str, Any]:
     """The report as plain values; shares are in percent, an interval is where 95 of 100 lie, or None.
 
-    `day_of` names the day of a time. Days and tools go by the walk of the configured strategy, or else of the first
-    that was judged: `walked` names it.
+    `day_of` names the day of a time. Days and tools are of the replay with the configured strategy, or else with
+    the first: `replayed_with` names it.
     """
     kind = found.settings.predictor.kind
-    walked = kind if kind in found.walks else next(iter(found.walks), "")
-    steps = found.walks.get(walked, ())
+    strategy = kind if kind in found.replays else next(iter(found.replays), "")
+    steps = found.replays.get(strategy, ())
     record, rules = found.record, found.settings.filtering
     modes = {mode: record.of(mode) for mode in MODES}
     mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
@@ -171,7 +171,7 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
         "calls": usage.calls,
         "failed_calls": usage.failures,
         "rules": {
-            "mode": mode if rules.is_on else "off",
+            "mode": mode if rules.is_on and rules.strategy != "none" else "off",
             "strategy": kind if rules.strategy == "prediction" else rules.strategy,
             "coverage": rules.coverage,
             "min_tools": rules.min_tools,
@@ -179,8 +179,8 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
         },
         "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
         "record": {mode: _recorded(its) for mode, its in modes.items()},
-        "strategies": [_strategy(name, walk) for name, walk in found.walks.items()],
-        "walked": walked,
+        "strategies": [_strategy(name, replay) for name, replay in found.replays.items()],
+        "replayed_with": strategy,
         "replayed": {"calls": len(steps), "sessions": len({step.session for step in steps}), "skipped": found.skipped},
         "days": days_of(steps, record.now, day_of),
         "tools": {"missed": missed_tools(steps, record.now.uses), "never_used": sorted(usage.known - usage.used)},

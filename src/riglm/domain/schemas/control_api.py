@@ -107,7 +107,7 @@ class ExposedList(_Model):
     hidden: int
     tokens_shown: int
     tokens_hidden: int
-    tokens_own: int
+    tokens_meta_tools: int
 
 
 class SessionDetail(SessionEntry):
@@ -308,7 +308,7 @@ class VerdictModel(_Model):
     reasons: tuple[VerdictCheckModel, ...]
 
 
-class ZeroHop(_Model):
+class HitRate(_Model):
     """How tools were found while a list hid something: the hit rate."""
 
     hits: int = Field(description="In the list, or suggested by riglm.")
@@ -349,14 +349,14 @@ class TokenTotals(_Model):
     mode: Mode = Field(default="off", description="`shadow`: nothing was hidden; what filtering would have come to.")
     shown: int = 0
     hidden: int = 0
-    own: int = Field(default=0, description="Of meta-tools.")
+    meta_tools: int = Field(default=0, description="Of meta-tools, in lists and in their results.")
     resent: int = Field(default=0, description="Sent again because a list changed.")
 
     @computed_field(description="What was saved, minus what it cost.")  # type: ignore[prop-decorator]
     @property
     def net(self) -> int:
         """What was saved, minus what it cost."""
-        return self.hidden - self.own - self.resent
+        return self.hidden - self.meta_tools - self.resent
 
 
 class RecordTotals(_Model):
@@ -396,7 +396,7 @@ class Summary(_Model):
     calls: int = Field(description="Of servers' tools; those of meta-tools are left out, here and in the series.")
     failures: int = Field(description="Of those calls.")
     price: PriceTotals
-    zero_hop: ZeroHop
+    hit_rate: HitRate
     lists: ListTotals
     tokens: TokenTotals
     records: RecordTotals

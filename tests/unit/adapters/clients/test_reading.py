@@ -21,7 +21,7 @@ def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
     ("client", "entry", "why"),
     [
         ("cursor", "npx it", "not written as a server"),
-        ("codex", {"command": "sh", "enabled": False}, "switched off"),
+        ("codex", {"command": "sh", "enabled": False}, "disabled"),
         ("zed", {"settings": {}}, "neither a command nor a URL"),
         ("claude-code", {"type": "ws", "url": "ws://h"}, "'ws'"),
         ("windsurf", {"command": "sh", "disabledTools": ["rm"]}, "`disabledTools`"),
@@ -177,7 +177,7 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     user = ConfigLocation(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
     permitted, off = files.remarks(user, ["a", "b"], "riglm")
     assert "permission rules name the tools of a as mcp__a__" in permitted
-    assert off == f"switched off in {project} and not so behind riglm: a"
+    assert off == f"disabled in {project} and not so behind riglm: a"
     place = ConfigLocation(client="claude-code", file=project / ".mcp.json", path=("mcpServers",), project=project)
     (_, asked) = files.remarks(place, ["a"], "riglm-app")
     assert asked.endswith("it asks again for riglm-app")

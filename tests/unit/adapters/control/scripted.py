@@ -21,6 +21,7 @@ from riglm.domain.schemas.control_api import (
     CooccurrenceMap,
     ExposedList,
     Health,
+    HitRate,
     ListTotals,
     ListWithout,
     Page,
@@ -49,7 +50,6 @@ from riglm.domain.schemas.control_api import (
     ToolPairCount,
     ToolTotals,
     UpstreamEntry,
-    ZeroHop,
 )
 from riglm.domain.session import IdentificationConfidence, IdentificationMethod, ProtocolEra, Transport
 from riglm.ports.control import ControlPort
@@ -191,7 +191,7 @@ class ScriptedControl(ControlPort):
             hidden=2,
             tokens_shown=10,
             tokens_hidden=20,
-            tokens_own=5,
+            tokens_meta_tools=5,
         )
         return SessionDetail(**dict(ENTRY), calls=(call,), shown=(shown,))
 
@@ -291,9 +291,9 @@ class ScriptedControl(ControlPort):
             calls=4,
             failures=1,
             price=PriceTotals(mode="enforce", sessions=2, of_no_proxy=0.71, of_host_search=0.93),
-            zero_hop=ZeroHop(hits=3, searched=1, missed=0),
+            hit_rate=HitRate(hits=3, searched=1, missed=0),
             lists=ListTotals(shown=2, changes=1, mean_shown=5.0, mean_available=20.0),
-            tokens=TokenTotals(shown=10, hidden=100, own=20, resent=30),
+            tokens=TokenTotals(shown=10, hidden=100, meta_tools=20, resent=30),
             records=RecordTotals(accepted=9, stored=6, queued=1, spooled=1, dropped=1, reasons={"full": 1}),
             tools=ToolTotals(known=3, used=1, never_used=2),
             searches=1,

@@ -128,7 +128,7 @@ def test_a_tool_without_a_name_is_refused(served: Served, query: str):
 
 def test_what_is_computed_of_totals_is_told_too(served: Served):
     found = served.ask("GET", "/stats/summary").json
-    assert (found["zero_hop"]["rate"], found["lists"]["reduction"], found["tokens"]["net"]) == (0.75, 0.75, 50)
+    assert (found["hit_rate"]["rate"], found["lists"]["reduction"], found["tokens"]["net"]) == (0.75, 0.75, 50)
     assert found["price"] == {"mode": "enforce", "sessions": 2, "of_no_proxy": 0.71, "of_host_search": 0.93}
 
 

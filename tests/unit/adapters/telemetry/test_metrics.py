@@ -173,7 +173,7 @@ def test_a_value_on_a_bound_falls_into_the_bucket_up_to_it(metrics):
     assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.001") == 1
 
 
-def test_zero_hop_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
+def test_hit_rate_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
     ends = [
         ("docs", DiscoveryMethod.LISTED, None),
         ("docs", DiscoveryMethod.LISTED, ErrorKind.TOOL),
@@ -190,7 +190,9 @@ def test_zero_hop_counts_the_tools_of_servers_that_were_used_with_a_list_that_hi
 
 
 def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
-    return [value(metrics, "riglm_zero_hop_total", mode=mode, result=one) for one in ("hit", "searched", "missed")]
+    return [
+        value(metrics, "riglm_hit_rate_calls_total", mode=mode, result=one) for one in ("hit", "searched", "missed")
+    ]
 
 
 def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
@@ -227,7 +229,7 @@ def test_lists_are_counted_with_their_sizes_changes_and_tokens(metrics):
     assert value(metrics, "riglm_list_changes_total", **of_all) == 1
     assert value(metrics, "riglm_tokens_shown_total", **of_all) == 1200
     assert value(metrics, "riglm_tokens_hidden_total", **of_all) == 2800
-    assert value(metrics, "riglm_tokens_own_total", **of_all) == 210
+    assert value(metrics, "riglm_tokens_meta_tools_total", **of_all) == 210
     assert value(metrics, "riglm_tokens_resent_total", **of_all) == 700
     assert value(metrics, "riglm_tokens_net", **of_all) == 2800 - 210 - 700
     assert value(metrics, "riglm_tokens_net", mode="shadow") == 10

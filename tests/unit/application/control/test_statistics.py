@@ -9,7 +9,7 @@ from riglm.application.recording.record_queue import RecordCounts
 from riglm.domain.control import InvalidInputError, NotFoundError
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
-from riglm.domain.schemas.control_api import RecordTotals, ToolEntry, ZeroHop
+from riglm.domain.schemas.control_api import HitRate, RecordTotals, ToolEntry
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.office import an_office
 
@@ -156,8 +156,8 @@ async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     desk.archive.record_many([session, a_session(ended_at=2000.0), shown, *calls, lost, own])
     summary = await desk.statistics.summary(0.0)
     assert (summary.calls, summary.failures) == (6, 1)
-    assert summary.zero_hop == ZeroHop(hits=3, searched=1, missed=1)
-    assert summary.zero_hop.rate == 0.6
+    assert summary.hit_rate == HitRate(hits=3, searched=1, missed=1)
+    assert summary.hit_rate.rate == 0.6
     assert (summary.sessions.active, summary.sessions.total) == (1, 2)
     assert (summary.mode, summary.verdict.code) == ("enforce", "empty")
     assert (summary.tools.known, summary.tools.used, summary.tools.never_used) == (2, 1, 1)
@@ -188,13 +188,13 @@ async def test_the_summary_is_of_the_mode_of_the_latest_list(desk, mode):
     assert (summary.lists.shown, summary.lists.changes, summary.searches) == (2, 1, 1)
     assert (summary.lists.mean_shown, summary.lists.mean_available, summary.lists.reduction) == (1.0, 4.0, 0.75)
     assert (summary.tokens.shown, summary.tokens.hidden) == (200, 1800)
-    assert (summary.tokens.own, summary.tokens.resent) == (80 + 7, 100)
+    assert (summary.tokens.meta_tools, summary.tokens.resent) == (80 + 7, 100)
     assert summary.tokens.net == 1800 - 87 - 100
 
 
 async def test_without_records_there_are_no_rates(desk):
     summary = await desk.statistics.summary(0.0)
-    assert (summary.zero_hop.rate, summary.lists.reduction, summary.lists.mean_shown) == (None, None, None)
+    assert (summary.hit_rate.rate, summary.lists.reduction, summary.lists.mean_shown) == (None, None, None)
     assert (summary.price.sessions, summary.price.of_no_proxy, summary.price.of_host_search) == (0, None, None)
 
 

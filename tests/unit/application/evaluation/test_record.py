@@ -102,7 +102,7 @@ def test_results_count_as_tokens_of_the_meta_tools():
         called(session, "b", 13.0, DiscoveryMethod.SEARCHED),
         mode="enforce",
     )
-    assert [(each.tokens.own, each.tokens.net) for each in found.lists] == [(200, 200)]
+    assert [(each.tokens.meta_tools, each.tokens.net) for each in found.lists] == [(200, 200)]
 
 
 def test_a_session_is_priced_in_the_order_in_which_things_happened():

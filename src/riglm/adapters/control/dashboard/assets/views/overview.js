@@ -72,9 +72,9 @@ function headline(summary) {
   const would = summary.mode === "shadow" ? "would be, " : "";
   const figures = [
     ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [would, "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
-    ["Hit rate", show("/zero_hop/rate", format.percent), [would, show("/zero_hop/hits"), " from the list, ", show("/zero_hop/searched"), " by a search, ", show("/zero_hop/missed"), " by name only"]],
+    ["Hit rate", show("/hit_rate/rate", format.percent), [would, show("/hit_rate/hits"), " from the list, ", show("/hit_rate/searched"), " by a search, ", show("/hit_rate/missed"), " by name only"]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), [would, "of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
-    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/own", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
+    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/meta_tools", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
     ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), " searches"]],
     ["Sessions", show("/sessions/total"), ["counted of ", show("/sessions/in_time"), ", ", show("/sessions/active"), " live, ", show("/lists/changes"), " list changes"]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],
@@ -116,8 +116,8 @@ const VERDICTS = { worth_it: ["good", "Worth it"], costs_more: ["bad", "Not wort
 
 function result(summary) {
   const show = shower("summary", summary);
-  const { price, verdict: found, zero_hop: hits } = summary;
-  const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/zero_hop/rate", format.percent)];
+  const { price, verdict: found, hit_rate: hits } = summary;
+  const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/hit_rate/rate", format.percent)];
   const priced = price.of_no_proxy === null ? "no price yet" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), " sessions"];
   const unmet = found.reasons.findIndex((reason) => reason.met !== true);
   return [mark(...(VERDICTS[found.code] ?? ["quiet", "No verdict yet"])), " ", found.text, " ", priced, ", ", hitRate, unmet >= 0 && ["; ", found.reasons[unmet].text], "."];
@@ -182,7 +182,7 @@ function tokens(summary) {
   const show = shower("summary", summary);
   return sum([
     ["hidden", show("/tokens/hidden"), "definitions that lists left out"],
-    ["− meta-tools", show("/tokens/own"), "meta-tools in lists"],
+    ["− meta-tools", show("/tokens/meta_tools"), "meta-tools in lists"],
     ["− re-sent", show("/tokens/resent"), "lists that changed"],
     ["= net", signed(summary.tokens.net, show("/tokens/net")), summary.tokens.net < 0 ? "more spent than saved" : "saved", "result"],
     ["shown", show("/tokens/shown"), "definitions in lists", "aside"],

@@ -80,7 +80,7 @@ function lists(one) {
       { head: "Hidden", number: true, cell: (row) => show(`/shown/${row.index}/hidden`) },
       { head: "Tokens shown", number: true, cell: (row) => show(`/shown/${row.index}/tokens_shown`) },
       { head: "Tokens hidden", number: true, cell: (row) => show(`/shown/${row.index}/tokens_hidden`) },
-      { head: "Tokens of meta-tools", number: true, cell: (row) => show(`/shown/${row.index}/tokens_own`) },
+      { head: "Tokens of meta-tools", number: true, cell: (row) => show(`/shown/${row.index}/tokens_meta_tools`) },
       { head: "Why", wide: true, cell: (row) => [row.predictor && h("span", { class: "soft" }, `${label(row.predictor)}: `), row.reason] },
     ],
   });
