@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -31,68 +30,20 @@ ENDPOINT: Final = "all"
 CACHE_SECONDS: Final = 1.0
 
 
-class MetaMcp:
-    """A MetaMCP that runs or is stopped, with its settings as an administrator changes them."""
+class StandIn:
+    """The stand-in, with its settings as an administrator changes them.
 
-    def __init__(self, origin: str, key: str) -> None:
-        """`key` is the API key of the MCP endpoint."""
-        self.origin = origin
-        self.key = key
-
-    def start(self) -> None:
-        """Start it again on the same port."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Stop it; what it stores remains."""
-        raise NotImplementedError
-
-    def url(self, transport: str) -> str:
-        """The URL of the endpoint, for `mcp` or `sse`."""
-        return f"{self.origin}/metamcp/{ENDPOINT}/{transport}"
-
-    def statuses(self, namespace: str | None = None) -> dict[str, str]:
-        """The status of each tool that is mapped to a namespace, by default to that of the endpoint."""
-        rows = self._tools(namespace or self._served())
-        return {f"{each['serverName']}__{each['name']}": each["status"] for each in rows}
-
-    def set_status(self, tool: str, status: str) -> None:
-        """Change a tool as the web page does."""
-        namespace = self._served()
-        row = next(each for each in self._tools(namespace) if f"{each['serverName']}__{each['name']}" == tool)
-        place = {"namespaceUuid": namespace, "toolUuid": row["uuid"], "serverUuid": row["serverUuid"]}
-        self._procedure("POST", "namespaces.updateToolStatus", json=place | {"status": status})
-
-    def _served(self) -> str:
-        endpoints = self._procedure("GET", "endpoints.list")
-        return next(each["namespace_uuid"] for each in endpoints if each["name"] == ENDPOINT)
-
-    def _tools(self, namespace: str) -> list[dict[str, Any]]:
-        asked = json.dumps({"namespaceUuid": namespace})
-        return self._procedure("GET", "namespaces.getTools", params={"input": asked})
-
-    def _procedure(self, method: str, name: str, **content: Any) -> Any:
-        credentials = {"email": EMAIL, "password": PASSWORD}
-        signed_in = httpx2.post(f"{self.origin}/api/auth/sign-in/email", json=credentials)
-        cookies = "; ".join(each.partition(";")[0] for each in signed_in.headers.get_list("set-cookie"))
-        url = f"{self.origin}/trpc/frontend.{name}"
-        answer = httpx2.request(method, url, headers={"Cookie": cookies}, **content).json()["result"]["data"]
-        assert answer["success"], answer
-        return answer.get("data")
-
-
-class StandIn(MetaMcp):
-    """The stand-in.
-
-    The endpoint serves `namespace`, `sign_ins` counts the sign-ins, and `is_refusing` makes every procedure fail.
+    The endpoint serves `namespace`, `key` is its API key, `sign_ins` counts the sign-ins, `reads` how often the tools
+    of a namespace were asked for, and `is_refusing` makes every procedure fail.
     """
 
     def __init__(self, servers: Mapping[str, list[str]], environment: Mapping[str, str]) -> None:
         """`servers` are the commands of the servers in the namespace."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        super().__init__(f"http://localhost:{self._port}", f"sk_mt_{secrets.token_hex(16)}")
-        self.sign_ins, self.is_refusing = 0, False
+        self._port = socket.socket()  # never listens: while nothing is served, connections are refused
+        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port.bind(("127.0.0.1", 0))
+        self.origin, self.key = f"http://localhost:{self._port.getsockname()[1]}", f"sk_mt_{secrets.token_hex(16)}"
+        self.sign_ins, self.reads, self.is_refusing = 0, 0, False
         self._servers = {name: (str(uuid4()), command) for name, command in servers.items()}
         self._environment = dict(environment)
         self._tool_ids: dict[tuple[str, str], str] = {}
@@ -104,6 +55,7 @@ class StandIn(MetaMcp):
         self._stack = contextlib.ExitStack()
 
     def start(self) -> None:
+        """Start it, or start it again on the same port."""
         place = f"/metamcp/{ENDPOINT}"
         routes = [
             Route("/api/auth/sign-in/email", self._sign_in, methods=["POST"]),
@@ -112,8 +64,31 @@ class StandIn(MetaMcp):
             Route(f"{place}/sse", self._sse),
             Route(f"{place}/message", self._message, methods=["POST"]),
         ]
-        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", self._port)))
+        listener = self._stack.enter_context(socket.create_server(self._port.getsockname()))
         self._stack.enter_context(serving(Starlette(routes=routes, lifespan=self._lifespan), listener))
+
+    def stop(self) -> None:
+        """Stop it; what it stores remains."""
+        self._stack.close()
+        self._sessions.clear()
+
+    def close(self) -> None:
+        """Stop it, and give up its port."""
+        self.stop()
+        self._port.close()
+
+    def url(self, transport: str) -> str:
+        """The URL of the endpoint, for `mcp` or `sse`."""
+        return f"{self.origin}/metamcp/{ENDPOINT}/{transport}"
+
+    def statuses(self, namespace: str | None = None) -> dict[str, str]:
+        """The status of each tool that is mapped to a namespace, by default to that of the endpoint."""
+        rows = list(self._namespaces[namespace or self.namespace])
+        return {f"{each['serverName']}__{each['name']}": each["status"] for each in rows}
+
+    def set_status(self, tool: str, status: str) -> None:
+        """Change a tool as the web page does."""
+        self._row(tool)["status"] = status
 
     def switch_namespace(self) -> None:
         """Have the endpoint serve a new namespace."""
@@ -128,17 +103,16 @@ class StandIn(MetaMcp):
 
     def rename(self, tool: str, name: str) -> None:
         """Give a mapped tool a different name in the namespace."""
+        self._row(tool)["overrideName"] = name
+
+    def _row(self, tool: str) -> dict[str, Any]:
         server, _, own = tool.partition("__")
         [row] = [each for each in self._rows if (each["serverName"], each["name"]) == (server, own)]
-        row["overrideName"] = name
+        return row
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
         return self._namespaces[self.namespace]
-
-    def stop(self) -> None:
-        self._stack.close()
-        self._sessions.clear()
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette):
@@ -170,7 +144,7 @@ class StandIn(MetaMcp):
             ("GET", "endpoints.list"): self._endpoints,
             ("GET", "namespaces.get"): self._get_namespace,
             ("GET", "namespaces.list"): lambda _: [{"uuid": each} for each in self._namespaces],
-            ("GET", "namespaces.getTools"): lambda given: self._namespaces[given["namespaceUuid"]],
+            ("GET", "namespaces.getTools"): self._get_tools,
             ("POST", "namespaces.updateToolStatus"): self._update_status,
             ("POST", "namespaces.refreshTools"): self._refresh,
         }[request.method, name]
@@ -188,6 +162,10 @@ class StandIn(MetaMcp):
         servers = [{"name": name, "uuid": id_, "status": "ACTIVE"} for name, (id_, _) in self._servers.items()]
         return {"uuid": self.namespace, "name": "Default", "servers": servers}
 
+    def _get_tools(self, given: Any) -> list[dict[str, Any]]:
+        self.reads += 1
+        return self._namespaces[given["namespaceUuid"]]
+
     def _update_status(self, given: Any) -> None:
         row = next(each for each in self._namespaces[given["namespaceUuid"]] if each["uuid"] == given["toolUuid"])
         assert row["serverUuid"] == given["serverUuid"]
@@ -201,7 +179,7 @@ class StandIn(MetaMcp):
             if row is None and server in self._servers:
                 tool_id = self._tool_ids.setdefault((server, name), str(uuid4()))
                 row = {"uuid": tool_id, "name": name, "serverName": server, "overrideName": None}
-                row["serverUuid"] = self._servers[server][0]
+                row |= {"serverUuid": self._servers[server][0], "status": "ACTIVE"}
                 self._rows.append(row)
             if row is not None:
                 row["status"] = "ACTIVE"
@@ -323,7 +301,7 @@ def running(servers: Mapping[str, list[str]], environment: Mapping[str, str]) ->
     try:
         yield stand_in
     finally:
-        stand_in.stop()
+        stand_in.close()
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -21,11 +21,13 @@ from tests.records import an_override
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 SECONDS = WAIT_SECONDS
-SERVERS = {name: [sys.executable, "-m", f"riglm.demo.{name.lower()}"] for name in ("Notes", "Units")}
-TOOLS = {
-    *(f"Notes__{name}" for name in ("write_note", "read_note", "find_notes")),
-    *(f"Units__{name}" for name in ("convert_length", "celsius_to_fahrenheit", "known_units")),
+LISTING = [sys.executable, "-IS", str(Path(__file__).with_name("listing_server.py"))]
+DEMO = {name: [sys.executable, "-m", f"riglm.demo.{name.lower()}"] for name in ("Notes", "Units")}
+NAMES = {
+    "Notes": ("write_note", "read_note", "find_notes"),
+    "Units": ("convert_length", "celsius_to_fahrenheit", "known_units"),
 }
+TOOLS = {f"{server}__{name}" for server, names in NAMES.items() for name in names}
 EXCLUDED = "Units__known_units"
 
 
@@ -41,10 +43,17 @@ class Home:
             "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
         }
         (folder / "data").mkdir()
+        self.servers = {server: self.listing(server, names) for server, names in NAMES.items()}
 
     @property
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+    def listing(self, name, tools, **definition):
+        """The command of a server that lists these tools."""
+        file = self.folder / f"{name}.json"
+        file.write_text(json.dumps([{"name": tool, "inputSchema": {"type": "object"}, **definition} for tool in tools]))
+        return [*LISTING, str(file)]
 
     def configure(self, servers, **settings):
         """`servers` are one server, or several by name."""
@@ -89,7 +98,13 @@ def home(tmp_path):
 
 @pytest.fixture
 def gateway(home):
-    with metamcp.running(SERVERS, home.environment) as found:
+    with metamcp.running(home.servers, home.environment) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def demo_gateway():
+    with metamcp.running(DEMO, os.environ) as found:
         yield found
 
 
@@ -103,9 +118,10 @@ async def listed(client):
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
-async def eventually(check):
-    """Wait until a check of MetaMCP holds; it runs in a thread."""
-    await wait_until_async(lambda: asyncio.to_thread(check))
+async def updated(gateway):
+    """Wait until riglm has compared its overrides with the namespace twice."""
+    before = gateway.reads
+    await wait_until_async(lambda: gateway.reads > before + 2)
 
 
 async def next_list(client, expected, prefix=""):
@@ -120,8 +136,8 @@ async def next_list(client, expected, prefix=""):
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("transport", ["mcp", "sse"])
-async def test_tools_of_a_namespace_work_through_riglm(home, gateway, transport, mode):
-    home.configure({"url": gateway.url(transport), "auth": {"token": gateway.key}})
+async def test_tools_of_a_namespace_work_through_riglm(home, demo_gateway, transport, mode):
+    home.configure({"url": demo_gateway.url(transport), "auth": {"token": demo_gateway.key}})
     async with home.client(mode) as client:
         assert await listed(client) >= TOOLS
         await client.call_tool("Notes__write_note", {"title": "a", "text": "b"})
@@ -132,19 +148,21 @@ async def test_tools_of_a_namespace_work_through_riglm(home, gateway, transport,
 @pytest.mark.parametrize("transport", ["mcp", "sse"])
 async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transport, is_one_of_several):
     meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
-    units = {"command": SERVERS["Units"]}
+    units = {"command": home.servers["Units"]}
     home.configure({"meta": meta, "own": units} if is_one_of_several else meta)
     async with home.client() as client, home.client() as other:
         await next_list(client, TOOLS, prefix)
         await next_list(other, TOOLS, prefix)
         exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=f"{prefix}{EXCLUDED}")
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-        refusal = await client.call_tool(f"{prefix}{EXCLUDED}", {})
-        while not refusal.is_error:  # MetaMCP serves statuses from its cache for a second
-            refusal = await client.call_tool(f"{prefix}{EXCLUDED}", {})
-        assert "inactive" in refusal.content[0].text
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+
+        async def refused():  # MetaMCP serves statuses from its cache for a second
+            answer = await client.call_tool(f"{prefix}{EXCLUDED}", {})
+            return answer if answer.is_error else None
+
+        assert "inactive" in (await wait_until_async(refused)).content[0].text
         home.delete(exclusion)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
         await next_list(client, TOOLS, prefix)
         await next_list(other, TOOLS, prefix)
         assert not (await client.call_tool(f"{prefix}{EXCLUDED}", {})).is_error
@@ -154,17 +172,17 @@ async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transp
 @pytest.mark.parametrize("transport", ["mcp", "sse"])
 async def test_a_change_in_metamcp_is_announced(home, gateway, transport, is_one_of_several):
     meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
-    home.configure({"meta": meta, "own": {"command": SERVERS["Units"]}} if is_one_of_several else meta)
+    home.configure({"meta": meta, "own": {"command": home.servers["Units"]}} if is_one_of_several else meta)
     override = home.put(kind=OverrideKind.EXCLUDE, tool=f"{prefix}{EXCLUDED}")
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         await next_list(client, TOOLS - {EXCLUDED}, prefix)
         home.delete(override)
         await next_list(client, TOOLS, prefix)
-        await asyncio.to_thread(gateway.set_status, EXCLUDED, "INACTIVE")
+        gateway.set_status(EXCLUDED, "INACTIVE")
         await next_list(client, TOOLS - {EXCLUDED}, prefix)
-        await asyncio.to_thread(gateway.set_status, EXCLUDED, "ACTIVE")
+        gateway.set_status(EXCLUDED, "ACTIVE")
         await next_list(client, TOOLS, prefix)
 
 
@@ -173,14 +191,14 @@ async def test_what_is_changed_in_metamcp_stays_as_it_is(home, gateway):
     first = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-        await asyncio.to_thread(gateway.set_status, EXCLUDED, "ACTIVE")
-        await asyncio.sleep(1)
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        gateway.set_status(EXCLUDED, "ACTIVE")
+        await updated(gateway)
         assert gateway.statuses() == {EXCLUDED: "ACTIVE"}
         home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED, created_at=2000.0)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         home.put(kind=OverrideKind.INCLUDE, tool=EXCLUDED, created_at=3000.0)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
         home.delete(first)
 
 
@@ -189,11 +207,11 @@ async def test_an_override_that_ends_while_riglm_does_not_run_ends_in_metamcp_at
     exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
     home.delete(exclusion)
     assert gateway.statuses() == {EXCLUDED: "INACTIVE"}
     async with home.client():
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
 
 
 async def test_a_change_by_the_first_update_is_announced(home, gateway):
@@ -201,7 +219,7 @@ async def test_a_change_by_the_first_update_is_announced(home, gateway):
     exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
     home.delete(exclusion)
     async with home.client() as client:
         await next_list(client, TOOLS)
@@ -212,9 +230,9 @@ async def test_an_override_ends_for_a_tool_that_was_renamed_in_metamcp(home, gat
     exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         gateway.rename(EXCLUDED, "all_units")
-        await asyncio.sleep(1)
+        await updated(gateway)
         assert set(gateway.statuses().values()) == {"INACTIVE"}
         home.delete(exclusion)
         await next_list(client, TOOLS - {EXCLUDED} | {"Units__all_units"})
@@ -226,15 +244,15 @@ async def test_an_endpoint_may_get_a_different_namespace(home, gateway, is_delet
     exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         former = gateway.namespace
         gateway.switch_namespace()
         if is_deleted:
             gateway.delete_namespace(former)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         assert is_deleted or gateway.statuses(former) == {EXCLUDED: "ACTIVE"}
         home.delete(exclusion)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
 
 
 async def test_a_different_process_continues_when_the_first_one_ends(home, gateway):
@@ -244,12 +262,12 @@ async def test_a_different_process_continues_when_the_first_one_ends(home, gatew
         async with home.client() as first:
             await listed(first)
         home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
 
 
 @pytest.mark.parametrize("transport", ["mcp", "sse"])
 async def test_an_outage_of_metamcp_does_no_harm(home, gateway, transport):
-    home.configure({"meta": entry(gateway, transport), "own": {"command": SERVERS["Units"]}})
+    home.configure({"meta": entry(gateway, transport), "own": {"command": home.servers["Units"]}})
     async with home.client() as client:
         await next_list(client, TOOLS, "meta__")
         await asyncio.to_thread(gateway.stop)
@@ -258,25 +276,22 @@ async def test_an_outage_of_metamcp_does_no_harm(home, gateway, transport):
             units = await client.call_tool("own__known_units", {})
             assert not units.is_error
         await asyncio.to_thread(gateway.start)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         await next_list(client, TOOLS - {EXCLUDED}, "meta__")
     assert "cannot be reached" in home.log
 
 
 async def test_a_tool_that_metamcp_does_not_map_is_reported_once(home):
-    definitions = home.folder / "tools.json"
-    definitions.write_text(json.dumps([{"name": "odd__tool", "inputSchema": {"type": "object"}}]))
-    home.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    odd = {"Odd": [sys.executable, "-m", "tests.integration.listing_server", str(definitions)]}
-    with metamcp.running(SERVERS | odd, home.environment) as gateway:
+    odd = {"Odd": home.listing("Odd", ["odd__tool"])}
+    with metamcp.running(home.servers | odd, home.environment) as gateway:
         home.configure(entry(gateway))
         home.put(kind=OverrideKind.EXCLUDE, tool="Odd__odd__tool")
         home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
         async with home.client() as client:
             await listed(client)
-            await eventually(lambda: "MetaMCP does not map this tool" in home.log)
-            await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-            await asyncio.sleep(1)
+            await wait_until_async(lambda: "MetaMCP does not map this tool" in home.log)
+            await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+            await updated(gateway)
     assert home.log.count("MetaMCP does not map this tool") == 1
 
 
@@ -285,18 +300,18 @@ async def test_a_damaged_record_is_reported(home, gateway):
     home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
     [record] = (home.folder / "data").glob("metamcp-*.json")
     record.write_text("{")
     async with home.client():
-        await eventually(lambda: "is damaged" in home.log)
+        await wait_until_async(lambda: "is damaged" in home.log)
         record.unlink()
-        await eventually(record.exists)
+        await wait_until_async(record.exists)
 
 
 async def test_an_outage_at_the_start_does_no_harm(home, gateway):
     gateway.stop()
-    home.configure({"meta": entry(gateway), "own": {"command": SERVERS["Units"]}}, timeouts={"initialize": 20})
+    home.configure({"meta": entry(gateway), "own": {"command": home.servers["Units"]}}, timeouts={"initialize": 20})
     home.put(kind=OverrideKind.EXCLUDE, tool=f"meta__{EXCLUDED}")
     async with home.client() as client:
 
@@ -307,14 +322,14 @@ async def test_an_outage_at_the_start_does_no_harm(home, gateway):
         assert not (await client.call_tool("own__known_units", {})).is_error
         await asyncio.to_thread(gateway.start)
         await next_list(client, TOOLS - {EXCLUDED}, "meta__")
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
 
 
 async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
     home.configure(entry(gateway, password="wrong-password-canary"))
     async with home.client() as client:
         assert await listed(client) >= TOOLS
-        await eventually(lambda: gateway.sign_ins > 2)
+        await wait_until_async(lambda: gateway.sign_ins > 2)
         assert home.log.count("check `metamcp.email` and `metamcp.password`") == 1
         assert not (await client.call_tool(EXCLUDED, {})).is_error
     shown = subprocess.run(
@@ -335,22 +350,18 @@ async def test_a_failing_interface_does_no_harm(home, gateway):
     home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         assert await listed(client) >= TOOLS - {EXCLUDED}
-        await eventually(lambda: "MetaMCP answered endpoints.list with HTTP 500" in home.log)
+        await wait_until_async(lambda: "MetaMCP answered endpoints.list with HTTP 500" in home.log)
         gateway.is_refusing = False
-        await eventually(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
         assert gateway.sign_ins < 100
 
 
 @pytest.mark.parametrize("tools", [3, 60])
 async def test_tools_work_when_riglm_is_behind_metamcp(home, tools):
     """With many tools riglm lists some of them, and MetaMCP reaches the others by the tool that calls them."""
-    listing = [sys.executable, "-m", "tests.integration.listing_server", str(home.folder / "tools.json")]
     words = "Do the work that the name says, with all that this takes. " * 5
     names = [f"tool{number:02}" for number in range(tools)]
-    definitions = [{"name": name, "description": words, "inputSchema": {"type": "object"}} for name in names]
-    (home.folder / "tools.json").write_text(json.dumps(definitions))
-    home.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    home.configure({"command": listing})
+    home.configure({"command": home.listing("tools", names, description=words)})
     riglm = riglm_command("run", "--config", str(home.folder / "riglm.yaml"))
     with metamcp.running({"riglm": riglm}, home.environment) as gateway:
         async with (
