@@ -17,6 +17,11 @@ settings.register_profile("search", parent=settings.get_profile("same"), derando
 settings.load_profile("same")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a test whose name differs from process to process: workers could not share the tests out."""
+    assert " at 0x" not in item.nodeid, f"{item.nodeid}: the name holds an address — fix: give the parameter an id"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _model_server() -> Iterator[None]:
     """One model server for all tests, which exits at their end: its socket is in a directory that is removed then."""

@@ -124,7 +124,7 @@ def test_a_tool_with_a_definition_is_not_built_in(shape):
 
 
 NOTHING = [
-    *[42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {})()],
+    *[42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {"__repr__": lambda _: "NoName()"})()],
     *[{"type": "function"}, {"type": "function", "function": {"description": "x"}}, {"type": "custom"}, {"type": ""}],
     *[{"type": 3}, SCHEMA, {"inputSchema": SCHEMA}, {"description": "x"}, {"type": "web_search", "name": 3}],
     *[{"functionDeclarations": [NAMED]}, {"function_declarations": {}}, GeminiTool(function_declarations=[NAMED])],
