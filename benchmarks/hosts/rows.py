@@ -100,6 +100,8 @@ def _claude(**variables: str) -> Host:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "MCP_TIMEOUT": "30000",
+            "MCP_CONNECTION_NONBLOCKING": "false",  # the first request waits for the server, however slow the machine
+            "MCP_CONNECT_TIMEOUT_MS": "30000",
         },
         server_file=lambda setup: setup.write(".claude.json", setup.entry(type="stdio")),
         client="claude-code",

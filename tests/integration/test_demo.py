@@ -1,10 +1,9 @@
 """The demo: real processes from end to end, and an honest exit code."""
 
 import json
-import subprocess
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +12,7 @@ from riglm.cli.main import app
 from riglm.demo import drive
 from riglm.demo.drive import DemoStep, Scene, bundled_scene, npm_scene
 from riglm.domain.errors import RiglmError
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 runner = CliRunner()
@@ -132,8 +132,4 @@ def test_an_npm_that_is_late_is_ended_with_all_that_it_started(npm: Path, tmp_pa
     npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
     assert drive.install(tmp_path, 1.0) is None
     child = int(started.read_text("utf-8"))
-    deadline = time.monotonic() + 10
-    while (gone := subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)).stdout:
-        if gone.stdout.strip().startswith(b"Z"):
-            break
-        assert time.monotonic() < deadline
+    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
