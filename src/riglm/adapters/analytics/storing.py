@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -463,7 +463,7 @@ def _plan(table: Table, dialect: Dialect) -> _Plan:
         _Column(
             column.name,
             _type_name(column.type, dialect),
-            column.type.dialect_impl(dialect).bind_processor(dialect),
+            _preparation(column.type.dialect_impl(dialect), dialect),
             _is_text(column.type),
         )
         for column in table.c
@@ -476,6 +476,12 @@ def _plan(table: Table, dialect: Dialect) -> _Plan:
         values = f"VALUES ({', '.join('?' * len(columns))})"
     into = f"INSERT INTO {quote(table.name)} ({names})"
     return _Plan(f"{into} {values} ON CONFLICT (id) DO NOTHING", columns)
+
+
+def _preparation(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    if isinstance(type_, TypeDecorator) and type_.impl_instance.bind_processor(dialect) is None:
+        return partial(type_.process_bind_param, dialect=dialect)  # without SQLAlchemy's call around each call
+    return type_.bind_processor(dialect)
 
 
 def _is_text(type_: TypeEngine[Any]) -> bool:

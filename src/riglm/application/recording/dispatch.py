@@ -75,7 +75,7 @@ class Dispatcher:
         self._replay_until = math.inf
         self._since_replay = 0
         self._lost = 0
-        self._steps = (self._hasten, self._collect, self._relieve, self._place, self._take, self._replay, self._prepare)
+        self._steps = (self._relieve, self._place, self._take, self._replay, self._prepare)
 
     @property
     def is_failing(self) -> bool:
@@ -100,6 +100,8 @@ class Dispatcher:
     def _do_next(self) -> None:
         if self._overflow is not None:
             self._overflow.sync_if_due()
+        if self._hasten() or (self._collect() and self._is_ending):
+            return  # it may be over
         for step in self._steps:
             if step():
                 return
@@ -314,9 +316,9 @@ class Dispatcher:
             if self._is_called():
                 return
             is_flow = self._queue.next_look_in() is not None
-            self._queue.changed.wait(self._look_again_in())
-            if is_flow and (due := self._queue.due_in()) and not self._is_called():
-                self._queue.changed.wait(due)  # nothing but a record came, and a batch is closed by its age
+            is_notified = self._queue.changed.wait(self._look_again_in())
+            if is_flow and not is_notified and (due := self._queue.due_in()) and not self._queue.is_pressed():
+                self._queue.changed.wait(due)  # nothing but records came, and a batch is closed by its age
 
     def _is_called(self) -> bool:
         if self._given is not None and self._writer.batch is None:
