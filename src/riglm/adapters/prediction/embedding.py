@@ -23,7 +23,7 @@ class EmbeddingPredictor(PredictorPort):
         relevance = prediction_input.relevance
         if relevance is None:
             return Prediction(scores=np.zeros(len(prediction_input.candidates)))
-        scores = finite(relevance.combined)
+        scores = finite(relevance.combined).copy()
         return Prediction(
             scores=scores,
             contributions={"relevant": scores} if explain else {},

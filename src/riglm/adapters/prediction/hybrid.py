@@ -110,7 +110,7 @@ class HybridPredictor(PredictorPort):
         self._judged: _Judged | None = None
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(prediction_input)
+        features = self._features(prediction_input)
         target = features.column.get(tool)
         if target is not None and features.size > 1:
             self._learn_weights(self._judge(prediction_input), target, weight)
@@ -133,8 +133,8 @@ class HybridPredictor(PredictorPort):
         )
 
     def _judge(self, prediction_input: PredictionInput) -> _Judged:
-        if self._judged is None or self._judged.features.prediction_input is not prediction_input:
-            features = Features(prediction_input)
+        features = self._features(prediction_input)
+        if self._judged is None or self._judged.features is not features:
             explanations = self._novelty.explanations(features)
             mixed, made = self._novelty.mix(explanations)
             signals, hints = self._signals(features, mixed), self._hints(features)
@@ -143,6 +143,11 @@ class HybridPredictor(PredictorPort):
             opened = self._opened(features, lifted)
             self._judged = _Judged(features, explanations, made, signals, hints, weighed, lifted, opened)
         return self._judged
+
+    def _features(self, prediction_input: PredictionInput) -> Features:
+        if self._judged is not None and self._judged.features.prediction_input is prediction_input:
+            return self._judged.features
+        return Features(prediction_input)
 
     def _learn_weights(self, judged: _Judged, target: int, weight: float) -> None:
         features, scores = judged.features, judged.opened.scores

@@ -115,16 +115,18 @@ def relevant(relevance: Relevance) -> Scores:
 
 def finite(values: Scores) -> Scores:
     """The values with what is not a number made 0, and what is beyond all bounds 1."""
-    return np.nan_to_num(np.asarray(values, np.float64), nan=0.0, posinf=1.0, neginf=0.0)
+    numbers = np.asarray(values, np.float64)
+    return numbers if np.isfinite(numbers).all() else np.nan_to_num(numbers, nan=0.0, posinf=1.0, neginf=0.0)
 
 
 def standard(values: Scores) -> Scores:
     """The values in standard deviations from their mean, within bounds; zeros when all are alike."""
     values = finite(values)
-    spread = float(values.std())
+    deviations = values - values.mean()
+    spread = float(np.sqrt(np.square(deviations).mean()))  # the mean is taken once
     if spread < 1e-9:
         return np.zeros_like(values)
-    found: Scores = np.clip((values - values.mean()) / spread, -_MAX_BELOW, _MAX_ABOVE)
+    found: Scores = np.clip(deviations / spread, -_MAX_BELOW, _MAX_ABOVE)
     return found
 
 

@@ -113,6 +113,7 @@ class LearnedPairs:
         self._descriptions = Names()
         self._reliability = PairReliability()
         self._used: OrderedDict[int, None] = OrderedDict()
+        self._last_terms: tuple[str, tuple[int, ...]] = ("", ())
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -221,9 +222,11 @@ class LearnedPairs:
         pair_scores: dict[str, float] = defaultdict(float)
         for pairs, share in zip(self._pairs_of(best), shares / shares.sum(), strict=True):
             votes = share * pairs["confidence"] * (pairs["uses"] / max(1, pairs["uses"].max())) ** _HABIT
-            for pair, vote in zip(pairs, votes.tolist(), strict=True):
-                if self._still_counts(pair, fingerprints):
-                    pair_scores[self._tools[pair["tool"]]] += vote
+            for tool, is_counted, vote in zip(
+                pairs["tool"].tolist(), self._still_count(pairs, fingerprints), votes.tolist(), strict=True
+            ):
+                if is_counted:
+                    pair_scores[self._tools[tool]] += vote
         nearest = float(similarity.meaning[best].max())
         relation = (nearest - _UNRELATED) / (_RELATED - _UNRELATED)
         sameness = (nearest - _SAME) / (1 - _SAME)
@@ -246,7 +249,10 @@ class LearnedPairs:
         return is_new
 
     def _terms(self, text: str) -> tuple[int, ...]:
-        return tuple(sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MAX_TERMS]))
+        if text != self._last_terms[0]:  # the calls of a session share a context
+            terms = sorted(hashed(stem, self._key) for stem in list(dict.fromkeys(words(text)))[:MAX_TERMS])
+            self._last_terms = (text, tuple(terms))
+        return self._last_terms[1]
 
     def _identity(self, scope: str, context: Context, tool: str) -> UUID:
         said = "\0".join((scope, context.model, context.text, tool)).encode("utf-8", "surrogatepass")
@@ -256,8 +262,8 @@ class LearnedPairs:
         best = _best(meaning)
         left, total = MAX_SIMILAR, 0.0
         for pairs, similarity in zip(self._pairs_of(best), meaning[best].tolist(), strict=True):
-            counted = (pair for pair in pairs if pair["confidence"] > 0 and self._still_counts(pair, fingerprints))
-            uses = min(left, sum(int(pair["uses"]) for pair in counted))
+            counted = self._still_count(pairs, fingerprints) & (pairs["confidence"] > 0)
+            uses = min(left, int(pairs["uses"][counted].sum()))
             total += similarity * uses
             left -= uses
         return min(1.0, total / MAX_SIMILAR)
@@ -305,10 +311,16 @@ class LearnedPairs:
             description_hash=self._descriptions[row["description"]],
         )
 
-    def _still_counts(self, pair: np.void, fingerprints: Mapping[str, str]) -> bool:
-        """Whether the tool describes itself as it did when the pair was learned, or that is not known."""
-        description_hash = self._descriptions[pair["description"]]
-        return description_hash in ("", fingerprints.get(self._tools[pair["tool"]], ""))
+    def _still_count(self, pairs: NDArray[np.void], fingerprints: Mapping[str, str]) -> NDArray[np.bool_]:
+        """Whether each tool describes itself as it did when the pair was learned, or that is not known."""
+        tools, descriptions = pairs["tool"].tolist(), pairs["description"].tolist()
+        return np.array(
+            [
+                self._descriptions[description] in ("", fingerprints.get(self._tools[tool], ""))
+                for tool, description in zip(tools, descriptions, strict=True)
+            ],
+            np.bool_,
+        )
 
     def _put(self, pair: LearnedPair) -> None:
         key = _context_key(pair)

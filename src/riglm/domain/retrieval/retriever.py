@@ -98,6 +98,7 @@ class Retriever:
         self._pairs = pairs if pairs is not None else LearnedPairs()
         self._static = StaticIndex(self._tools)
         self._layout = self._laid_out(())
+        self._last_described: tuple[Context, StaticIndex, Scores, Scores] | None = None  # calls share a context
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
         """Return the same with vectors of one model, by tool, in addition to those of others.
@@ -198,8 +199,8 @@ class Retriever:
         if names is not self._layout.names:
             self._layout = self._laid_out(names)
         layout = self._layout
-        evidence = self._static.evidence(context)
-        described = np.append(relative(evidence), 0.0)[layout.rows]
+        evidence, fit = self._described(context)
+        described = fit[layout.rows]
         pair_scores = self._pairs.pair_scores(context, scope, self._fingerprints)
         learned = np.zeros(len(names))
         for tool, vote in pair_scores.by_tool.items():
@@ -213,6 +214,14 @@ class Retriever:
         )
         example = pair_scores.trust * float(learned.max(initial=0.0))
         return relevance, max(float(evidence.max(initial=0.0)), _LEARNED_EVIDENCE * example), example
+
+    def _described(self, context: Context) -> tuple[Scores, Scores]:
+        """Return the evidence of the descriptions for a context, and each tool's share of the best, the last 0."""
+        known = self._last_described
+        if known is None or known[0] is not context or known[1] is not self._static:
+            evidence = self._static.evidence(context)
+            known = self._last_described = (context, self._static, evidence, np.append(relative(evidence), 0.0))
+        return known[2], known[3]
 
     def _laid_out(self, names: Sequence[str]) -> _Layout:
         places: dict[str, list[int]] = defaultdict(list)

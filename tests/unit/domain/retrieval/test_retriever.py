@@ -42,6 +42,19 @@ def test_asking_twice_gives_the_same_answer():
     assert np.array_equal(first, second)
 
 
+def test_what_is_kept_of_a_context_is_not_taken_for_another_nor_for_tools_with_vectors():
+    asked, other, names = context(ONLINE), context("sum of two numbers"), ["echo", "tavily_search", "get-sum"]
+    words = Retriever(SPIKE)
+    answers = [words.relevance(each, names).combined for each in (asked, other, asked)]
+    meant = words.with_vectors(MODEL, vectors(SPIKE))
+    answers += [meant.relevance(each, names).combined for each in (asked, other)]
+    fresh = [Retriever(SPIKE).relevance(each, names).combined for each in (asked, other, asked)]
+    fresh += [
+        Retriever(SPIKE).with_vectors(MODEL, vectors(SPIKE)).relevance(each, names).combined for each in (asked, other)
+    ]
+    assert [each.tolist() for each in answers] == [each.tolist() for each in fresh]
+
+
 def test_unknown_candidates_fit_nothing():
     assert SPIKE_RETRIEVER.relevance(context(ONLINE), ["nobody", "tavily_search"]).combined.tolist() == [0, 1]
 
