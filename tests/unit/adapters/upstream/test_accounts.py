@@ -10,10 +10,14 @@ from mcp.client.auth import OAuthFlowError
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.ping import require_https
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
-from riglm.adapters.mcp.wire.http_client import HttpHeaders, Target
+from riglm.adapters.mcp.upstream.factory import HttpUpstream
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
+from riglm.adapters.mcp.upstream.sse import SseUpstream
+from riglm.adapters.mcp.wire.http_client import HttpClient, HttpHeaders, Target
 from riglm.composition.accounts import account_file
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask
 from tests.unit.adapters.wire.peers import Answer, answering, serving
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
@@ -167,6 +171,35 @@ async def test_a_refusal_without_another_token_is_passed_on_with_its_text(accoun
     async with asyncio.timeout(WAIT_SECONDS):
         await sink.over.wait()
     assert (sink.body, sink.headers.get(b"www-authenticate")) == (b"write is required", challenge)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+@pytest.mark.parametrize(
+    ("status", "challenge", "words"),
+    [
+        (401, 'Bearer error="invalid_token"', "refused the credentials (HTTP 401): "),
+        (403, 'Bearer error="insufficient_scope", scope="write"', "; it requires the scope write; it says: Ask Ann"),
+    ],
+)
+async def test_a_refusal_of_an_account_keeps_the_text_of_the_server(accounts, kind, status, challenge, words):
+    refusal = f"HTTP/1.1 {status} No\r\nWWW-Authenticate: {challenge}\r\nContent-Length: 7\r\n\r\nAsk Ann".encode()
+    async with serving(answering(refusal)) as server:
+        spec = UpstreamSpec(name="notes", kind=kind, url=server.url)
+        accounts.save(replace(account(expires_in=None), url=server.url, refresh_token=""))
+        client = HttpClient(environment={})
+        place = HttpEndpoint(
+            spec=spec,
+            client=SignedInClient(client, accounts, spec),
+            target=Target(server.url),
+            timeout_seconds=QUICK,
+            limit=1000,
+        )
+        upstream = SseUpstream(place) if kind == "sse" else HttpUpstream(place, lambda *_: None)
+        found = await ask(upstream.connect(Ears()), 1, "initialize").words()
+        await upstream.close()
+        await client.close()
+    assert words in found
+    assert found.endswith("; it says: Ask Ann")
 
 
 async def test_a_second_refusal_is_passed_on(accounts):

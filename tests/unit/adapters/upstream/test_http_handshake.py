@@ -650,7 +650,7 @@ async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
             await within(rest.over.wait())
 
 
-async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
+async def test_the_eras_are_forgotten_when_the_server_cuts_the_connection():
     server = WebServer()
     async with visibility(server) as upstream:
         upstream.learned(ProtocolEra.MODERN, supported=False)
@@ -659,7 +659,7 @@ async def test_the_eras_are_forgotten_when_the_server_cannot_be_reached():
         assert upstream.supports(ProtocolEra.MODERN) is False
         server.handlers["tools/call"] = cut
         answer = ask(link, 1, "tools/call")
-        assert (await answer.words()).startswith("upstream 'server' cannot be reached: ")
+        assert (await answer.words()).startswith("upstream 'server' gave no usable answer: ")
         assert upstream.supports(ProtocolEra.MODERN) is None
 
 

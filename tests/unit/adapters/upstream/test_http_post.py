@@ -7,7 +7,7 @@ from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Answer, Ears, ask, request, within
+from tests.unit.adapters.upstream.actors import Answer, Ears, ask, notification, request, within
 from tests.unit.adapters.upstream.web import (
     ANSWER,
     LIMIT,
@@ -211,25 +211,98 @@ def redirecting(status: int, *paths: str):
     return server, seen
 
 
-@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize(("status", "is_remembered"), [(307, False), (308, True)])
 @pytest.mark.parametrize("paths", [("/mcp", "/mcp/"), ("/mcp", "/a", "/b?k=1")])
-async def test_a_redirect_within_the_origin_is_followed_and_remembered(status, paths):
+async def test_a_redirect_within_the_origin_is_followed_and_remembered_if_permanent(status, is_remembered, paths):
     server, seen = redirecting(status, *paths)
     async with visibility(server, headers={"Authorization": "Bearer x"}) as upstream:
         link = upstream.connect(Ears())
         assert await ask(link, 1, "tools/call", {"name": "a"}).result() == {"was": "tools/call"}
         assert await ask(link, 2, "tools/list").result() == {"was": "tools/list"}
-        assert seen == [*paths, paths[-1]]
+        assert seen == [*paths, *(paths[-1:] if is_remembered else paths)]
         assert [one.headers["authorization"] for one in server.requests] == ["Bearer x", "Bearer x"]
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_may_change_between_requests(status):
+    """A permanent one too: riglm asks the first URL again when its target is missing."""
+    server, seen, targets = WebServer(), [], ["/a"]
+    post = server.post
+
+    async def moved(caller, request):
+        path = request.line.split(" ")[1]
+        seen.append(path)
+        if path == "/mcp":
+            await caller.say(reply(b"", status, headers=f"Location: {targets[-1]}\r\n".encode()))
+        elif path == targets[-1]:
+            await post(caller, request)
+        else:
+            await caller.say(reply(b"", 404))
+
+    server.post = moved
+    async with visibility(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "tools/call").result()
+        targets.append("/b")
+        assert await ask(link, 2, "tools/call").result() == {"was": "tools/call"}
+    assert seen == ["/mcp", "/a", *(["/a"] if status == 308 else []), "/mcp", "/b"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_of_the_stream_and_of_the_end_of_a_session_is_followed(status):
+    server, seen = WebServer(), []
+
+    async def moved(caller, request):
+        seen.append(request.line.rsplit(" ", 1)[0])
+        if request.line.split(" ")[1] == "/moved":
+            await caller.say(web.STREAM % b"" + web.event(PROGRESS))
+            await caller.hang_up()
+        else:
+            await caller.say(reply(b"", status, headers=b"Location: /moved\r\n"))
+
+    server.on_get = server.on_delete = moved
+    ears = Ears()
+    async with visibility(server) as upstream:
+        link = upstream.connect(ears)
+        await ask(link, 1, "initialize").result()
+        link.listen(listening=True)
+        await within(ears.news.wait())
+        await link.close()
+    assert seen == ["GET /mcp", "GET /moved", "DELETE /mcp", *(["DELETE /moved"] if status != 303 else [])]
+
+
+async def test_a_redirect_that_loses_a_notification_or_the_stream_is_logged(caplog):
+    server = WebServer()
+    elsewhere = reply(b"", 307, headers=b"Location: http://elsewhere.test/mcp\r\n")
+    server.handlers["notifications/initialized"] = saying(reply(b"", 303, headers=b"Location: /other\r\n"))
+
+    async def moved(caller, request):
+        await caller.say(elsewhere)
+
+    server.on_get = moved
+    async with visibility(server) as upstream:
+        link = upstream.connect(Ears())
+        await ask(link, 1, "initialize").result()
+        link.send(notification("notifications/initialized"))
+        link.listen(listening=True)
+        await wait_until_async(lambda: "cannot send messages outside of requests" in caplog.text)
+    records = {record.message: record for record in caplog.records}
+    assert "lose its content" in records["a message was not taken"].redirect
+    assert "another origin" in records["a server cannot send messages outside of requests"].reason
+    assert [request.line.split(" ")[0] for request in server.gets] == ["GET"]
 
 
 @pytest.mark.parametrize(
     ("status", "location", "words"),
     [
         (307, "http://elsewhere.test/mcp", "redirects to http://elsewhere.test/mcp, which is another origin"),
+        (307, "//elsewhere.test/mcp", "redirects to http://elsewhere.test/mcp, which is another origin"),
         (308, "https://127.0.0.1/mcp?secret=1", "redirects to https://127.0.0.1/mcp?…, which is another origin"),
         (308, "/", "redirects again and again, at last to http://127.0.0.1"),
         (302, "/mcp/", "where a request would lose its content"),
+        (301, "/mcp/", "where a request would lose its content"),
+        (303, "?k=1", "where a request would lose its content"),
+        (307, "http://[", "redirects to what is no URL"),
         (303, "ftp://elsewhere.test/", "redirects to what is no URL"),
     ],
 )

@@ -20,8 +20,8 @@ ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted"
 LIMIT = 65_536
 
 
-def refusal(status: int) -> bytes:
-    return b"HTTP/1.1 %d No\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno" % status
+def refusal(status: int, headers: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d No\r\nContent-Type: text/plain\r\n%bContent-Length: 2\r\n\r\nno" % (status, headers)
 
 
 class OldServer:
@@ -172,7 +172,10 @@ async def test_an_endpoint_elsewhere_is_refused(endpoint, words):
 @pytest.mark.parametrize(
     ("opening", "words"),
     [
-        (refusal(401), "HTTP 401 instead of an event stream: run `riglm login server`, or see `auth` and `headers`"),
+        (refusal(401), "refused the credentials (HTTP 401): run `riglm login server`, or see `auth` and `headers`"),
+        (refusal(403), "of the upstream; it says: no"),
+        (refusal(403, b'WWW-Authenticate: Bearer error="insufficient_scope", scope="a"\r\n'), "requires the scope a"),
+        (refusal(401)[:-1], "of the upstream; it says: n"),
         (refusal(405), "it may support Streamable HTTP"),
         (refusal(503), "answered HTTP 503 instead"),
         (refusal(200), "answered HTTP 200 instead of an event stream"),
@@ -282,20 +285,72 @@ async def test_closing_while_the_rest_is_held_leaves_no_timer():
         assert "closed" in await answer.words()
 
 
-@pytest.mark.parametrize("status", [400, 401, 413, 500])
-async def test_a_message_that_is_refused_fails_alone(status):
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (303, "refused the message with HTTP 303 and redirects to http://127.0.0.1"),
+        (400, "refused the message with HTTP 400"),
+        (401, "refused the credentials (HTTP 401): run `riglm login server`, or see `auth` and `headers`"),
+        (403, "of the upstream; it requires the scope a; it says: no"),
+        (413, "refused the message with HTTP 413"),
+        (500, "refused the message with HTTP 500"),
+    ],
+)
+async def test_a_message_that_is_refused_fails_alone(status, words):
     server = OldServer()
-    server.statuses["tools/call"] = refusal(status)
+    challenge = b'WWW-Authenticate: Bearer error="insufficient_scope", scope="a"\r\n'
+    headers = {403: challenge, 303: b"Location: /other\r\n"}
+    server.statuses["tools/call"] = refusal(status, headers.get(status, b""))
     server.gates["tools/list"] = asyncio.Event()
     async with visibility(server) as upstream:
         link = upstream.connect(Ears())
         await ask(link, 1, "initialize").result()
         other = ask(link, 2, "tools/list")
         error = await ask(link, 3, "tools/call").error()
-        assert f"upstream 'server' refused the message with HTTP {status}" in error["message"]
+        assert error["message"].startswith("upstream 'server' refused the ")
+        assert words in error["message"]
         server.gates["tools/list"].set()
         await other.result()
         assert len(server.streams) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_of_the_stream_and_of_messages_are_followed(status):
+    server, seen = OldServer(), []
+
+    async def moved(caller: Caller) -> None:
+        asked = await caller.request()
+        seen.append(asked.line.rsplit(" ", 1)[0])
+        where = status if asked.line.startswith("GET") else 307
+        await caller.say(refusal(where, b"Location: /moved?session=1\r\nConnection: close\r\n"))
+        await caller.hang_up()
+
+    turns = iter([moved, server, moved, server])
+
+    async def take_turn(caller: Caller) -> None:
+        await next(turns)(caller)
+
+    async with visibility(take_turn) as upstream:
+        assert await ask(upstream.connect(Ears()), 1, "initialize").result() == {"was": "initialize"}
+    assert seen == ["GET /sse", "POST /messages?session=1"]
+    assert server.paths == ["/moved?session=1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "words"),
+    [
+        (302, "http://elsewhere.test/sse", "which is another origin"),
+        (303, "/sse", "redirects again and again, at last to http://127.0.0.1"),
+        (308, "ftp://127.0.0.1/", "redirects to what is no URL"),
+    ],
+)
+async def test_a_redirect_of_the_stream_that_is_not_followed_is_named(status, location, words):
+    server = OldServer()
+    server.opening = refusal(status, f"Location: {location}\r\nConnection: close\r\n".encode())
+    async with visibility(server) as upstream:
+        found = await ask(upstream.connect(Ears()), 1, "ping").words()
+    assert f"answered HTTP {status} instead of an event stream and redirects" in found
+    assert words in found
 
 
 async def test_a_session_that_is_forgotten_is_opened_again():

@@ -1,5 +1,7 @@
 import pytest
 
+from riglm.adapters.mcp.wire.exchange import HttpHeaders
+from riglm.adapters.mcp.wire.http_client import find_redirect
 from riglm.adapters.mcp.wire.target import Target, proxy_for
 from riglm.domain.errors import ConfigurationError
 
@@ -134,3 +136,53 @@ def test_the_environment_says_which_way_a_request_goes(
 def test_a_proxy_that_cannot_be_used_is_an_error_that_names_the_variable(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^HTTPS_PROXY "):
         proxy_for(Target("https://a.example/"), {"HTTPS_PROXY": url})
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "found"),
+    [
+        ("http://a.test/mcp", "/mcp/", "http://a.test/mcp/"),
+        ("http://a.test/x/mcp", "y", "http://a.test/x/y"),
+        ("http://a.test/mcp?k=1", "?k=2", "http://a.test/mcp?…"),
+        ("http://a.test/mcp", "//A.test:80/b", "http://a.test/b"),
+        ("https://a.test/mcp", "https://a.test:443/b#part", "https://a.test/b"),
+        ("https://a.test:443/mcp", "//a.test/b", "https://a.test/b"),
+        ("http://u:p@a.test/mcp", "http://x:y@a.test/b", "http://a.test/b"),
+        ("http://a.test/mcp", "/é", "http://a.test/%C3%A9"),
+    ],
+)
+def test_a_redirect_is_followed_within_the_origin(url: str, location: str, found: str) -> None:
+    target, _ = find_redirect(Target(url), b"POST", 307, HttpHeaders([(b"location", location.encode())]))
+    assert str(target) == found
+    assert target is not None
+    assert target.authorization == Target(url).authorization
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "words"),
+    [
+        ("https://a.test/mcp", "http://a.test/mcp/", "http://a.test/mcp/, which is not encrypted"),
+        ("https://a.test/mcp", "http://b.test/", "which is not encrypted"),
+        ("http://a.test/mcp", "https://a.test/mcp", "https://a.test/mcp, which is another origin"),
+        ("http://a.test/mcp", "//a.test:81/mcp", "which is another origin"),
+        ("http://a.test/mcp", "http://b.test/?key=1", "http://b.test/?…, which is another origin"),
+        ("http://a.test/mcp", "ftp://a.test/", "no URL"),
+        ("http://a.test/mcp", "/a b", "no URL"),
+        ("http://a.test/mcp", "", ""),
+    ],
+)
+def test_a_redirect_elsewhere_is_refused(url: str, location: str, words: str) -> None:
+    target, found = find_redirect(Target(url), b"GET", 302, HttpHeaders([(b"location", location.encode())]))
+    assert target is None
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    ("method", "followed"),
+    [(b"GET", {301, 302, 303, 307, 308}), (b"POST", {307, 308}), (b"DELETE", {301, 302, 307, 308})],
+)
+def test_a_redirect_never_changes_the_method(method: bytes, followed: set[int]) -> None:
+    headers = HttpHeaders([(b"location", b"/b")])
+    found = {status: find_redirect(Target("http://a.test/"), method, status, headers) for status in range(300, 309)}
+    assert {status for status, (target, _) in found.items() if target is not None} == followed
+    assert {status for status, (_, words) in found.items() if words} == {301, 302, 303, 307, 308}

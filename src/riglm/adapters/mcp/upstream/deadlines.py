@@ -68,7 +68,7 @@ class UpstreamTimeouts:
 class RequestDeadline:
     """One request that waits for its answer."""
 
-    __slots__ = ("clock", "key", "last", "most", "on_expiry", "reply", "timeout_seconds", "until")
+    __slots__ = ("clock", "has_progressed", "key", "last", "most", "on_expiry", "reply", "timeout_seconds", "until")
 
     def __init__(
         self,
@@ -88,9 +88,11 @@ class RequestDeadline:
         self.most = most
         self.until = self.last + most
         self.on_expiry = on_expiry
+        self.has_progressed = False
 
     def progressed(self) -> None:
         """The upstream gave a sign of life for this request."""
+        self.has_progressed = True
         self.last = self.clock()
 
 
@@ -146,7 +148,7 @@ class Deadlines:
         self.remove(waiting)
         waiting.on_expiry(waiting)
         seconds = waiting.timeout_seconds if was_quiet else waiting.most
-        waiting.reply.failed(
-            ErrorKind.TIMEOUT,
-            f"upstream {self._name!r} did not answer {waiting.reply.message.method} within {seconds:g} s",
-        )
+        words = f"did not answer {waiting.reply.message.method} within {seconds:g} s"
+        if was_quiet and waiting.has_progressed:
+            words += " of its last message"
+        waiting.reply.failed(ErrorKind.TIMEOUT, f"upstream {self._name!r} {words}")

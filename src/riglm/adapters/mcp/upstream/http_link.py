@@ -214,6 +214,9 @@ class HttpLink(UpstreamLink, PostOwner):
 
         def done(_: int) -> None:
             self._deliveries.over(exchange)
+            if exchange.redirect:
+                about = {"upstream": self.spec.name, "method": message.method, "redirect": exchange.redirect.strip()}
+                log.warning("a message was not taken", extra=about)
             then()
 
         exchange = self._send(b"POST", block, message.line, NotificationPost(done))

@@ -138,7 +138,10 @@ class GetStream:
             self._on_message(message, mark)
 
     def _ended(self, status: int) -> None:
-        self._exchange = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and exchange.redirect:
+            about = {"reason": f"it answered HTTP {status}{exchange.redirect}"}
+            _log.warning("a server cannot send messages outside of requests", extra=about)
         if not self._wanted or (status and status not in _LATER):
             return
         delay = min(_MAX_WAIT, self._retry_ms / 1000 * 2**self._failures)

@@ -11,13 +11,7 @@ from riglm.adapters.mcp.upstream.channel import answered_id
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
-from riglm.adapters.mcp.wire.http_client import (
-    HttpClientError,
-    HttpExchange,
-    HttpHeaders,
-    HttpResponseSink,
-    describe_redirect,
-)
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -29,7 +23,7 @@ RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
 
 _log: Final = logging.getLogger("riglm.upstream")
-_REFUSALS: Final = frozenset({401, 403})
+REFUSALS: Final = frozenset({401, 403})
 _SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
 _DESCRIPTION: Final = re.compile(rb'\berror_description="([^"]{1,200})"')
 _MAX_TEXT: Final = 200
@@ -89,6 +83,16 @@ def _text_of(refusal: bytes) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:_MAX_TEXT]
 
 
+def describe_refusal(spec: UpstreamSpec, status: int, challenge: bytes, body: bytes) -> str:
+    """Return the error for a response of the `REFUSALS`, with the scope that the server requires and its text."""
+    scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
+    described = _DESCRIPTION.search(challenge)
+    text = described[1].decode("utf-8", "replace") if described else _text_of(body)
+    words = f"refused the credentials (HTTP {status}): {spec.sign_in_hint}see `auth` and `headers` of the upstream"
+    found = f"; it requires the scope {scope[1].decode('ascii')}" if scope else ""
+    return f"{words}{found}; it says: {text}" if text else f"{words}{found}"
+
+
 def is_answer(asked: bytes, answer: Message) -> bool:
     """True if a response is for the request with this raw id; those under the id null are."""
     given = answer.id or b""
@@ -106,7 +110,6 @@ class PostRequest(HttpResponseSink):
         "_last_event_id",
         "_owner",
         "_parser",
-        "_redirect",
         "_refusal",
         "_resumptions",
         "_retry_ms",
@@ -145,8 +148,6 @@ class PostRequest(HttpResponseSink):
         self._timer: asyncio.TimerHandle | None = None
         self._challenge = self._refusal = b""
         """The header and the body of a refusal, for the error."""
-        self._redirect = ""
-        """Where the server redirects to, for the error."""
         self._skipped = ""
         """What came in place of the answer, for its error."""
 
@@ -179,7 +180,6 @@ class PostRequest(HttpResponseSink):
             return
         self._owner.headed(self, headers)
         self._challenge = headers.get(b"www-authenticate") or b""
-        self._redirect = describe_redirect(self._owner.spec.url, status, headers)
         if status < 300 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
             self._parser = EventParser(self._event, self._owner.limit)
 
@@ -204,7 +204,7 @@ class PostRequest(HttpResponseSink):
 
     def _read(self, body: Decoded, data: bytes) -> None:
         self._answer = body if isinstance(body, Message) else None
-        if self.status in _REFUSALS:
+        if self.status in REFUSALS:
             self._refusal = data
 
     def _end(self) -> None:
@@ -227,10 +227,10 @@ class PostRequest(HttpResponseSink):
         if self.over:
             return
         message = self._answer
-        if self.status in _REFUSALS:
-            hint = self._owner.spec.sign_in_hint
-            words = f"refused the credentials (HTTP {self.status}): {hint}see `auth` and `headers` of the upstream"
-            self.fail(ErrorKind.UNAVAILABLE, f"{words}{self._refusal_text()}")
+        if self.status in REFUSALS:
+            self.fail(
+                ErrorKind.UNAVAILABLE, describe_refusal(self._owner.spec, self.status, self._challenge, self._refusal)
+            )
         elif message is not None and message.error:
             self._replied(message.replace(id=self.message.id or b"null"))  # some send errors without the id
         elif self.status in (202, 204):
@@ -239,15 +239,8 @@ class PostRequest(HttpResponseSink):
             self.fail(ErrorKind.PROTOCOL, "sent an answer that is no JSON-RPC message")
         else:
             kind = ErrorKind.UNAVAILABLE if self.status >= 500 or self.status == _TOO_MANY else ErrorKind.PROTOCOL
-            self.fail(kind, f"answered HTTP {self.status}{self._redirect}")
-
-    def _refusal_text(self) -> str:
-        """Return the scope that the server requires and its text, to append to an error."""
-        scope = _SCOPE.search(self._challenge) if b"insufficient_scope" in self._challenge else None
-        described = _DESCRIPTION.search(self._challenge)
-        found = f"; it requires the scope {scope[1].decode('ascii')}" if scope else ""
-        text = described[1].decode("utf-8", "replace") if described else _text_of(self._refusal)
-        return f"{found}; it says: {text}" if text else found
+            redirect = self.exchange.redirect if self.exchange is not None else ""
+            self.fail(kind, f"answered HTTP {self.status}{redirect}")
 
     def _fail(self, failure: HttpClientError) -> None:
         if self.over:

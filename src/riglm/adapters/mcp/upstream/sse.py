@@ -8,32 +8,22 @@ from weakref import WeakSet
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
+from riglm.adapters.mcp.upstream.http_post import REFUSALS, describe_refusal
 from riglm.adapters.mcp.wire.decoding import decode
-from riglm.adapters.mcp.wire.http_client import (
-    HttpClientError,
-    HttpExchange,
-    HttpHeaders,
-    HttpResponseSink,
-    Target,
-    describe_redirect,
-)
+from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
 from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.domain.session import ProtocolEra
+from riglm.domain.upstream import UpstreamSpec
 
 _HOLD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = frozenset({404, 410})
 _NEVER_TWICE: Final = frozenset({"tools/call"})
-_REFUSED: Final = ": {sign_in}see `auth` and `headers` of the upstream"
-_HINTS: Final = {
-    401: _REFUSED,
-    403: _REFUSED,
-    404: ": see its `url`",
-    405: ": it may support Streamable HTTP, which is `type: http`",
-}
+_MAX_REFUSAL_BYTES: Final = 1 << 16
+_HINTS: Final = {404: ": see its `url`", 405: ": it may support Streamable HTTP, which is `type: http`"}
 
 
 class SseChannel(MessageChannel, HttpResponseSink):
@@ -55,6 +45,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._holding: asyncio.TimerHandle | None = None
         self._over = False
         self._is_open = False
+        self._refusal: _Refusal | None = None
 
     async def open(self) -> None:
         """Ask for the stream, and wait for its first event.
@@ -69,7 +60,8 @@ class SseChannel(MessageChannel, HttpResponseSink):
             await asyncio.wait_for(self._endpoint, seconds)
         except TimeoutError:
             self._shut()
-            raise UpstreamUnavailableError(f"named no endpoint for messages within {seconds:g} s") from None
+            words = self._refusal.text if self._refusal else f"named no endpoint for messages within {seconds:g} s"
+            raise UpstreamUnavailableError(words) from None
         except BaseException:
             self._shut()
             raise
@@ -91,24 +83,29 @@ class SseChannel(MessageChannel, HttpResponseSink):
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         kind = (headers.get(b"content-type") or b"").lower()
-        if status != 200 or not kind.startswith(b"text/event-stream"):
-            redirect = self.describe_redirect(status, headers)
-            self._end(f"answered HTTP {status} instead of an event stream{redirect or self._hint(status)}")
-        else:
+        if status == 200 and kind.startswith(b"text/event-stream"):
             self._is_open = True
+        elif status in REFUSALS:
+            self._refusal = self.create_refusal(status, headers)
+        else:
+            redirect = self._stream.redirect if self._stream is not None else ""
+            self._end(f"answered HTTP {status} instead of an event stream{redirect or _HINTS.get(status, '')}")
 
     def data(self, chunk: bytes) -> None:
+        if self._refusal is not None:
+            self._refusal.add(chunk)
+            return
         try:
             self._parser.feed(chunk)
         except EventTooLargeError:
             self._end(f"sent a message over the limit of {self._place.limit} bytes (`limits.message_bytes`)")
 
     def end(self) -> None:
-        self._end("closed its event stream")
+        self._end(self._refusal.text if self._refusal else "closed its event stream")
 
     def failed(self, failure: HttpClientError) -> None:
         verb = "lost" if self._is_open else "did not open"
-        self._end(f"{verb} its event stream: {failure}")
+        self._end(self._refusal.text if self._refusal else f"{verb} its event stream: {failure}")
 
     def announce_changed_tools(self) -> None:
         """Deliver a `tools/list_changed`, unless the channel is closed."""
@@ -117,17 +114,19 @@ class SseChannel(MessageChannel, HttpResponseSink):
 
     def delivered(self, post: "_Post") -> None:
         """A POST was answered."""
-        self._posts.pop(post, None)
+        exchange = self._posts.pop(post, None)
         if post.status in _FORGOTTEN:
             self._end(f"forgot the session (HTTP {post.status})")
+        elif post.refusal is not None:
+            self._refused(post.message, post.refusal.text)
         elif post.status >= 300:
-            hint = post.redirect or self._hint(post.status)
+            hint = (exchange.redirect if exchange is not None else "") or _HINTS.get(post.status, "")
             self._refused(post.message, f"refused the message with HTTP {post.status}{hint}")
         self._initialized(post.message)
 
-    def describe_redirect(self, status: int, headers: HttpHeaders) -> str:
-        """Return what to add to an error about a redirect."""
-        return describe_redirect(self._place.spec.url, status, headers)
+    def create_refusal(self, status: int, headers: HttpHeaders) -> "_Refusal":
+        """Return a response that refuses the credentials, whose body is still to come."""
+        return _Refusal(self._place.spec, status, headers)
 
     def undelivered(self, post: "_Post", failure: HttpClientError) -> None:
         """A POST broke; it is sent once more if the server cannot have seen it, or may see it twice."""
@@ -162,9 +161,6 @@ class SseChannel(MessageChannel, HttpResponseSink):
     def _post(self, post: "_Post") -> None:
         target = self._endpoint.result()
         self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
-
-    def _hint(self, status: int) -> str:
-        return _HINTS.get(status, "").format(sign_in=self._place.spec.sign_in_hint)
 
     def _refused(self, message: Message, words: str) -> None:
         log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})
@@ -206,29 +202,53 @@ class SseChannel(MessageChannel, HttpResponseSink):
             exchange.abort()
 
 
+class _Refusal:
+    """A response that refuses the credentials."""
+
+    def __init__(self, spec: UpstreamSpec, status: int, headers: HttpHeaders) -> None:
+        self._spec = spec
+        self._status = status
+        self._challenge = headers.get(b"www-authenticate") or b""
+        self._body = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Keep the beginning of the body."""
+        self._body += chunk[: _MAX_REFUSAL_BYTES - len(self._body)]
+
+    @property
+    def text(self) -> str:
+        """The error for it."""
+        return describe_refusal(self._spec, self._status, self._challenge, self._body)
+
+
 class _Post(HttpResponseSink):
     """One message on its way up."""
 
     def __init__(self, channel: SseChannel, message: Message) -> None:
         self.message = message
         self.status = 0
-        self.redirect = ""
-        """Where the server redirects to, for the error."""
+        self.refusal: _Refusal | None = None
         self.repeated = False
         self._channel = channel
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
-        self.redirect = self._channel.describe_redirect(status, headers)
+        if status in REFUSALS:
+            self.refusal = self._channel.create_refusal(status, headers)
 
     def data(self, chunk: bytes) -> None:
-        """The answer comes down the stream; what is said here is not read."""
+        """Read nothing but a refusal: the answer comes down the stream."""
+        if self.refusal is not None:
+            self.refusal.add(chunk)
 
     def end(self) -> None:
         self._channel.delivered(self)
 
     def failed(self, failure: HttpClientError) -> None:
-        self._channel.undelivered(self, failure)
+        if self.refusal is not None:
+            self._channel.delivered(self)
+        else:
+            self._channel.undelivered(self, failure)
 
 
 class SseUpstream(ChannelUpstream):

@@ -88,7 +88,7 @@ class ExchangeOwner(Protocol):
 class HttpExchange:
     """A request in flight and its response: `abort`, `pause` and `resume` are for the caller."""
 
-    __slots__ = ("before_refusal", "holder", "number", "paused", "place", "redirects", "request", "sink")
+    __slots__ = ("before_refusal", "holder", "number", "paused", "place", "redirect", "redirects", "request", "sink")
 
     def __init__(self, request: bytes, sink: HttpResponseSink, place: object) -> None:
         self.request = request
@@ -100,6 +100,8 @@ class HttpExchange:
         self.paused = False
         self.redirects = 0
         """Number of redirects that were followed."""
+        self.redirect = ""
+        """What to add to an error about the response, if that is a redirect."""
         self.before_refusal: Callable[[HttpExchange, int, HttpHeaders], None] | None = None
         """Called with a status of 300 or more before the sink gets it; may replace the sink to follow a redirect."""
         self.holder: ExchangeOwner | None = None

@@ -159,15 +159,7 @@ class Pool:
             self._sweep = self._loop.call_at(self._idle[0].free_since + self._idle_seconds, self._drop_old)
 
 
-__all__ = [
-    "HttpClient",
-    "HttpClientError",
-    "HttpExchange",
-    "HttpHeaders",
-    "HttpResponseSink",
-    "Target",
-    "describe_redirect",
-]
+__all__ = ["HttpClient", "HttpClientError", "HttpExchange", "HttpHeaders", "HttpResponseSink", "Target"]
 
 
 class HttpClient:
@@ -239,16 +231,16 @@ class HttpClient:
             except ConfigurationError as error:
                 _Refusal(exchange, str(error))
                 return exchange
-        moved = target.moved.get(method, target) if target.moved else target
-        exchange.before_refusal = functools.partial(self._follow, target, moved, method, header_block, body)
-        exchange.request = _request(route, moved, method, header_block, body)
+        if exchange.place is target and target.moved:
+            exchange.place = target.moved.get(method, target)
+        exchange.before_refusal = functools.partial(self._follow, target, method, header_block, body)
+        exchange.request = _request(route, cast("Target", exchange.place), method, header_block, body)
         route.pool.submit(exchange)
         return exchange
 
     def _follow(
         self,
         target: Target,
-        moved: Target,
         method: bytes,
         header_block: bytes,
         body: bytes,
@@ -256,13 +248,19 @@ class HttpClient:
         status: int,
         headers: HttpHeaders,
     ) -> None:
-        """Follow a redirect within the origin, and send later requests of this method to its target at once."""
-        found = _redirect_of(moved, method, status, headers)
-        if found is None or found.origin != target.origin or exchange.redirects >= MAX_REDIRECTS:
+        """Follow a redirect within the origin; if it is permanent, later requests of this method go there at once."""
+        place = cast("Target", exchange.place)
+        found, exchange.redirect = find_redirect(place, method, status, headers)
+        if status in _MISSING and place is not target and not exchange.redirects:
+            target.moved.pop(method, None)  # the permanent redirect is no longer right
+            found = target
+        elif found is None or exchange.redirects >= MAX_REDIRECTS:
             target.moved.pop(method, None)
             return
+        elif status in _PERMANENT and place is target.moved.get(method, target):
+            target.moved[method] = found
         exchange.redirects += 1
-        target.moved[method] = found
+        exchange.place = found
         sink = exchange.sink
         exchange.sink = _RedirectSink(
             sink, lambda: self.send(target, method, header_block, body, sink, exchange=exchange)
@@ -305,36 +303,36 @@ class _RedirectSink(HttpResponseSink):
         self._sink.failed(failure)
 
 
-_KEEPS_METHOD = frozenset({307, 308})
-_REDIRECTS = _KEEPS_METHOD | {301, 302, 303}
+_PERMANENT = frozenset({301, 308})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MISSING = frozenset({404, 405, 410})
 
 
-def _redirect_of(target: Target, method: bytes, status: int, headers: HttpHeaders) -> Target | None:
-    """Return the target of a redirect that keeps the method, None for any other response."""
-    location = headers.get(b"location")
-    if not location or status not in (_REDIRECTS if method == b"GET" else _KEEPS_METHOD):
-        return None
-    try:
-        return target.redirected(location)
-    except ConfigurationError:
-        return None
+def find_redirect(place: Target, method: bytes, status: int, headers: HttpHeaders) -> tuple[Target | None, str]:
+    """Return the target of a redirect to follow, if any, and what to add to an error about a redirect.
 
-
-def describe_redirect(url: str, status: int, headers: HttpHeaders) -> str:
-    """Return what to add to the error about a redirect that was not followed; empty for any other response."""
+    A redirect is followed if it stays within the origin and the request keeps its method and content.
+    """
     location = headers.get(b"location")
     if not location or status not in _REDIRECTS:
-        return ""
+        return None, ""
     try:
-        target = Target(url)
-        found = target.redirected(location)
+        found = place.redirected(location)
     except ConfigurationError:
-        return " and redirects to what is no URL"
-    if found.origin != target.origin:
-        return f" and redirects to {found}, which is another origin: if you trust it, set it as `url` of the upstream"
-    if status in _KEEPS_METHOD:
-        return f" and redirects again and again, at last to {found}: correct the `url` of the upstream"
-    return f" and redirects to {found}, where a request would lose its content: correct the `url` of the upstream"
+        return None, " and redirects to what is no URL"
+    if place.tls and not found.tls:
+        words = "which is not encrypted: set its https address as `url` of the upstream"
+        return None, f" and redirects to {found}, {words}"
+    if found.origin != place.origin:
+        words = "which is another origin: if you trust it, set it as `url` of the upstream"
+        return None, f" and redirects to {found}, {words}"
+    if status in _KEEPS_METHOD.get(method, _REDIRECTS):
+        return found, f" and redirects again and again, at last to {found}: correct the `url` of the upstream"
+    return None, f" and redirects to {found}, where a request would lose its content: correct the `url` of the upstream"
+
+
+_KEEPS_METHOD = {b"POST": frozenset({307, 308}), b"DELETE": _REDIRECTS - {303}}
+"""Statuses that keep a method; GET is kept by all."""
 
 
 class _Route(NamedTuple):
