@@ -39,14 +39,19 @@ class ProxyService(DownstreamPort):
         naming: Naming = "prefix",
         showing: FilterMiddleware | None = None,
         access: AccessRules | None = None,
+        *,
+        is_alone: bool | None = None,
     ) -> None:
         """Create a proxy in front of one or more `upstreams`; the names of several are merged by `naming`.
+
+        `is_alone` is False for one upstream that is left of several: its tools are named as before.
 
         Without `showing`, tools are not filtered. Callers with `access` rules reach only the servers that these permit.
         """
         self._services = services
         self._upstreams = tuple(upstreams)
         self._merged_lists = MergedListCache(naming)
+        self._is_alone = len(self._upstreams) == 1 if is_alone is None else is_alone
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
         self._access = access
@@ -67,7 +72,7 @@ class ProxyService(DownstreamPort):
 
     def _create_modern(self, access: str, principal: str) -> FilteringModernHandler:
         upstreams = self._permitted(access, principal)
-        if len(self._upstreams) == 1:
+        if self._is_alone:
             return SingleServerModernHandler(self._services, upstreams[0], self._showing, access)
         return MultiServerModernHandler(self._services, upstreams, self._merged_lists, self._showing, access)
 
@@ -88,9 +93,9 @@ class ProxyService(DownstreamPort):
 
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
         upstreams = self._permitted(caller.access, caller.principal)
-        if len(self._upstreams) > 1:
-            return MultiServerConnection(self._services, upstreams, self._merged_lists, caller, channel, self._showing)
-        return SingleServerConnection(self._services, upstreams[0], caller, channel, self._showing)
+        if self._is_alone:
+            return SingleServerConnection(self._services, upstreams[0], caller, channel, self._showing)
+        return MultiServerConnection(self._services, upstreams, self._merged_lists, caller, channel, self._showing)
 
     def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
         """Publish clients whose list changed with `publish`; returns the handler for such messages."""

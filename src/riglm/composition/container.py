@@ -297,13 +297,13 @@ class Container:
     @cached_property
     def services(self) -> RequestServices:
         """The services that every connection works with."""
-        specs, timeouts = self.settings.upstream_specs(), self.settings.timeouts
+        timeouts = self.settings.timeouts
         return RequestServices(
             tracking=self.tracking,
             sessions=self.sessions,
             catalogs=CatalogCache(),
             known_catalogs=KnownCatalogs(self.hasher, self.recorder.put, pins=self.pins),
-            owners=ToolOwners(specs[0].name if len(specs) == 1 else ""),
+            owners=ToolOwners(self.settings.lone_server),
             grace=timeouts.grace,
             longest_list=timeouts.list,
             overhead=None if self.metrics is None else OverheadMeter(self.metrics),

@@ -251,7 +251,7 @@ def _visits(
         filtering=settings.filtering,
         client=subject.client,
         entry=subject.entry,
-        is_alone=len(keys) == 1,
+        is_alone=bool(settings.lone_server),
     )
     opening = partial(upstreams.opened, lambda _upstream, _tool: None)
     known = support_by_key(subject.client)

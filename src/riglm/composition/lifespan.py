@@ -61,7 +61,9 @@ async def lifespan(
             await _recall_catalogs(container)
             await opened.enter_async_context(_following_pins(container))
             showing = container.showing if filtered else None
-            proxy = ProxyService(services, ports, settings.naming, showing, container.access)
+            proxy = ProxyService(
+                services, ports, settings.naming, showing, container.access, is_alone=bool(settings.lone_server)
+            )
             sharing = container.sharing if is_shared(settings) else None
             if sharing is not None:
                 await sharing.begin()
@@ -103,7 +105,9 @@ def _working(container: Container, *, filtered: bool) -> Iterator[None]:
 async def _recall_catalogs(container: Container) -> None:
     """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
     known, specs = container.services.known_catalogs, container.settings.upstream_specs()
-    if len(specs) < 2 or container.pins.is_strict:  # one list is forwarded, and tools to hold back are compared first
+    if (
+        container.settings.lone_server or container.pins.is_strict
+    ):  # one list is forwarded, and tools to hold back are compared first
         return
 
     def read(fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:

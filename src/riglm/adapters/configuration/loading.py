@@ -22,7 +22,7 @@ from riglm.adapters.configuration.problem import (
     refusal,
     refuse_any,
 )
-from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.client_file import ClientEntry
@@ -39,6 +39,7 @@ class Draft:
         self.from_variables: set[str] = set()
         self.client_entries: dict[str, ClientEntry] = {}
         """The servers of a client's file, by their names behind riglm."""
+        self.left_out: set[str] = set()
 
     def set(self, path: IndexedKeyPath, value: Any, origin: str) -> None:
         """Put a value at a path. Mappings are merged with what is there, all else replaces it; None sets nothing."""
@@ -70,7 +71,8 @@ class Draft:
         self.origins = {path: origin for path, origin in self.origins.items() if not path or path[0] not in keys}
 
     def drop_server(self, name: str) -> None:
-        """Forget all that was set of one of `mcpServers`."""
+        """Forget all that was set of one of `mcpServers`, which cannot be used, but not that there is one."""
+        self.left_out.add(name)
         servers = self.values.get("mcpServers", {})
         servers.pop(name, None)
         if not servers:
@@ -405,7 +407,7 @@ def _url_variables(draft: Draft) -> list[tuple[IndexedKeyPath, Any, str]]:
 
 def _validated(draft: Draft, default_origin: str) -> Settings:
     try:
-        settings = Settings.model_validate(draft.values)
+        settings = Settings.model_validate(draft.values, context={LEFT_OUT: draft.left_out})
     except ValidationError as error:
         from riglm.adapters.configuration.problem import problems_in
 

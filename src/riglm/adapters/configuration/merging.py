@@ -17,7 +17,7 @@ from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import IndexedKeyPath, dotted, holds_text, setter_of
 from riglm.domain.control import FieldError, InvalidInputError
 from riglm.domain.redaction import MASK, Redactor, mask_address, mask_command, mask_options, mask_url, sounds_secret
-from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
@@ -143,7 +143,8 @@ def merged(settings: Settings, changes: Sequence[ConfigChange], default_store: s
     for change in changes:
         put(values, change.path, change.value)
     try:
-        return Settings.model_validate(_with_a_store(values, default_store)).aware_of(settings.from_variables)
+        wanted = _with_a_store(values, default_store)
+        return Settings.model_validate(wanted, context={LEFT_OUT: settings.left_out}).aware_of(settings.from_variables)
     except ValidationError as error:
         from riglm.adapters.configuration.problem import problems_in
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
@@ -35,6 +35,9 @@ from riglm.domain.upstream import UpstreamSpec, derive_name
 
 RESERVED_NAMES = frozenset({"set_context", "search_available_tools", "call_tool", "index_status", "mark_tool", "riglm"})
 """Names of meta-tools, which no server may have."""
+
+LEFT_OUT = "left out"
+"""The key of the validation context for the names of servers that were left out because they cannot be used."""
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
@@ -77,6 +80,7 @@ class Settings(SettingsModel):
     audit: AuditSettings = AuditSettings.model_construct()
     trust: TrustSettings = TrustSettings.model_construct()
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
+    _left_out: frozenset[str] = PrivateAttr(default=frozenset())
 
     @field_validator("mcp_servers")
     @classmethod
@@ -88,6 +92,11 @@ class Settings(SettingsModel):
             if name.lower() in RESERVED_NAMES:
                 raise problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
         return servers
+
+    @model_validator(mode="after")
+    def _note_left_out(self, info: ValidationInfo) -> Self:
+        self._left_out = frozenset((info.context or {}).get(LEFT_OUT, ()))
+        return self
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
@@ -131,7 +140,7 @@ class Settings(SettingsModel):
         if self.access and not self.downstream.principals and self.downstream.auth is None:
             words = "callers without a token have no groups"
             raise problem(words, "set downstream.auth or downstream.tokens", key="access")
-        servers = {spec.name for spec in self.upstream_specs()} | self.mcp_servers.keys()
+        servers = {spec.name for spec in self.upstream_specs()} | self.mcp_servers.keys() | self._left_out
         profiles = {self.filtering.profile, *self.filtering.profiles}
         for group, rule in self.access.items():
             if not group.isprintable() or not group:
@@ -141,7 +150,7 @@ class Settings(SettingsModel):
                     if not any(map(NamePatterns((pattern,)).has, known)):
                         words, fix = f"there is none that is called {pattern!r}", f"use: {', '.join(sorted(known))}"
                         raise problem(words, fix, key=f"access.{group}.{key}")
-            if self.naming != "prefix" and len(self.mcp_servers) > 1 and "*" not in rule.servers:
+            if self.naming != "prefix" and len(self.mcp_servers) + len(self._left_out) > 1 and "*" not in rule.servers:
                 words = "with `naming: prefix` only, the names of tools show their servers"
                 raise problem(words, "remove `naming`, or `servers` here", key=f"access.{group}.servers")
         return self
@@ -158,6 +167,17 @@ class Settings(SettingsModel):
         else:
             servers = self.mcp_servers
         return tuple(server.spec(name) for name, server in servers.items() if not server.disabled)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The servers that were left out because they cannot be used."""
+        return self._left_out
+
+    @property
+    def lone_server(self) -> str:
+        """The name of the only server, whose tools keep their names; empty if there are several, or one of several."""
+        specs = self.upstream_specs()
+        return specs[0].name if len(specs) == 1 and not self._left_out else ""
 
     def on_change(self) -> dict[str, OnChange]:
         """Return, by server, what happens when its tools change."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.configuration.loading import Configuration, Options, load
+from riglm.domain.access_rules import AccessRules
 from riglm.domain.errors import ConfigurationError
 
 
@@ -408,6 +409,20 @@ def test_a_server_of_a_clients_file_gets_the_name_that_init_gives_it(place: Plac
     assert [spec.name for spec in found.settings.upstream_specs()] == ["good", behind]
     (warning,) = found.warnings
     assert f"where the server is called {behind} — fix: " in warning
+
+
+def test_a_rule_may_name_a_server_that_is_left_out_and_the_one_that_is_left_is_one_of_several(place: Place) -> None:
+    rules = "access: {staff: {servers: [bad]}, '*': {servers: [good]}}"
+    place.yaml(f"downstream: {{tokens: {{ann: {'t' * 32}}}}}\n{rules}\n")
+    servers = {"good": {"command": "x"}, "bad": {"type": "pigeon"}}
+    settings = place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings
+    assert settings.lone_server == ""
+    assert settings.left_out == {"bad"}
+    permitted = AccessRules(settings.access, [spec.name for spec in settings.upstream_specs()])
+    assert permitted.find(frozenset({"staff"}), "default") == "*"
+    place.yaml("")
+    del servers["bad"]
+    assert place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings.lone_server == "good"
 
 
 def test_servers_of_a_clients_file_whose_tools_could_get_one_name_are_renamed(place: Place) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from riglm.application.aggregation.connection import MultiServerConnection
+from riglm.application.aggregation.modern_handler import MultiServerModernHandler
 from riglm.application.connections.single_server import DualEraRouter
 from riglm.application.proxy import ProxyService
 from riglm.domain import jsonrpc
@@ -187,3 +189,10 @@ async def test_sessions_are_swept_and_names_looked_at(stage):
     stage.proxy.sweep()
     await stage.proxy.check_names()
     assert isinstance(stage.connection, DualEraRouter)
+
+
+def test_a_server_that_is_left_of_several_is_served_as_one_of_several(stage):
+    proxy = ProxyService(stage.services, stage.servers, is_alone=False)
+    caller = Caller(transport=Transport.STDIO)
+    assert isinstance(proxy.modern_for(caller), MultiServerModernHandler)
+    assert isinstance(proxy.converse(caller, stage.channel), MultiServerConnection)
