@@ -346,21 +346,22 @@ class PredictionStoreContract:
     ) -> None:
         """The newest definition that was seen counts, in any order of records; approved stays what was first."""
         first = a_tool_pin()
-        changed = replace(first, digest="c" * 64, definition=b"{}", seen_digest="c" * 64, seen=b"{}", seen_at=2000.0)
+        seen = {"seen_digest": "c" * 64, "seen": b'{"title":"read"}', "seen_at": 2000.0}
+        changed = replace(first, digest="c" * 64, definition=b'{"title":"read"}', **seen)
         analytics.record_many([first])
         analytics.record_many([changed])
         analytics.record_many([replace(first, seen_at=1500.0)])
-        expected = replace(first, seen_digest="c" * 64, seen=b"{}", seen_at=2000.0)
+        expected = replace(first, **seen)
         assert list(choices.list_tool_pins()) == [expected]
 
     def test_an_approved_tool_has_the_definition_that_was_listed(
         self, analytics: AnalyticsPort, choices: Choices
     ) -> None:
         """Approval is of a digest; one that was never seen has no definition until it is."""
-        pin = a_tool_pin(seen_digest="c" * 64, seen=b"{}")
+        pin = a_tool_pin(seen_digest="c" * 64, seen=b'{"title":"read"}')
         analytics.record_many([pin])
         choices.approve_tools([replace(pin, digest="c" * 64)])
-        approved = replace(pin, digest="c" * 64, definition=b"{}")
+        approved = replace(pin, digest="c" * 64, definition=b'{"title":"read"}')
         assert list(choices.list_tool_pins()) == [approved]
         imported = a_tool_pin(name="write", digest="d" * 64, definition=b"", seen_digest="", seen=b"")
         choices.approve_tools([imported])

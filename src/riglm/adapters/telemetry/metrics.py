@@ -432,7 +432,7 @@ class PrometheusMetrics(MeterPort):
             "riglm_hit_rate_calls",
             "Tools of servers that were used while the list hid something, by result: hit, the tool was in the list "
             "shown or riglm suggested it; searched, a search found it; missed, it was called by a name that was in "
-            "neither. In the mode shadow, what would have been.",
+            "neither. Names that no server lists do not count. In the mode shadow, what would have been.",
             [
                 ((mode, _HITS[found]), count)
                 for mode, shown in self._shown.items()

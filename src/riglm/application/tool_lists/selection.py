@@ -40,14 +40,21 @@ class ListSelection:
         return self.shown if self.preloaded is None else self.preloaded
 
     def result(self, tool: str, found: DiscoveryMethod) -> DiscoveryMethod | None:
-        """Return how a call found its tool, None if the list hid nothing; in shadow mode, how it would have."""
+        """Return how a call found its tool; in shadow mode, how it would have.
+
+        None if the list hid nothing, or if the tool was neither shown nor hidden.
+        """
         if self.preloaded:
-            return DiscoveryMethod.LISTED if tool in self.preloaded else DiscoveryMethod.SEARCHED
+            if tool in self.preloaded:
+                return DiscoveryMethod.LISTED
+            return DiscoveryMethod.SEARCHED if tool in self.shown else None
         if not self.hidden or self.preloaded is not None:
             return None
-        if self.mode != "shadow":
-            return found
-        return DiscoveryMethod.LISTED if tool in self.shown else DiscoveryMethod.NAMED
+        if tool in self.shown:
+            return DiscoveryMethod.LISTED
+        if tool not in self.hidden:
+            return None
+        return found if self.mode != "shadow" else DiscoveryMethod.NAMED
 
     def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
         """Return the record that a session was shown this, at a time in seconds since the epoch."""
