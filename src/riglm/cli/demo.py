@@ -13,6 +13,7 @@ import typer
 
 from riglm.cli.output import JsonOption, print_json, print_table
 from riglm.domain.errors import RiglmError
+from riglm.domain.shortage import shortage_in
 
 if TYPE_CHECKING:
     from riglm.demo.drive import DemoSession, Scene
@@ -97,6 +98,8 @@ def _play(scene: "Scene", directory: Path, notify: Callable[[str], None]) -> "li
     log = directory / "riglm.log"
 
     async def play() -> "list[DemoSession]":
+        # What a failed start of a process leaves in asyncio says nothing that the error does not say.
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         with log.open("w", encoding="utf-8") as errors:
             async with asyncio.timeout(_PLAY_S):
                 return await drive(
@@ -106,6 +109,8 @@ def _play(scene: "Scene", directory: Path, notify: Callable[[str], None]) -> "li
     try:
         return asyncio.run(play())
     except Exception as error:
+        if words := shortage_in(error):
+            raise RiglmError(words) from error
         last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-10:]) if log.exists() else ""
         cause = _innermost(error)
         raise RiglmError(f"the demo failed ({type(cause).__name__}: {cause}); riglm's last words:\n{last}") from error
