@@ -186,3 +186,10 @@ def test_a_page_that_cannot_be_written_is_wrong_use_and_named(recorded, tmp_path
         entrance.main()
     assert left.value.code == 2
     assert "--html" in capsys.readouterr().err
+
+
+def test_the_mode_is_off_without_a_strategy(recorded, monkeypatch):
+    monkeypatch.setenv("RIGLM_FILTERING__MODE", "enforce")
+    monkeypatch.setenv("RIGLM_FILTERING__STRATEGY", "none")
+    rules = json.loads(recorded(worked(2))("report", "--predictor", "frequency", "--json"))["rules"]
+    assert (rules["mode"], rules["strategy"]) == ("off", "none")

@@ -49,8 +49,8 @@ function recorded(mode, title) {
   const { cost } = its;
   const facts = [
     ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${whole(cost.sessions)} sessions)`],
-    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced an earlier one)`],
-    ["calls with their tool in the list", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
+    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced a list)`],
+    ["hit rate", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
     ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
     ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
     ["missed", missed],
@@ -61,12 +61,15 @@ function recorded(mode, title) {
   return [section(title, h("table", { class: "facts" }, h("tbody", {}, rows)))];
 }
 
+/** True if the chart shows recorded lists; otherwise the replay, which may be of fewer days. */
+const isRecorded = report.days.some((day) => day.recorded.in_list !== null);
+
 function days() {
   if (report.days.length === 0) return [];
   const swatch = (colour, text) => h("li", {}, h("i", { style: `background: var(--${colour})` }), text);
   const columns = [
     ["day", (day) => day.day],
-    ["calls", (day) => whole(day.calls), true],
+    ["calls replayed", (day) => whole(day.calls), true],
     ["in the list", (day) => share(day.in_list), true],
     ["95 of 100", (day) => range(day.in_list_interval), true],
     ["tools in the list", (day) => one(day.mean_list), true],
@@ -77,7 +80,7 @@ function days() {
   return [
     section(
       "Day by day",
-      h("ul", { class: "legend" }, swatch("hits", `calls with their tool in the list, replayed with ${report.replayed_with}`), swatch("size", "tools in the list")),
+      h("ul", { class: "legend" }, swatch("hits", `hit rate, ${isRecorded ? "recorded" : `replayed with ${report.replayed_with}`}`), swatch("size", "tools in the list")),
       h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
       h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
     ),
@@ -96,8 +99,10 @@ function strategies() {
     ["tools in the list", (row) => one(row.mean_list), true],
     ["hidden", (row) => share(row.reduction), true],
   ];
+  const { calls, sessions, skipped } = report.replayed;
+  const rest = skipped ? `, the latest; ${whole(skipped)} before them were skipped` : "";
   const isConfigured = (row) => (row.predictor === report.rules.strategy ? "configured" : "");
-  return [section("The same sessions replayed, by strategy", table(columns, report.strategies, isConfigured))];
+  return [section(`Replayed by strategy: ${whole(sessions)} sessions with ${whole(calls)} calls${rest}`, table(columns, report.strategies, isConfigured))];
 }
 
 function tools() {
@@ -133,7 +138,7 @@ function draw(chart) {
     name,
     type: kind,
     yAxisIndex: axis,
-    data: report.days.map((day) => day[key]),
+    data: report.days.map((day) => (isRecorded ? day.recorded : day)[key]),
     connectNulls: true,
     symbolSize: 6,
     itemStyle: { color: tint },
@@ -150,7 +155,7 @@ function draw(chart) {
         { type: "value", min: 0, axisLabel: text, splitLine: line },
         { type: "value", min: 0, max: 100, axisLabel: { ...text, formatter: "{value} %" }, splitLine: { show: false } },
       ],
-      series: [series("tools in the list", "mean_list", colour("size"), 0, "bar"), series("% in the list", "in_list", colour("hits"), 1, "line")],
+      series: [series("tools in the list", "mean_list", colour("size"), 0, "bar"), series("hit rate, %", "in_list", colour("hits"), 1, "line")],
     },
     { notMerge: true },
   );
