@@ -207,8 +207,12 @@ class Container:
         from riglm.adapters.spool.sqlite import SqliteSpool
 
         storage = self.settings.storage
-        durable = storage.durability == "full"
-        return SqliteSpool(spool_path(self.settings, store), max_bytes=storage.spool.max_bytes, durable=durable)
+        return SqliteSpool(
+            spool_path(self.settings, store),
+            max_bytes=storage.spool.max_bytes,
+            durable=storage.durability == "full",
+            store=store_path(self.settings) if storage.url is None else None,
+        )
 
     @cached_property
     def maintenance(self) -> Maintenance:

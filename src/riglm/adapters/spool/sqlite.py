@@ -2,9 +2,10 @@
 
 import logging
 import os
+import shutil
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,12 @@ VERSION: Final = 5
 _TIMEOUT_SECONDS: Final = 1.0
 _SPARE_BYTES: Final = 8192
 """What an append may take more than its records: SQLite adds whole pages."""
+
+_STORE_BYTES: Final = 256 << 10
+"""What a store takes to open and to begin, with its journal and the index of that."""
+
+_STORE_SHARE: Final = 2
+"""What a record takes in the store relative to the spool, once in the journal and once in the file."""
 
 _TABLE: Final = "CREATE TABLE record (id INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL)"
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
@@ -169,12 +176,26 @@ class SqliteSpool(SpoolPort):
 
     With `durable`, every append is synced until `hurry`. The file of this process is created by the first append and
     deleted when its last record is removed.
+
+    While the file `store` is on the same disk, it leaves as much space as that needs to take what is in the spool,
+    until `hurry`: on a full disk the spool would take all that is freed, and nothing would drain.
     """
 
-    def __init__(self, root: Path, *, max_bytes: int = MAX_BYTES, durable: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        max_bytes: int = MAX_BYTES,
+        durable: bool = False,
+        store: Path | None = None,
+        free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+    ) -> None:
+        """`free_bytes` returns how many bytes are free on the disk of an existing path."""
         self._root = root
         self._max_bytes = max_bytes
         self._durable = durable
+        self._store = store
+        self._free_bytes = free_bytes
         self._files: deque[_File] = deque()
         self._own: _File | None = None
 
@@ -204,8 +225,10 @@ class SqliteSpool(SpoolPort):
     def append(self, records: Sequence[Record]) -> int:
         bodies = [body for record in records if (body := _encoded(record)) is not None]
         size = self.size_bytes
-        if size + sum(map(len, bodies)) + _SPARE_BYTES > self._max_bytes:
+        added = sum(map(len, bodies)) + _SPARE_BYTES
+        if size + added > self._max_bytes:
             raise SpoolUnavailableError(f"the spool {self._root} is full: it holds {size} bytes")
+        self._leave_space(size, added)
         if bodies:
             try:
                 if self._own is None:
@@ -219,6 +242,7 @@ class SqliteSpool(SpoolPort):
 
     def hurry(self) -> None:
         self._durable = False
+        self._store = None
         if self._own is not None:
             with suppress(sqlite3.Error):
                 self._own.hurry()
@@ -270,6 +294,21 @@ class SqliteSpool(SpoolPort):
         with suppress(sqlite3.Error):
             return sum(file.size_bytes for file in self._files)
         return 0
+
+    def _leave_space(self, size: int, added: int) -> None:
+        """Raise `SpoolUnavailableError` if the store could not take all of the spool after `added` bytes more."""
+        if self._store is None:
+            return
+        try:
+            disk = next(path for path in (self._root, *self._root.parents) if path.exists())
+            is_shared = disk.stat().st_dev == self._store.parent.stat().st_dev
+            free = self._free_bytes(disk)
+        except OSError:
+            return
+        if is_shared and free < added + _STORE_SHARE * (size + added) + _STORE_BYTES:
+            raise SpoolUnavailableError(
+                f"the spool {self._root} leaves the last {free} bytes of the disk to the store — fix: make space there"
+            )
 
     def _close_own(self) -> None:
         """Write no more into the file of this process; what it holds is still read."""

@@ -283,6 +283,7 @@ class RecordWriter:
         try:
             store.record_many(part)
         except AnalyticsUnavailableError:
+            batch.at_once = max(1, len(part) // 2)  # a disk with little space may take less at once
             raise
         except Exception:  # noqa: BLE001  # a store may raise anything, and the rest must still be stored
             batch.at_once = max(1, len(part) // 2)

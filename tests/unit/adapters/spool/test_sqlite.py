@@ -134,6 +134,27 @@ def test_a_full_spool_takes_records_again_once_there_is_room(root):
         assert takes(spool)
 
 
+@pytest.mark.parametrize("held", [0, 200])
+def test_a_spool_on_the_disk_of_the_store_leaves_it_space_for_all_that_it_holds_until_the_end(root, tmp_path, held):
+    free = [1 << 30]
+    with SqliteSpool(root, store=tmp_path / "riglm.db", free_bytes=lambda _: free[0]) as spool:
+        spool.append(calls(held))
+        free[0] = 2 * spool.size_bytes + (256 << 10)
+        with pytest.raises(SpoolUnavailableError, match="leaves the last"):
+            spool.append(calls(1))
+        free[0] += 100_000
+        spool.append(calls(1))
+        free[0] = 0
+        spool.hurry()
+        spool.append(calls(1))
+        assert len(drain(spool)) == held + 2
+
+
+def test_a_spool_beside_no_store_takes_what_the_disk_takes(root):
+    with SqliteSpool(root, free_bytes=lambda _: 0) as spool:
+        spool.append(calls(1))
+
+
 def test_adopted_records_count_for_the_maximum_size(root, left):
     with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailableError):
         spool.append(calls(1))

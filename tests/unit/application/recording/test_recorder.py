@@ -40,6 +40,23 @@ def test_no_batch_is_larger_than_its_limit(shop):
     assert [len(batch) for batch in shop.batches] == [7, 7, 6]
 
 
+def test_a_disk_with_little_space_gets_as_much_at_once_as_it_takes():
+    class Cramped(InMemoryAnalytics):
+        def record_many(self, records):
+            sizes.append(len(records))
+            if len(records) > 3:
+                raise AnalyticsUnavailableError("the disk is full")
+            super().record_many(records)
+
+    sizes, session = [], a_session()
+    recorder = Eager(Cramped, backoff=Backoff(first=0.0, longest=0.0))
+    for _ in range(10):
+        recorder.put(an_invocation(session, "read"))
+    with recorder:
+        wait_until(lambda: recorder.counts().stored == 10)
+    assert sizes[:3] == [10, 5, 2]
+
+
 def test_a_full_batch_does_not_wait_for_its_time(shop):
     session = a_session()
     with Eager(lambda: shop, limits=QueueLimits(batch_records=3, batch_seconds=3600)) as recorder:
