@@ -248,16 +248,16 @@ class HttpClient:
         status: int,
         headers: HttpHeaders,
     ) -> None:
-        """Follow a redirect within the origin; if it is permanent, later requests of this method go there at once."""
+        """Follow a redirect within the origin; if `_REMEMBERED`, later requests of this method go there at once."""
         place = cast("Target", exchange.place)
         found, exchange.redirect = find_redirect(place, method, status, headers)
         if status in _MISSING and place is not target and not exchange.redirects:
-            target.moved.pop(method, None)  # the permanent redirect is no longer right
+            target.moved.pop(method, None)  # the redirect is no longer right
             found = target
         elif found is None or exchange.redirects >= MAX_REDIRECTS:
             target.moved.pop(method, None)
             return
-        elif status in _PERMANENT and place is target.moved.get(method, target):
+        elif status in _REMEMBERED and place is target.moved.get(method, target):
             target.moved[method] = found
         exchange.redirects += 1
         exchange.place = found
@@ -303,7 +303,10 @@ class _RedirectSink(HttpResponseSink):
         self._sink.failed(failure)
 
 
-_PERMANENT = frozenset({301, 308})
+_REMEMBERED = frozenset({301, 307, 308})
+"""Statuses of redirects that later requests of the connection follow in advance. 307 is temporary for HTTP, but servers
+send it for `/mcp` to `/mcp/`, and every request would make two trips; a target that is missing later is forgotten."""
+
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MISSING = frozenset({404, 405, 410})
 
