@@ -159,6 +159,8 @@ def _read(line: bytes) -> Message:
         if not unread:
             raise MalformedMessageError(INVALID_REQUEST, "Invalid request: the id must be a string or a number")
     if envelope.method is None:
+        if message_id is None and bytes(envelope.error).startswith(b"{") and b'"jsonrpc"' in line:
+            message_id = b"null"  # MCP does not require the id of an error
         if message_id is None or not (envelope.result or envelope.error):
             raise MalformedMessageError(INVALID_REQUEST, "Invalid request: neither a method nor a result", message_id)
     else:

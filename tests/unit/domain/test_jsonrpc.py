@@ -88,6 +88,9 @@ def test_arbitrary_bytes_raise_nothing_but_malformed(line):
         (b'{"id":{},"method":7}', INVALID_REQUEST, None),
         (b'{"method":7}', INVALID_REQUEST, None),
         (b'{"result":{}}', INVALID_REQUEST, None),
+        (b'{"error":{"code":401,"message":"no JSON-RPC"}}', INVALID_REQUEST, None),
+        (b'{"jsonrpc":"2.0","error":"invalid_token"}', INVALID_REQUEST, None),
+        (b'{"jsonrpc":"2.0","error":null}', INVALID_REQUEST, None),
         (b'{"id":7,"method":"a","params":3}', INVALID_REQUEST, b"7"),
         (b'{"id":7,"method":"a","params":"x"}', INVALID_REQUEST, b"7"),
     ],
@@ -187,8 +190,9 @@ def test_a_message_on_several_lines_is_put_on_one(newline):
     assert bytes(message.params) == b'{"k":%b"x\\ny"}' % blank
 
 
-def test_an_error_without_a_readable_id_is_a_response():
-    message = jsonrpc.decode(b'{"id":null,"error":{"code":-32700,"message":"x"}}')
+@pytest.mark.parametrize("start", [b'{"id":null,', b'{"jsonrpc":"2.0",', b'{"jsonrpc":"2.0","result":null,'])
+def test_an_error_without_a_readable_id_is_a_response(start):
+    message = jsonrpc.decode(start + b'"error":{"code":-32700,"message":"x"}}')
     assert message.is_response
     assert message.id == b"null"
 

@@ -85,6 +85,19 @@ async def test_an_answer_may_give_the_id_in_another_type(link, wires, asked, giv
     assert answer.raw["id"] == asked
 
 
+async def test_an_error_without_an_id_is_for_the_only_request(link, wires, caplog):
+    answer, error = ask(link, "7", "tools/call"), b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"x"}}'
+    wire = await wires.number(1)
+    wire.say(error)
+    assert (await answer.error())["message"] == "x"
+    assert answer.raw["id"] == "7"
+    caplog.set_level("INFO")
+    answers = [ask(link, number, "tools/call") for number in (1, 2)]
+    wire.say(error)
+    assert not any(each.over.is_set() for each in answers)
+    assert "ignored a response without a request" in caplog.messages
+
+
 async def test_an_answer_that_could_be_for_several_requests_is_for_none(link, wires, caplog):
     caplog.set_level("INFO")
     answers = [ask(link, number, "tools/call") for number in ("7", "7.0")]

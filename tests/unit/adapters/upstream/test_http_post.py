@@ -102,14 +102,16 @@ async def test_an_answer_that_is_none_is_an_error_that_says_so(response, words, 
         assert answer.failure[0] is kind
 
 
-async def test_an_error_that_could_not_name_the_request_is_its_answer():
+@pytest.mark.parametrize("named", [{"id": None}, {}])
+@pytest.mark.parametrize(("kind", "status"), [("json", 200), ("json", 400), ("json", 500), ("events", 200)])
+async def test_an_error_that_could_not_name_the_request_is_its_answer(named, status, kind):
     server = WebServer()
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "unreadable"}}
-    server.handlers["tools/call"] = saying(reply(json.dumps(body).encode(), 400))
+    line = json.dumps({"jsonrpc": "2.0", **named, "error": {"code": -32700, "message": "unreadable"}}).encode()
+    server.handlers["tools/call"] = saying(reply(line, status)) if kind == "json" else streaming(web.event(line))
     async with visibility(server) as upstream:
         answer = ask(upstream.connect(Ears()), 1, "tools/call")
         assert (await answer.error())["code"] == -32700
-        assert (answer.raw["id"], answer.status) == (1, 400)
+        assert (answer.raw["id"], answer.status) == (1, status)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def describe_refusal(spec: UpstreamSpec, status: int, challenge: bytes, body: by
 
 def is_answer(asked: bytes, answer: Message) -> bool:
     """True if a response is for the request with this raw id; those under the id null are."""
-    given = answer.id or b""
+    given = answer.id or b"null"
     return given in (asked, b"null") or jsonrpc.find_id((jsonrpc.id_key(asked),), given) is not None
 
 
