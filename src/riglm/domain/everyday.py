@@ -5,7 +5,7 @@ Tools are recognized by their names and descriptions alone, without a model.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from typing import Final
@@ -276,6 +276,13 @@ _KINDS: Final = (
 )
 
 
+_NUMBERS: Final[Mapping[str, Sequence[int]]] = {
+    word: [number for number, kind in enumerate(_KINDS) if word in kind.words]
+    for word in frozenset[str]().union(*(kind.words for kind in _KINDS))
+}
+"""The kinds that each word occurs in."""
+
+
 def everyday_weights(tools: Sequence[tuple[str, str]]) -> dict[str, float]:
     """Return for each tool name how likely the tool is an everyday utility, from 0 to 1.
 
@@ -344,8 +351,8 @@ def _match_description(description: str) -> tuple[int, float]:
 
 def _find_candidates(text: str) -> list[int]:
     """Return the kinds whose patterns may match a name or a description."""
-    words = frozenset(_WORD.findall(text))
-    return [number for number, kind in enumerate(_KINDS) if not kind.words.isdisjoint(words)]
+    words = _NUMBERS.keys() & _WORD.findall(text)
+    return sorted({number for word in words for number in _NUMBERS[word]})
 
 
 def _is_general(rest: str) -> bool:

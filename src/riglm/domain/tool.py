@@ -6,8 +6,11 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.rawjson import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,41 @@ def read_catalog(result: bytes) -> ToolCatalog:
     others = []
     fields = jsonrpc.members(result)
     for raw in jsonrpc.elements(fields.get("tools", b"[]")):
-        name = jsonrpc.text(jsonrpc.members(raw).get("name"))
+        name = _name(raw)
         if name is None:
             others.append((len(tools), raw))
         else:
             tools.append(Tool(name, raw))
     return ToolCatalog(tuple(tools), result, tuple(others), jsonrpc.next_cursor(fields), _missing_servers(fields))
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+
+
+class _Described(msgspec.Struct):
+    description: str | None = None
+
+
+class _Schema(msgspec.Struct):
+    properties: dict[str, _Described] = {}
+
+
+class _Texts(msgspec.Struct):
+    description: str | None = None
+    title: str | None = None
+    schema: _Schema = msgspec.field(default_factory=_Schema, name="inputSchema")
+
+
+_decode_named: Final = msgspec.json.Decoder(_Named).decode
+_decode_texts: Final = msgspec.json.Decoder(_Texts).decode
+
+
+def _name(raw: Raw) -> str | None:
+    try:
+        return _decode_named(raw).name
+    except UNREADABLE:
+        return jsonrpc.text(jsonrpc.members(raw).get("name"))
 
 
 def _missing_servers(fields: Mapping[str, Raw]) -> tuple[str, ...]:
@@ -123,18 +155,31 @@ class ToolProfile:
 
 def profile(tool: Tool, *, server: str = "", bare_name: str = "") -> ToolProfile:
     """Return the texts of a listed tool; what is missing or of the wrong kind stays empty."""
-    fields = jsonrpc.members(tool.raw)
-    schema = jsonrpc.members(fields.get("inputSchema", b"{}"))
-    properties = jsonrpc.members(schema.get("properties", b"{}"))
-    descriptions = (jsonrpc.text(jsonrpc.members(raw).get("description")) for raw in properties.values())
+    try:
+        texts = _decode_texts(tool.raw)
+    except UNREADABLE:
+        texts = _tolerant_texts(tool.raw)
+    properties = texts.schema.properties
     return ToolProfile(
         name=tool.name,
         bare_name=bare_name or tool.name,
         server=server,
-        description=jsonrpc.text(fields.get("description")) or jsonrpc.text(fields.get("title")) or "",
+        description=texts.description or texts.title or "",
         parameters=tuple(properties),
-        parameter_descriptions=tuple(text for text in descriptions if text),
+        parameter_descriptions=tuple(each.description for each in properties.values() if each.description),
     )
+
+
+def _tolerant_texts(raw: Raw) -> _Texts:
+    """Read what is of the right kind."""
+    fields = jsonrpc.members(raw)
+    schema = jsonrpc.members(fields.get("inputSchema", b"{}"))
+    properties = {
+        name: _Described(jsonrpc.text(jsonrpc.members(value).get("description")))
+        for name, value in jsonrpc.members(schema.get("properties", b"{}")).items()
+    }
+    title = jsonrpc.text(fields.get("title"))
+    return _Texts(jsonrpc.text(fields.get("description")), title, _Schema(properties))
 
 
 BYTES_PER_TOKEN: Final = 4

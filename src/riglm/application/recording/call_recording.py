@@ -155,10 +155,12 @@ class CallRecordingService:
     def exposed(self, session: Session, selection: ListSelection) -> None:
         """Record what a client was shown; a list only if it differs from the session's last one."""
         with self._guarded:
-            exposure = selection.to_exposure(session.id, self._clock())
             before = self._last_exposures.get(session.id)
-            if exposure.is_list and not self._is_new(session, selection, exposure.available):
+            if before == selection:
                 return
+            exposure = selection.to_exposure(session.id, self._clock())
+            if exposure.is_list:
+                self._note_list(session, selection, exposure.available)
             if self._meter is not None:
                 changed = exposure.is_list and before is not None and before.in_prompt != selection.in_prompt
                 self._meter.exposed(exposure, changed=changed)
@@ -227,10 +229,8 @@ class CallRecordingService:
                 about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}
                 _log.debug("tool call ended", extra={**about, "duration_ms": round(duration_ms, 1)})
 
-    def _is_new(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> bool:
-        """Return whether a list differs from the session's last one, which it then becomes."""
-        if self._last_exposures.get(session.id) == selection:
-            return False
+    def _note_list(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> None:
+        """Keep a list as the session's last one."""
         if selection != self._latest:
             self._latest = replace(selection, raw=b"")
         if session.ended_at is None:
@@ -238,7 +238,6 @@ class CallRecordingService:
         if session.tools_available != available:
             session.tools_available = available
             self._put_session(session)
-        return True
 
     def _put_session(self, session: Session) -> None:
         """Queue the session as it is now: it goes on changing while the record waits."""

@@ -126,6 +126,8 @@ class PinnedTools:
         """By server, the tools that are not as they were approved; computed again after its pins changed."""
         self._known_pages: dict[str, dict[tuple[int, bytes], _KnownPage]] = {}
         """By server, the pages that were compared since its pins changed, by their size and last bytes."""
+        self._last_results: dict[str, tuple[Raw, bytes]] = {}
+        """By server, the raw result of its last page, which is the same object if it comes again, and its bytes."""
         self._is_read = False
         self._ready = asyncio.Event()
         self._waiting: deque[_Page | Sequence[ToolPin]] = deque()
@@ -184,7 +186,10 @@ class PinnedTools:
         The result of a page that was compared before is the same object again. `tools_version` is that of the link when
         the page was asked for.
         """
-        result = bytes(answer.result)
+        raw, result = self._last_results.get(link.spec.name, (None, b""))
+        if raw is not answer.result:
+            result = bytes(answer.result)
+            self._last_results[link.spec.name] = answer.result, result
         if link.spec.name not in self._servers:
             return answer, result
         is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")

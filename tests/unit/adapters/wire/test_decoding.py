@@ -101,3 +101,53 @@ async def test_nothing_is_delivered_after_the_close() -> None:
     peer.decoder.close()
     await asyncio.sleep(0)
     assert peer.ids == []
+
+
+LIST = b'{"jsonrpc":"2.0","id":%d,"result":{"tools":"%b"}}'
+TOOLS = b"x" * LONG_BYTES
+
+
+async def test_a_long_result_that_comes_again_is_neither_decoded_nor_a_new_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages: list[Message] = []
+
+    def deliver(decoded: Decoded, data: bytes) -> None:
+        assert isinstance(decoded, Message)
+        assert decoded.line is data
+        messages.append(decoded)
+
+    peer = Peer()
+    peer.decoder.feed(LIST % (9, TOOLS), deliver)
+    await peer.end()
+    monkeypatch.setattr(decoding, "decode", None)
+    for message_id in (10, 11, 123_456):
+        peer.decoder.feed(LIST % (message_id, TOOLS), deliver)
+    assert [each.id for each in messages] == [b"9", b"10", b"11", b"123456"]
+    assert all(each.result is messages[0].result for each in messages)
+    assert peer.pauses == [True, False]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LIST % (2, TOOLS[1:] + b"y"),
+        LIST % (2, TOOLS[1:]),
+        LIST % (2, TOOLS[1:] + b"\x00"),
+        b'{"jsonrpc":"2.0","id":"2","result":{"tools":"%b"}}' % TOOLS,
+        b'{"jsonrpc":"2.0","id":2,"method":"a","result":{"tools":"%b"}}' % TOOLS,
+        b'{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"%b"}}' % TOOLS[:-17],
+    ],
+)
+async def test_a_long_message_that_differs_is_decoded(other: bytes) -> None:
+    found: list[Decoded] = []
+    peer = Peer()
+    for data in (LIST % (1, TOOLS), other):
+        peer.decoder.feed(data, lambda decoded, _: found.append(decoded))
+        await peer.end()
+        peer.ended.clear()
+    expected = decoding.decode(other)
+    assert repr(found[1]) == repr(expected)
+    if isinstance(expected, Message):
+        assert isinstance(found[1], Message)
+        assert (found[1].method, bytes(found[1].result)) == (expected.method, bytes(expected.result))

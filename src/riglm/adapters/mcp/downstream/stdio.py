@@ -19,6 +19,7 @@ from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink, Do
 from riglm.ports.upstream import EventPosition
 
 _CHUNK: Final = 1 << 18
+_MIN_UNCOPIED_BYTES: Final = 1 << 16
 
 
 class StdoutWriter(asyncio.BaseProtocol):
@@ -246,7 +247,11 @@ class Lines(ClientResponseSink, ClientChannel):
         """Pipes have no places to name."""
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        self._write(message.line + b"\n")
+        if len(message.line) < _MIN_UNCOPIED_BYTES:
+            self._write(message.line + b"\n")
+        else:
+            self._write(message.line)
+            self._write(b"\n")
         self._on_reply()
 
     def interrupted(self) -> None:
