@@ -169,7 +169,7 @@ async def test_calls_pass_when_the_store_is_a_file_of_something_else_and_that_st
     assert database.read_bytes() == NO_DATABASE
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["status", "upgrade", "export", "sessions"])
 def test_a_command_says_that_the_store_is_a_file_of_something_else(stage: Stage, database: Path, command: str) -> None:
     database.write_bytes(NO_DATABASE)
     done = commanded(stage, command)

@@ -38,8 +38,9 @@ async def test_a_client_is_told_while_riglm_runs_and_its_list_follows(example):
         await client.call(LESSON[0], text="excluding is advice")
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
-@pytest.mark.parametrize("surface", ["stable", "hints", "full"])
+@pytest.mark.parametrize(
+    ("surface", "version"), [("stable", HANDSHAKE), ("stable", MODERN), ("hints", HANDSHAKE), ("full", MODERN)]
+)
 async def test_what_was_decided_before_the_start_counts_from_the_first_list(example, version, surface):
     put(example, an_override(kind=OverrideKind.EXCLUDE, tool=LESSON[0]))
     async with Wire(example, version, FILTERING__SURFACE=surface) as client:

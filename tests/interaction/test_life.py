@@ -74,10 +74,14 @@ async def test_the_debug_log_has_each_session_call_and_request_without_arguments
 
 @behaviour("life.end")
 @pytest.mark.parametrize(
-    ("how", "kind"),
-    [("end of input", "obedient"), ("SIGHUP", "obedient"), *((how, "with a grandchild") for how in ENDINGS)],
+    ("era", "how", "kind"),
+    [
+        (HANDSHAKE, "end of input", "obedient"),
+        (MODERN, "SIGHUP", "obedient"),
+        *((HANDSHAKE, how, "with a grandchild") for how in ENDINGS),
+        *((MODERN, how, "with a grandchild") for how in ENDINGS[:2]),
+    ],
 )
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, how: str, kind: str):
     link = stage.pipe(stage.riglm("run", "--", *stage.scripted(*CHILDREN[kind])), QUICK)
     log = stage.log(*CHILDREN[kind])
@@ -107,8 +111,9 @@ async def test_the_server_starts_before_its_client_says_anything_and_ends_with_i
 
 
 @behaviour("life.end")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-@routes(HTTP_FRONT)
+@pytest.mark.parametrize(
+    ("route", "how"), [*((route, signal.SIGTERM) for route in HTTP_FRONT), (HTTP_FRONT[0], signal.SIGINT)], ids=str
+)
 async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, route: Route, how: signal.Signals):
     flags = () if route.back == "http" else CHILDREN["with a grandchild"]
     link, log = stage.link(route, *flags, env=QUICK), stage.log(*flags)
@@ -127,9 +132,10 @@ async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, 
 
 
 @behaviour("life.killed")
-@pytest.mark.parametrize("kind", CHILDREN)
-@pytest.mark.parametrize("front", ["stdio", "http"])
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize(
+    ("era", "front", "kind"),
+    [*((HANDSHAKE, front, kind) for front in ("stdio", "http") for kind in CHILDREN), (MODERN, "http", "obedient")],
+)
 async def test_nobody_stays_when_riglm_is_killed(stage: Stage, era: str, front: str, kind: str):
     link = stage.link(Route(front, "stdio", RIGLM, era), *CHILDREN[kind])
     client = RawClient(link, era)

@@ -199,7 +199,7 @@ def inspector() -> Inspector:
 
 @behaviour("peer.inspector")
 @pytest.mark.timeout(300)
-@routes(CORNERS)
+@routes([CORNERS[0], CORNERS[-1]])  # both transports and both eras
 def test_the_inspector_lists_and_calls(actors: Stage, route: Route, inspector: Inspector):
     if route.front == "stdio":
         command, *arguments = command_of(actors, route)

@@ -318,8 +318,16 @@ def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used,
     assert "removed: 2 sessions" in forgotten.stdout
 
 
-@pytest.mark.parametrize("unseen", [[], ["--unseen"]])
-@pytest.mark.parametrize("whom", ["client", "principal", "session", "end of a session's id"])
+@pytest.mark.parametrize(
+    ("whom", "unseen"),
+    [
+        ("client", []),
+        ("client", ["--unseen"]),
+        ("principal", ["--unseen"]),
+        ("session", []),
+        ("end of a session's id", []),
+    ],
+)
 def test_run_again_it_removes_what_stayed_while_shared_state_was_away(store, used, shared, whom, unseen, monkeypatch):
     given = {
         "client": ["--client", "ann's"],
