@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
@@ -272,6 +273,20 @@ async def test_news_are_heard_from_a_server_whose_clock_went_back(server: valkey
         server.ask("DEL", "riglm:news")
         await state.notify(b"after")
         assert await heard.until(bool) == [b"after"]
+
+
+async def test_a_process_whose_clock_is_ahead_removes_no_news_that_others_have_not_read(
+    server: valkey.ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.ask("XADD", "riglm:news", "1-0", "news", "old")
+    server.ask("XADD", "riglm:news", "*", "news", "unread")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 400 * 86_400)
+    async with RedisSessionState(server.url, deadline=GENEROUS) as state:
+        await state.notify(b"ahead")
+        await state.there(["any"])
+    left = server.ask("XRANGE", "riglm:news", "-", "+")
+    assert [word in left for word in (b"old", b"unread", b"ahead")] == [False, True, True]
 
 
 async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest.LogCaptureFixture) -> None:

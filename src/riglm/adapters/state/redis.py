@@ -133,6 +133,13 @@ return number
 """A counter that makes up for what was lost with the server, and for what another hand wrote there."""
 
 
+_TRIM: Final = """
+local oldest = math.max(0, redis.call('TIME')[1] * 1000 - ARGV[1])
+return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f', oldest))
+"""
+"""Forget by the server's clock: a process whose clock is ahead would remove what others have not read."""
+
+
 class RedisSessionState(SessionStatePort):
     """Values are keys with an expiry; news are entries of one stream. No answer is waited for beyond `deadline`."""
 
@@ -187,8 +194,8 @@ class RedisSessionState(SessionStatePort):
 
     async def notify(self, news: bytes) -> None:
         command: Command = ("XADD", self._news, "MAXLEN", "~", _MAX_KEPT, "*", FIELD, news)
-        oldest = max(0, int((time.time() - _TTL_SECONDS) * 1000))  # of messages, also where none are sent for long
-        tidying = (("XTRIM", self._news, "MINID", oldest), ("PEXPIRE", self._news, int(_TTL_SECONDS * 1000)))
+        ttl = int(_TTL_SECONDS * 1000)  # of messages, also where none are sent for long
+        tidying = (("EVAL", _TRIM, 1, self._news, ttl), ("PEXPIRE", self._news, ttl))
         await self._line.say(command, *tidying, on_loss=lambda: self._backlog.news(command))
 
     async def returned(self, seconds: float) -> bool:
