@@ -291,6 +291,48 @@ def name_behind(name: str, taken: Collection[str]) -> str:
     return found
 
 
+def names_behind(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of servers behind riglm by the client's names. Names that riglm accepts are assigned first."""
+    found: dict[str, str] = {}
+    rest = []
+    for name in names:
+        if name_behind(name, found.values()) == name:
+            found[name] = name
+        else:
+            rest.append(name)
+    for name in rest:
+        found[name] = name_behind(name, found.values())
+    return found
+
+
+OAUTH: Final = ("oauth", "auth", "scopes", "oauth_client_id")
+"""Keys of a client's entry that are about its sign-in."""
+
+_OAUTH_KEYS: Final = {
+    "clientId": "client_id", "client_id": "client_id", "CLIENT_ID": "client_id", "oauth_client_id": "client_id",
+    "clientSecret": "client_secret", "client_secret": "client_secret", "CLIENT_SECRET": "client_secret",
+    "scope": "scopes", "scopes": "scopes", "oauthScopes": "scopes",
+}  # fmt: skip
+"""Settings of a client's sign-in, and their names in `auth`."""
+
+_SIGNS_IN: Final = frozenset({"oauth", "auth", "enabled", "type"})
+
+
+def auth_of(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the registered client and the scopes of a client's entry as `auth` takes them, and its other settings."""
+    found: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for key in OAUTH:
+        value = entry.get(key)
+        settings = value if isinstance(value, Mapping) else {key: value} if value else {}
+        for name, each in settings.items():
+            if ours := _OAUTH_KEYS.get(name):
+                found[ours] = each.split() if ours == "scopes" and isinstance(each, str) else each
+            elif name not in _SIGNS_IN or each not in (True, "oauth", "oauth2"):
+                others[name] = each
+    return {name: each for name, each in found.items() if each}, others
+
+
 def as_text(value: Any) -> Any:
     """Return a value of a variable or a header as programs get it: `true`, not `True`. Lists and objects stay."""
     if isinstance(value, bool):

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from riglm.domain import client_support
-from riglm.domain.client_setup import ClientServer, ConfigLocation, as_text
+from riglm.domain.client_setup import OAUTH, ClientServer, ConfigLocation, as_text, auth_of
 from riglm.domain.client_support import ClientTimeout
 
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
@@ -219,10 +219,9 @@ def own_command(
 
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
-_OAUTH: Final = ("oauth", "auth", "scopes", "oauth_client_id")
 _TAKEN: Final = frozenset(
     {"type", "transport", "command", "args", "env", "environment", "cwd", "headers", "http_headers", *_URLS}
-    | {"enabled", "disabled", "source", "bearer_token_env_var", "env_http_headers", "env_vars", *_OAUTH}
+    | {"enabled", "disabled", "source", "bearer_token_env_var", "env_http_headers", "env_vars", *OAUTH}
 )
 _LIMITS: Final = (
     "disabledTools", "excludeTools", "includeTools", "enabledTools", "allowedTools", "disabled_tools", "enabled_tools",
@@ -230,12 +229,6 @@ _LIMITS: Final = (
 )  # fmt: skip
 _SIGN_IN: Final = ("authProviderType", "headersHelper", "oauth_resource", "targetAudience", "targetServiceAccount")
 _CREDENTIALS: Final = ("headers", "http_headers", "env_http_headers", "bearer_token_env_var")
-_OAUTH_KEYS: Final = {
-    "clientId": "client_id", "client_id": "client_id", "CLIENT_ID": "client_id", "oauth_client_id": "client_id",
-    "clientSecret": "client_secret", "client_secret": "client_secret", "CLIENT_SECRET": "client_secret",
-    "scope": "scopes", "scopes": "scopes", "oauthScopes": "scopes",
-}  # fmt: skip
-"""Settings of a client's sign-in, and their names in `auth`."""
 _MAX_TIMEOUT: Final = 1e12
 _MAX_SECONDS: Final = 31_536_000
 """The longest timeout that riglm's configuration takes."""
@@ -394,22 +387,11 @@ def _definition(
         headers[header] = _variable(variable, seen)
     if token := entry.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer {_variable(token, seen)}"
-    auth = seen(_auth(entry))
+    auth, others = auth_of(entry)
+    for name in others:
+        raise _SkippedServerError(f"the client signs in to it with `{name}`, which riglm does not support")
+    auth = seen(auth)
     return definition | ({"headers": headers} if headers else {}) | ({"auth": auth} if auth else {})
-
-
-def _auth(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the registered client and the scopes with which the client signs in."""
-    found: dict[str, Any] = {}
-    for key in _OAUTH:
-        value = entry.get(key)
-        settings = value if isinstance(value, Mapping) else {key: value} if value else {}
-        for name, each in settings.items():
-            if ours := _OAUTH_KEYS.get(name):
-                found[ours] = each.split() if ours == "scopes" and isinstance(each, str) else each
-            elif each is not True or name not in {"oauth", "enabled"}:
-                raise _SkippedServerError(f"the client signs in to it with `{name}`, which riglm does not support")
-    return {name: each for name, each in found.items() if each}
 
 
 def _of_command(entry: Mapping[str, Any], starts: tuple[str, ...], seen: VariableTranslator) -> dict[str, Any]:
@@ -448,7 +430,7 @@ def _may_require_sign_in(entry: Mapping[str, Any], url: str) -> bool:
     except ValueError:
         raise _SkippedServerError("its URL cannot be read") from None
     has_credentials = parts.query or "@" in parts.netloc or any(entry.get(key) for key in _CREDENTIALS)
-    return not has_credentials or any(entry.get(key) for key in _OAUTH)
+    return not has_credentials or any(entry.get(key) for key in OAUTH)
 
 
 def _variable(name: Any, seen: VariableTranslator) -> str:

@@ -1,15 +1,24 @@
 """Servers of a client's own file: one that riglm cannot use is left out, and the others are used."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
 from riglm.adapters.configuration import document
-from riglm.adapters.configuration.problem import ConfigProblem, Expansion, keys_at, problems_in, refusal
-from riglm.domain.client_setup import as_text, name_behind
+from riglm.adapters.configuration.problem import (
+    ConfigProblem,
+    Expansion,
+    IndexedKeyPath,
+    dotted,
+    keys_at,
+    problems_in,
+    refusal,
+)
+from riglm.domain.client_setup import as_text, auth_of, names_behind
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,9 +27,11 @@ if TYPE_CHECKING:
 _SERVERS: Final = "mcpServers"
 _KEYS: Final = (_SERVERS, "servers")
 _KNOWN: Final = frozenset(keys_at(("upstream",))) | {"serverUrl", "httpUrl", "environment", "transport"}
-_ONLY_OF_COMMANDS: Final = frozenset({"args", "env", "environment", "cwd"})
-_ONLY_OF_URLS: Final = frozenset({"headers", "auth", "metamcp"})
 _URLS: Final = ("url", "serverUrl", "httpUrl")
+_ONLY_OF_COMMANDS: Final = frozenset({"command", "args", "env", "environment", "cwd"})
+_ONLY_OF_URLS: Final = frozenset({*_URLS, "headers", "auth", "metamcp"})
+_KINDS: Final = ("type", "transport")
+_KINDS_OF_URLS: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote"})
 _MAPS: Final = ("env", "environment", "headers")
 _MAX_NAME: Final = 60
 
@@ -52,23 +63,41 @@ def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> 
         )
     key = next((key for key in shapes if found.values[key]), shapes[0])
     draft.warnings += map(str, found.problems)
-    for name, server in found.values[key].items():
-        if not _is_off(server):
-            _take_server(
-                draft, name, server, f"{key}.{_shown(name)}", Expansion(found.source, environment, of_client=True)
-            )
+    servers = {name: server for name, server in found.values[key].items() if not _is_off(server)}
+    if not servers:
+        what, fix = "it lists no servers", f'give it "{key}": {{"NAME": {{...}}}}'
+        if found.values[key]:
+            what, fix = "all servers of the file are disabled", "enable one, or name another file"
+        raise refusal(ConfigProblem(found.source, key, what, fix))
+    names = names_behind(servers)
+    for name, server in servers.items():
+        expansion = Expansion(found.source, environment, of_client=True)
+        _take_server(draft, name, names[name], server, f"{key}.{_shown(name)}", expansion)
 
 
-def _take_server(draft: "Draft", name: str, server: Any, place: str, expansion: Expansion) -> None:
-    behind = name_behind(name, draft.client_entries)
+def _take_server(draft: "Draft", name: str, behind: str, server: Any, place: str, expansion: Expansion) -> None:
     path = (_SERVERS, behind)
     if isinstance(server, dict):
         draft.set(path, expansion(_known(server), path), expansion.source)
         draft.take_variables(expansion)
-        problems = tuple(expansion.problems)
+        too_large = [
+            ConfigProblem(expansion.source, dotted((*path, *where)), "the number is too large", "write it in quotes")
+            for where in _infinite_numbers(server)
+        ]
+        problems = (*expansion.problems, *too_large)
     else:
         problems = (ConfigProblem(expansion.source, ".".join(path), "this is not an object", 'write {"command": "…"}'),)
     draft.client_entries[behind] = ClientEntry(expansion.source, name, place, problems)
+
+
+def _infinite_numbers(server: Mapping[str, Any]) -> Iterator[IndexedKeyPath]:
+    for key in (*_MAPS, "args"):
+        values = server.get(key)
+        for name, value in (
+            values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
+        ):
+            if isinstance(value, float) and not isfinite(value):
+                yield key, name
 
 
 def leave_out_unusable(draft: "Draft") -> None:
@@ -125,11 +154,38 @@ def _is_off(server: Any) -> bool:
 
 
 def _known(server: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that riglm knows and that go with the kind of server; numbers and booleans of maps are text."""
-    reached_by_url = any(server.get(key) for key in _URLS) and not server.get("command")
-    wanted = _KNOWN - (_ONLY_OF_COMMANDS if reached_by_url else _ONLY_OF_URLS)
-    known = {key: value for key, value in server.items() if key in wanted and value is not None}
+    """The members that riglm knows, that are not empty, and that go with the kind of server.
+
+    A command comes before a URL, unless the type is one of URLs. Numbers and booleans of maps are text.
+    """
+    known = {
+        key: value
+        for key, value in server.items()
+        if key in _KNOWN and value not in (None, "", [], {}) and (key not in _KINDS or isinstance(value, str))
+    }
+    has_url = any(key in known for key in _URLS)
+    reached_by_url = has_url and ("command" not in known or any(known.get(key) in _KINDS_OF_URLS for key in _KINDS))
+    for key in _ONLY_OF_COMMANDS if reached_by_url else _ONLY_OF_URLS:
+        known.pop(key, None)
     for key in _MAPS:
         if isinstance(known.get(key), dict):
             known[key] = {name: as_text(value) for name, value in known[key].items()}
+    if reached_by_url:
+        known["auth"] = _auth(server)
     return known
+
+
+def _auth(server: Mapping[str, Any]) -> Any:
+    """The sign-in of a server: the settings of riglm with those of clients translated; None if there is nothing to set.
+
+    What cannot be translated stays, and keeps the server from being used.
+    """
+    own = server.get("auth")
+    translated, others = auth_of(server)
+    if isinstance(own, Mapping):
+        translated = {key: value for key, value in own.items() if key in others} | translated
+    elif "auth" in others:
+        return own
+    elif any(name.lower() == "authorization" for name in server.get("headers") or ()):
+        return None
+    return translated or None

@@ -243,7 +243,7 @@ class Expansion:
             self.problems.append(
                 ConfigProblem(self.source, dotted(path[:3]), "the values are nested too deeply", "flatten them")
             )
-            return value
+            return None
         if isinstance(value, dict):
             if value.get("disabled") is True:
                 return value

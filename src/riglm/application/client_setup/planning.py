@@ -23,7 +23,7 @@ from riglm.domain.client_setup import (
     digest_of_configuration,
     entry_of,
     is_riglm,
-    name_behind,
+    names_behind,
 )
 from riglm.domain.errors import RiglmError
 from riglm.ports.clients import ClientsPort, FilesPort, InstallationsPort, ServersFilePort
@@ -197,13 +197,14 @@ class SetupPlanner:
         moves: list[MovedServer] = []
         stays: list[SkippedServer] = []
         added: dict[str, Mapping[str, object]] = {}
+        names = names_behind(each.name for each in servers if each.definition is not None and not is_riglm(each))
         for server in servers:
             if server.name == entry:
                 continue
-            if why := self._obstacle(server, behind, place.project):
+            if why := self._obstacle(server, names.get(server.name, ""), behind, place.project):
                 stays.append(SkippedServer(name=server.name, why=why))
                 continue
-            name = name_behind(server.name, added)
+            name = names[server.name]
             if name not in behind:
                 added[name] = dict(server.definition or {})
             moves.append(MovedServer(name=server.name, behind=name, unused=server.unused))
@@ -240,12 +241,11 @@ class SetupPlanner:
             del added[name]
         return {name: settings[name] for name in asked if needs[name]}
 
-    def _obstacle(self, server: ClientServer, behind: Mapping[str, object], directory: Path | None) -> str:
+    def _obstacle(self, server: ClientServer, name: str, behind: Mapping[str, object], directory: Path | None) -> str:
         if is_riglm(server):
             return "it is riglm already"
         if server.definition is None:
             return server.obstacle
-        name = name_behind(server.name, ())
         if behind.get(name, server.definition) != server.definition:
             return "a server of this name is behind riglm already, with another definition: remove one of the two"
         return self._servers_file.fault(name, server.definition, directory)

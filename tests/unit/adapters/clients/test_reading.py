@@ -7,7 +7,7 @@ import pytest
 from riglm.adapters.clients.claude_code import settings_files
 from riglm.adapters.clients.entries import FORMATS, understood
 from riglm.adapters.clients.files import ClientFiles
-from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind
+from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind, names_behind
 
 HOME = Path("/home/me")
 
@@ -278,3 +278,10 @@ def test_names_that_riglm_does_not_take_are_made_so_and_stay_apart() -> None:
         "server",
         "n" * 48,
     ]
+    assert names_behind(["a b", "a-b", "A-B"]) == {"a b": "a-b-2", "a-b": "a-b", "A-B": "A-B-3"}
+
+
+@pytest.mark.parametrize("auth", ["oauth", True, False, {"type": "oauth"}, {"enabled": True}])
+def test_a_sign_in_without_settings_needs_none(auth: Any) -> None:
+    found = read("cursor", {"url": "https://h/mcp", "auth": auth})
+    assert found.definition == {"url": "https://h/mcp"}

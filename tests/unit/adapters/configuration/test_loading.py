@@ -1,4 +1,6 @@
 import json
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -345,10 +347,21 @@ def test_a_clients_file_is_taken_with_what_riglm_does_not_know_in_it(place: Plac
         ({"mcpServers": {"a": "npx"}}, "mcpServers.a: this is not an object"),
         ({"mcpServers": {"a": {"type": "pigeon", "url": "http://h"}}}, "mcpServers.a.type: this is none of"),
         ({"mcpServers": {"a": {"command": "x", "disabled": True}, "b": 1}}, "mcpServers.b: this is not an object"),
+        ({"mcpServers": {}}, "client.json: mcpServers: it lists no servers — fix: give it"),
+        ({"servers": {}, "mcpServers": {}}, "client.json: mcpServers: it lists no servers — fix: give it"),
+        (
+            {"servers": {"a": {"command": "x", "disabled": True}, "b": {"url": "http://h", "enabled": False}}},
+            "client.json: servers: all servers of the file are disabled — fix: enable one",
+        ),
     ],
 )
 def test_a_clients_file_that_cannot_be_used_is_named(place: Place, values: Any, words: str) -> None:
     assert words in "\n".join(place.refusal(Options(mcp_json=place.client_file(values))))
+
+
+def nested(depth: int, wrap: Callable[[Any], Any]) -> Any:
+    """Return a value in so many others."""
+    return reduce(lambda inner, _: wrap(inner), range(depth), "x")
 
 
 UNUSABLE: dict[str, Any] = {
@@ -369,8 +382,11 @@ UNUSABLE: dict[str, Any] = {
     "empty": {},
     "no command": {"args": []},
     "number": {"command": 5},
-    "both": {"command": "x", "url": "http://h"},
-    "sign-in": {"url": "http://h", "auth": {"CLIENT_ID": "x"}},
+    "sign-in by a callback": {"url": "http://h", "auth": {"callbackPort": 8}},
+    "sign-in of another kind": {"url": "http://h", "auth": "kerberos"},
+    "deep list": {"command": "x", "env": {"A": nested(400, lambda inner: [inner])}},
+    "deep object": {"command": "x", "env": {"A": nested(400, lambda inner: {"a": inner})}},
+    "deep arguments": {"command": "x", "args": nested(400, lambda inner: [inner])},
     "switch": {"command": "x", "disabled": "perhaps"},
     "surrogate in the URL": {"url": "http://\ud800"},
     "surrogate in args": {"command": "x", "args": ["\udfff"]},
@@ -456,3 +472,77 @@ def test_all_problems_of_a_server_are_in_its_line(place: Place) -> None:
         "mcpServers.bad: this is none of the choices (`type`); this is not a URL that riglm can reach (`url`); the "
         "server is left out — fix: write 'stdio', 'http' or 'sse'; write http://HOST:PORT/PATH or https://HOST/PATH"
     ]
+
+
+@pytest.mark.parametrize("digits", ["9" * 5_000, "-" + "9" * 5_000, "1e999"])
+def test_a_number_of_a_clients_file_that_is_too_large_costs_only_its_server(place: Place, digits: str) -> None:
+    file = place.directory / "client.json"
+    unused = f'"theme": {digits}, "mcpServers": {{"good": {{"command": "x", "timeout": {digits}}}'
+    file.write_text(f'{{{unused}, "bad": {{"command": "x", "env": {{"A": {digits}}}}}}}}}', "utf-8")
+    found = place.load(Options(mcp_json=file))
+    assert [spec.name for spec in found.settings.upstream_specs()] == ["good"]
+    (warning,) = found.warnings
+    assert warning.startswith(f"{file}: mcpServers.bad.env.A: ")
+
+
+@pytest.mark.parametrize(
+    ("servers", "names"),
+    [
+        (["a b", "a-b"], ["a-b-2", "a-b"]),
+        (["a-b", "a b"], ["a-b", "a-b-2"]),
+        (["a/b", "a b", "a-b-2", "a-b"], ["a-b-3", "a-b-4", "a-b-2", "a-b"]),
+        (["n" * 60, "n" * 61, "n" * 48], ["n" * 44 + "-2", "n" * 44 + "-3", "n" * 48]),
+        (["riglm", "riglm-server"], ["riglm-server-2", "riglm-server"]),
+    ],
+)
+def test_a_server_keeps_a_name_that_riglm_takes(place: Place, servers: list[str], names: list[str]) -> None:
+    found = place.load(
+        Options(mcp_json=place.client_file({"mcpServers": {each: {"command": "x"} for each in servers}}))
+    )
+    assert [spec.name for spec in found.settings.upstream_specs()] == names
+
+
+@pytest.mark.parametrize(
+    ("server", "is_process"),
+    [
+        ({"url": "http://h", "command": ""}, False),
+        ({"url": "http://h", "command": [], "args": "", "headers": [], "auth": {}, "type": ""}, False),
+        ({"command": "x", "url": "", "serverUrl": None, "env": [], "cwd": "", "headers": None}, True),
+        ({"command": "x", "url": "http://h", "headers": {"a b": "c"}}, True),
+        ({"command": "x", "url": "http://h", "type": "stdio"}, True),
+        ({"command": "x", "args": ["y"], "url": "http://h", "type": "http"}, False),
+        ({"command": "x", "transport": {"type": "x"}}, True),
+        ({"command": "x", "auth": "kerberos", "type": 3}, True),
+    ],
+)
+def test_members_that_are_empty_or_of_another_kind_of_server_are_ignored(
+    place: Place, server: dict[str, Any], is_process: bool
+) -> None:
+    found = place.load(Options(mcp_json=place.client_file({"mcpServers": {"a": server}})))
+    (spec,) = found.settings.upstream_specs()
+    assert (spec.command[:1] == ("x",), bool(spec.url)) == (is_process, not is_process)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("sign_in", "auth"),
+    [
+        ({"auth": "oauth"}, None),
+        ({"auth": False}, None),
+        ({"auth": True, "oauth": False}, None),
+        ({"auth": {"type": "oauth"}}, None),
+        ({"oauth": {"enabled": True, "callbackPort": 8}}, None),
+        ({"oauth": {"clientId": "me"}, "headers": {"Authorization": "Bearer it"}}, None),
+        ({"auth": {"CLIENT_ID": "me", "CLIENT_SECRET": "", "scopes": "read write"}}, ("me", ("read", "write"))),
+        ({"oauth": {"clientId": "me", "scope": "read"}, "auth": "oauth"}, ("me", ("read",))),
+        ({"scopes": ["read"], "oauth_client_id": "me"}, ("me", ("read",))),
+        ({"auth": {"client_id": "me", "scopes": ["read"], "issuer": "https://i"}}, ("me", ("read",))),
+    ],
+)
+def test_the_sign_in_of_a_clients_file_is_translated(
+    place: Place, sign_in: dict[str, Any], auth: tuple[str, tuple[str, ...]] | None
+) -> None:
+    found = place.load(Options(mcp_json=place.client_file({"mcpServers": {"a": {"url": "https://h/mcp", **sign_in}}})))
+    made = found.settings.mcp_servers["a"].auth
+    assert (made and (made.client_id, made.scopes)) == auth
+    assert found.warnings == ()
