@@ -228,7 +228,7 @@ async def noise(exchange: Exchange) -> bytes:
         case "wrong id":
             send(text.response(987654321, b'{"content":[]}'))
             send(text.response("nobody", b'{"content":[]}'))
-            send(text.failure(None, -32603, "about nothing"))
+            send(text.failure(None, -32601, "about a notification"))
         case "duplicate reply":
             send(_reply(exchange, answer))
         case "stderr flood":

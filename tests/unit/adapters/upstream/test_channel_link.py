@@ -75,14 +75,21 @@ async def test_answers_find_their_requests_in_any_order_and_only_once(link, wire
     assert (await one.result(), await two.result()) == ("first", "second")
 
 
-@pytest.mark.parametrize(
-    ("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), (-3, "-3"), (2, None)]
-)
+@pytest.mark.parametrize(("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), (-3, "-3")])
 async def test_an_answer_may_give_the_id_in_another_type(link, wires, asked, given):
     answer = ask(link, asked, "tools/call")
     (await wires.number(1)).say({"jsonrpc": "2.0", "id": given, "result": {}})
     assert await answer.result() == {}
     assert answer.raw["id"] == asked
+
+
+@pytest.mark.parametrize("content", [{"error": {"code": -32601, "message": "no such notification"}}, {"result": {}}])
+async def test_an_answer_to_a_notification_is_for_no_request(link, wires, content):
+    answer = ask(link, 2, "tools/list")
+    wire = await wires.number(1)
+    wire.say({"jsonrpc": "2.0", "id": None, **content})
+    wire.answer({"id": 2}, "works")
+    assert await answer.result() == "works"
 
 
 async def test_an_error_without_an_id_is_for_the_only_request(link, wires, caplog):

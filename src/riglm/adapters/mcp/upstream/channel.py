@@ -185,13 +185,17 @@ class PendingRequests(Deadlines):
     def take_answered(self, answer: Message) -> RequestDeadline | None:
         """The request that an answer is for, which waits no longer.
 
-        An answer under the id null, which servers give if they could not read the id, is for the only request.
+        An error without an id is for the only request. Results without one, and unknown methods, are for none: some
+        servers answer notifications like that.
         """
         raw = answer.id or b"null"
         waiting = self._waiting.pop(jsonrpc.id_key(raw), None)
         if waiting is None and self._waiting:
-            only = self.only
-            key = jsonrpc.find_id(self.keys, raw) if raw != b"null" else (only.key if only is not None else None)
+            if raw != b"null":
+                key = jsonrpc.find_id(self.keys, raw)
+            else:
+                is_for_request = jsonrpc.error_code(answer) not in (None, jsonrpc.METHOD_NOT_FOUND)
+                key = self.only.key if is_for_request and self.only is not None else None
             waiting = self.pop(key) if key is not None else None
         return waiting
 
