@@ -20,7 +20,7 @@ class AllowedOrigins:
         """
         self._wildcard = host in ("0.0.0.0", "::", "")  # noqa: S104  # compared, not bound
         self._hosts = {"localhost", host.lower(), *(name.lower() for name in hosts)}
-        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._origins = {_normalized(origin) for origin in origins}
 
     def knows_host(self, host: str) -> bool:
         """Whether a request with this Host header was meant for the listener."""
@@ -30,7 +30,7 @@ class AllowedOrigins:
 
     def knows_origin(self, origin: str) -> bool:
         """Whether this origin is a named one."""
-        return origin.lower() in self._origins
+        return _normalized(origin) in self._origins
 
     def _is_ours(self, name: str) -> bool:
         """Numeric addresses cannot be made to point elsewhere, so a listener on all addresses takes them all."""
@@ -59,7 +59,7 @@ def is_protected(url: str) -> bool:
 def is_origin_of(origin: str, host: str) -> bool:
     """Whether this is the origin of the pages that were asked for with this Host header."""
     scheme, authority = _parts(origin)
-    port = {"http": ":80", "https": ":443"}.get(scheme, "")
+    port = _DEFAULT_PORTS.get(scheme, "")
     return bool(port and authority) and authority.removesuffix(port) == host.lower().removesuffix(port)
 
 
@@ -67,6 +67,15 @@ def bearer_token(authorization: bytes) -> bytes | None:
     """The token in an Authorization header; None when it holds none."""
     scheme, _, given = authorization.partition(b" ")
     return given.strip() if scheme.lower() == b"bearer" else None
+
+
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
+
+
+def _normalized(origin: str) -> str:
+    """Return an origin as browsers send it: in lower case, without the default port and a final slash."""
+    origin = origin.lower().rstrip("/")
+    return origin.removesuffix(_DEFAULT_PORTS.get(origin.partition("://")[0], ""))
 
 
 def _parts(origin: str) -> tuple[str, str]:
@@ -108,7 +117,7 @@ class CrossOrigin:
         `methods` are those that pages may use, `sent` the headers that they may send when they do not say which, and
         `exposed` the headers of answers that they may read; each a list with commas.
         """
-        self._origins = {origin.lower().rstrip("/").encode() for origin in origins}
+        self._origins = {_normalized(origin) for origin in origins}
         self._with_loopback = with_loopback
         self._methods = methods
         self._sent = sent
@@ -136,4 +145,5 @@ class CrossOrigin:
         )
 
     def _permits(self, origin: bytes) -> bool:
-        return origin.lower() in self._origins or (self._with_loopback and is_loopback_origin(origin.decode("latin-1")))
+        name = origin.decode("latin-1")
+        return _normalized(name) in self._origins or (self._with_loopback and is_loopback_origin(name))

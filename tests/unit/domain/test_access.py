@@ -1,6 +1,25 @@
 import pytest
 
-from riglm.domain.access import AllowedOrigins, bearer_token, is_loopback_origin, is_origin_of
+from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_loopback_origin, is_origin_of
+
+
+@pytest.mark.parametrize(
+    ("named", "origin", "is_known"),
+    [
+        ("https://c.example:443", "https://c.example", True),
+        ("HTTP://C.example:80/", "http://c.example", True),
+        ("https://c.example", "https://c.example:443", True),
+        ("https://[2001:db8::1]:443", "https://[2001:db8::1]", True),
+        ("https://c.example:80", "https://c.example", False),
+        ("https://c.example:443", "http://c.example", False),
+        ("https://c.example:8443", "https://c.example:8", False),
+        ("https://c.example", "null", False),
+    ],
+)
+def test_a_named_origin_is_that_of_browsers_which_leave_out_the_default_port(named: str, origin: str, is_known: bool):
+    assert AllowedOrigins("127.0.0.1", origins=[named]).knows_origin(origin) is is_known
+    headers = CrossOrigin([named], methods=b"GET", sent=b"", exposed=b"").grant({b"origin": origin.encode()})
+    assert ((b"access-control-allow-origin", origin.encode()) in headers) is is_known
 
 
 @pytest.mark.parametrize(
