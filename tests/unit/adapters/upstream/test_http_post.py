@@ -160,9 +160,15 @@ async def test_events_that_are_no_answer_are_skipped(noise, caplog):
         (b"Your plan has ended", b"", "; it says: Your plan has ended"),
         (b'{"error":"x","error_description":"The token\\nhas expired"}', b"", "; it says: The token has expired"),
         (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"No seat"}}', b"", "; it says: No seat"),
+        (b'{"detail":[{"loc":["header"],"msg":"Field required"}]}', b"", "; it says: Field required"),
+        (b'{"errors":[{"code":1},{"message":"No plan"}]}', b"", "; it says: No plan"),
+        (b'{"reason":"blocked"}', b"", "; it says: blocked"),
+        (b'{"Message":"denied by policy"}', b"", "; it says: denied by policy"),
+        (b'{"title":"Unauthorized","detail":"expired"}', b"", "; it says: expired"),
         (b"<html>", b"", "of the upstream"),
         (b"", b'WWW-Authenticate: Bearer error="insufficient_scope", scope="a b"\r\n', "; it requires the scope a b"),
         (b"", b'WWW-Authenticate: Bearer error_description="Not today"\r\n', "; it says: Not today"),
+        (b"", b'WWW-Authenticate: Bearer error_description="need \\"a\\" \\\\"\r\n', '; it says: need "a" \\'),
     ],
 )
 @pytest.mark.parametrize("status", [401, 403])

@@ -25,7 +25,8 @@ RETRY_MS: Final = 1000
 _log: Final = logging.getLogger("riglm.upstream")
 REFUSALS: Final = frozenset({401, 403})
 _SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
-_DESCRIPTION: Final = re.compile(rb'\berror_description="([^"]{1,200})"')
+_DESCRIPTION: Final = re.compile(rb'\berror_description="((?:[^"\\]|\\.)+)"')
+_TEXT_MEMBERS: Final = ("error_description", "message", "Message", "detail", "msg", "reason", "title", "error")
 _MAX_TEXT: Final = 200
 _TOO_MANY: Final = 429
 _MAX_RESUMPTIONS: Final = 10
@@ -75,11 +76,16 @@ def names_session(answer: Message | None) -> bool:
 def _text_of(refusal: bytes) -> str:
     """Return the text of a refusal's body, shortened: what JSON calls an error or a message, or plain text."""
     body = jsonrpc.members(refusal)
-    error = jsonrpc.members(body.get("error", b""))
-    values = (error.get("message"), *(body.get(name) for name in ("error_description", "message", "detail", "error")))
+    parts = [jsonrpc.members(body.get("error", b"")), body]
+    parts += [jsonrpc.members(each) for name in ("detail", "errors") for each in jsonrpc.elements(body.get(name, b""))]
+    values = (part.get(name) for part in parts for name in _TEXT_MEMBERS)
     text = next((found for value in values if (found := jsonrpc.text(value))), "")
     if not text and not refusal.lstrip().startswith((b"{", b"[", b"<")):
         text = refusal[: 4 * _MAX_TEXT].decode("utf-8", "replace")
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:_MAX_TEXT]
 
 
@@ -87,7 +93,7 @@ def describe_refusal(spec: UpstreamSpec, status: int, challenge: bytes, body: by
     """Return the error for a response of the `REFUSALS`, with the scope that the server requires and its text."""
     scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
     described = _DESCRIPTION.search(challenge)
-    text = described[1].decode("utf-8", "replace") if described else _text_of(body)
+    text = _shortened(re.sub(r"\\(.)", r"\1", described[1].decode("utf-8", "replace"))) if described else _text_of(body)
     words = f"refused the credentials (HTTP {status}): {spec.sign_in_hint}see `auth` and `headers` of the upstream"
     found = f"; it requires the scope {scope[1].decode('ascii')}" if scope else ""
     return f"{words}{found}; it says: {text}" if text else f"{words}{found}"
