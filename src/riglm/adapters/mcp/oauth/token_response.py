@@ -1,6 +1,7 @@
 """Reads the responses of token endpoints, RFC 6749 section 5."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,7 @@ _MAX_EXPIRES_IN: Final = 3.0e9
 _MAX_TEXT_LENGTH: Final = 200
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _TEMPORARY_STATUSES: Final = frozenset({408, 425, 429})
+_TOKEN: Final = re.compile(r"[ -~]+")
 _OTHER_TOKEN_TYPES: Final = frozenset({"dpop", "mac", "pop"})
 """Types that need a proof in each request. Some servers send `user` for bearer tokens; an assertion has `N_A`."""
 
@@ -26,9 +28,7 @@ class TokenRefusedError(RiglmError):
     def __init__(self, message: str, status: int, error: str) -> None:
         super().__init__(message)
         self.error = error
-        self.is_temporary = (
-            status >= 500 or status in _TEMPORARY_STATUSES or error in _TEMPORARY_ERRORS or (status < 300 and not error)
-        )
+        self.is_temporary = status >= 500 or status in _TEMPORARY_STATUSES or error in _TEMPORARY_ERRORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,9 @@ def read_token_response(place: str, status: int, media_type: str, body: bytes) -
     members = _read_object(body)
     if members is None and status < 300:
         form = media_type.partition(";")[0].strip()[:_MAX_TEXT_LENGTH] or "a body without a media type"
+        if form.endswith("json"):
+            words = f"{place} answered the token request with {form} that is invalid, too deeply nested or no object"
+            raise TokenRefusedError(words, status, "")
         raise TokenRefusedError(
             f"{place} answered the token request with {form}, and not with a JSON object"
             " — fix: have it answer with application/json, as RFC 6749 requires",
@@ -77,10 +80,14 @@ def read_token_response(place: str, status: int, media_type: str, body: bytes) -
     kind = _text(members.get("token_type")).lower()
     if kind in _OTHER_TOKEN_TYPES:
         raise TokenRefusedError(f"{place} issued a token of the type {kind}, which riglm cannot use", status, "")
+    refresh_token = _text(members.get("refresh_token"))
+    if not _TOKEN.fullmatch(access_token) or not _TOKEN.fullmatch(refresh_token or access_token):
+        raise TokenRefusedError(f"{place} issued a token with characters that RFC 6749 does not allow", status, "")
+    scope = _words(members.get("scope"))
     return TokenResponse(
         access_token=access_token,
-        refresh_token=_text(members.get("refresh_token")),
-        scope=_words(members.get("scope")),
+        refresh_token=refresh_token,
+        scope=scope if scope.isprintable() else "",
         expires_in=_seconds(members.get("expires_in")),
     )
 
@@ -90,7 +97,11 @@ def refusal_of(body: bytes) -> str:
     members = _read_object(body) or {}
     error = _text(members.get("error"))
     words = [error, _text(members.get("error_description"))] if error else []
-    return "".join(f": {each[:_MAX_TEXT_LENGTH]}" for each in words if each)
+    return "".join(f": {each[:_MAX_TEXT_LENGTH]}" for each in map(_printable, words) if each)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _read_object(body: bytes) -> Mapping[str, Any] | None:

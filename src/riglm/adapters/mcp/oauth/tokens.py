@@ -117,14 +117,15 @@ def _refresh(account: Account, spec: UpstreamSpec) -> Account:
     try:
         granted = read_token_response(account.issuer, *_post(account, account.token_endpoint, form, sign_in))
     except TokenRefusedError as refusal:
+        if refusal.is_temporary:
+            raise
         if refusal.error in _REJECTED:
             _log.warning("refresh token rejected; sign in again", extra={"upstream": account.server})
             return replace(account, refresh_token="")
         if refusal.error in _CLIENT_REFUSED:
             sign_in = f"check `auth.client_secret`, or {sign_in}"
-        elif refusal.is_temporary:
-            raise
-        raise RiglmError(f"{refusal} — fix: {sign_in}") from None
+        words = str(refusal)
+        raise RiglmError(f"{words}, or {sign_in}" if " — fix: " in words else f"{words} — fix: {sign_in}") from None
     return account.with_tokens(
         granted.access_token, refresh_token=granted.refresh_token, scope=granted.scope, expires_in=granted.expires_in
     )
