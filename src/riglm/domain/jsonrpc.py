@@ -336,13 +336,13 @@ def find_id(keys: Iterable[bytes], raw: bytes) -> bytes | None:
 
 
 _AMBIGUOUS: Final = b""
-_NUMBER_TEXT: Final = re.compile(rb"-?\d{1,15}(?:\.\d{1,15})?")
+_NUMBER_TEXT: Final = re.compile(rb"\s*-?\d{1,15}(?:\.\d{1,15})?\s*")
 
 
 def _loose_key(key: bytes) -> bytes:
     """An `id_key` that is the same for a number and for a string with that number."""
     inner = key[1:-1] if key[:1] == b'"' else b""
-    return id_key(inner) if _NUMBER_TEXT.fullmatch(inner) else key
+    return id_key(b"%r" % float(inner)) if _NUMBER_TEXT.fullmatch(inner) else key
 
 
 def request(message_id: bytes, method: str, params: Raw | bytes = b"{}") -> Message:

@@ -7,10 +7,10 @@ from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import deliver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
 from tests.unit.adapters.upstream.actors import (
     QUICK,
@@ -75,7 +75,9 @@ async def test_answers_find_their_requests_in_any_order_and_only_once(link, wire
     assert (await one.result(), await two.result()) == ("first", "second")
 
 
-@pytest.mark.parametrize(("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), (-3, "-3")])
+@pytest.mark.parametrize(
+    ("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), (-3, "-3"), (2, " 2"), (2, "02")]
+)
 async def test_an_answer_may_give_the_id_in_another_type(link, wires, asked, given):
     answer = ask(link, asked, "tools/call")
     (await wires.number(1)).say({"jsonrpc": "2.0", "id": given, "result": {}})
@@ -375,17 +377,15 @@ async def test_a_pipe_has_no_place_to_resume_and_always_listens(link, wires):
         (b'{"jsonrpc":"2.0","id":1,"result":{}}Content-Length: 9', FRAMED_BY_HEADERS),
         (b'  "jsonrpc": "2.0",', FRAMED_OVER_LINES),
         (b'{"jsonrpc": "2.0",', FRAMED_OVER_LINES),
+        (b'{"jsonrpc":"2.0"}', ""),
+        (b'{"id":{},"method":"a"}', ""),
+        (b'{"result": 7}', ""),
         (b"{", ""),
         (b"[INFO] Content-Length: 52 bytes read", ""),
         (b"server started", ""),
     ],
 )
 def test_a_line_that_is_no_message_may_show_another_framing(caplog, line, framing):
-    deliver(
-        MalformedMessageError(-32700, "it is no JSON"),
-        line,
-        receiver=SimpleNamespace(missed=lambda *_: None),
-        upstream="s",
-    )
+    deliver(decode(line), line, receiver=SimpleNamespace(missed=lambda *_: None), upstream="s")
     (record,) = caplog.records
     assert getattr(record, "framing", "") == framing

@@ -67,7 +67,7 @@ def _framing(line: bytes) -> str:
     """Return how a server frames its messages, if a line shows that it is not one message a line; else nothing."""
     if _HEADER.search(line[-_MAX_HEADER_LENGTH:]):
         return FRAMED_BY_HEADERS
-    return FRAMED_OVER_LINES if _PART.match(line) else ""
+    return FRAMED_OVER_LINES if _PART.match(line) and jsonrpc.plain(line) is None else ""
 
 
 Opener = Callable[[Receiver], Awaitable[MessageChannel]]
