@@ -148,10 +148,18 @@ async def test_a_stream_without_an_answer_is_an_error_that_says_so(parts, words)
 )
 async def test_events_that_are_no_answer_are_skipped(noise, caplog):
     server = WebServer()
-    server.handlers["tools/call"] = streaming(web.chunk(noise), web.ANSWER, web.chunk(noise))
+    server.handlers["tools/call"] = streaming(web.chunk(noise), web.chunk(noise), web.ANSWER, web.chunk(noise))
     async with visibility(server) as upstream:
         assert await ask(upstream.connect(Ears()), 1, "tools/call").result() == {"was": "tools/call"}
-    assert "skipped what is no answer" in caplog.text
+    assert caplog.messages.count("skipped what is no answer") == 1
+
+
+@pytest.mark.parametrize("data", [b"[%b]", b" [ %b ] ", b"\xef\xbb\xbf%b", b"\xef\xbb\xbf[%b]"])
+async def test_an_answer_in_an_event_may_be_a_batch_of_one_or_begin_with_a_mark(data):
+    server = WebServer()
+    server.handlers["tools/call"] = streaming(web.event(data % b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}'))
+    async with visibility(server) as upstream:
+        assert await ask(upstream.connect(Ears()), 1, "tools/call").result() == {"a": 1}
 
 
 @pytest.mark.parametrize(

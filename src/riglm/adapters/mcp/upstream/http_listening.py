@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from riglm.adapters.mcp.upstream.http_post import RETRY_MS
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser
+from riglm.adapters.mcp.wire.sse import Event, EventParser, unwrap
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
@@ -64,7 +64,7 @@ class _Events(HttpResponseSink):
             self._on_event(mark, None)
             return
         try:
-            self._on_event(mark, jsonrpc.decode(well_formed(event.data)))
+            self._on_event(mark, jsonrpc.decode(well_formed(unwrap(event.data))))
         except MalformedMessageError as error:
             _log.warning("skipped an event that is no message", extra={"reason": str(error)})
             self._on_event(mark, None)

@@ -12,7 +12,7 @@ from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError, unwrap
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
@@ -288,7 +288,7 @@ class PostRequest(HttpResponseSink):
             if mark is not None:
                 self.reply.primed(mark)
             return
-        self._decoder.feed(event.data, partial(self._deliver, mark))
+        self._decoder.feed(unwrap(event.data), partial(self._deliver, mark))
 
     def _deliver(self, mark: EventPosition | None, message: Decoded, line: bytes) -> None:
         if self.over:
@@ -313,8 +313,9 @@ class PostRequest(HttpResponseSink):
 
     def _skip(self, what: str) -> None:
         """Wait for the answer behind something else, such as a heartbeat of the server or of a gateway."""
+        if not self._skipped:  # heartbeats come again and again
+            _log.warning("skipped what is no answer", extra={"upstream": self._owner.spec.name, "reason": what})
         self._skipped = f", after {what}"
-        _log.warning("skipped what is no answer", extra={"upstream": self._owner.spec.name, "reason": what})
 
     def _pause(self, on: bool) -> None:
         if self.exchange is not None:

@@ -11,7 +11,7 @@ from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
 from riglm.adapters.mcp.upstream.http_post import REFUSALS, describe_refusal
 from riglm.adapters.mcp.wire.decoding import decode
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError
+from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError, unwrap
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
@@ -144,11 +144,13 @@ class SseChannel(MessageChannel, HttpResponseSink):
         if event.name == "endpoint" and not self._endpoint.done():
             self._name_endpoint(event.data.decode("utf-8", "replace"))
         elif event.name == "message":
-            deliver(decode(event.data), event.data, receiver=self._receiver, upstream=self._place.spec.name)
+            data = unwrap(event.data)
+            deliver(decode(data), data, receiver=self._receiver, upstream=self._place.spec.name)
 
     def _name_endpoint(self, reference: str) -> None:
         place = self._place
         try:
+            # As in the official SDKs, it is relative to the configured URL, not to where a redirect of the stream led.
             target = Target(urljoin(place.spec.url, reference.strip()))
         except (ConfigurationError, ValueError):
             self._end("named an endpoint for messages that is no URL")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
+from riglm.domain import jsonrpc
 from riglm.domain.errors import RiglmError
 
 BOM = b"\xef\xbb\xbf"
@@ -150,6 +151,13 @@ class EventParser:
         if data or event_id is not None or retry_ms is not None:
             whole = data[0] if len(data) == 1 else b"\n".join(data)
             self._on_event(Event(name.decode(errors="replace") or "message", whole, event_id, retry_ms))
+
+
+def unwrap(data: bytes) -> bytes:
+    """Return the message in an event's data, which some servers begin with a BOM or send as a batch of one."""
+    data = data.removeprefix(BOM)
+    found = jsonrpc.elements(data) if data.lstrip().startswith(b"[") else ()
+    return bytes(found[0]) if len(found) == 1 else data
 
 
 def encode_event(data: bytes, *, id: bytes | None = None, retry_ms: int | None = None) -> bytes:  # noqa: A002 - the field's own name
