@@ -79,7 +79,9 @@ _DATED_TYPE: Final = re.compile(r".+_20\d{6}")
 _WRAPPERS: Final = ("function", "custom", "toolSpec")
 """Where OpenAI's chat API and Amazon Bedrock have the definition."""
 
-_NOT_BUILT_IN: Final = frozenset({*_WRAPPERS, *_SCHEMA_KEYS, "functionDeclarations", "function_declarations"})
+_DEFINITION_KEYS: Final = frozenset({*_WRAPPERS, *_SCHEMA_KEYS})
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+"""Where a tool of Gemini's has several functions, which are passed through together."""
 
 
 def is_built_in(given: object) -> bool:
@@ -92,19 +94,34 @@ def is_built_in(given: object) -> bool:
         return _is_built_in_mapping(given)
     if type(given).__module__.partition(".")[0] == "agents":
         return all(getattr(given, each, None) is None for each in _SCHEMA_ATTRIBUTES)
-    dump = None if isinstance(given, type) or hasattr(given, "name") else getattr(given, "model_dump", None)
+    may_be = not getattr(given, "name", None) or isinstance(getattr(given, "type", None), str)
+    dump = getattr(given, "model_dump", None) if may_be and not isinstance(given, type) else None
     dumped = dump(exclude_none=True) if callable(dump) else None  # Gemini's tools
     return isinstance(dumped, Mapping) and _is_built_in_mapping(dumped)
 
 
 def _is_built_in_mapping(given: Mapping[Any, Any]) -> bool:
-    kind = given.get("type")
-    if "name" in given:
-        return isinstance(kind, str) and _DATED_TYPE.fullmatch(kind) is not None
-    if isinstance(kind, str):
-        return bool(kind.strip()) and kind not in _TOOL_TYPES | _JSON_TYPES
-    values = given.values() if _NOT_BUILT_IN.isdisjoint(given) else ()
-    return bool(values) and all(isinstance(each, Mapping) or hasattr(each, "model_dump") for each in values)
+    members = {key: value for key, value in given.items() if value is not None and (key, value) != ("name", "")}
+    kind = members.get("type")
+    has_definition = not _DEFINITION_KEYS.isdisjoint(members)
+    if "name" in members:
+        if not isinstance(kind, str) or not isinstance(members["name"], str) or has_definition:
+            return isinstance(kind, str) and _DATED_TYPE.fullmatch(kind) is not None
+    elif not isinstance(kind, str):
+        if has_definition:
+            return False
+        return isinstance(members.get("id"), str) or _has_settings(members)
+    return bool(kind.strip()) and kind not in _TOOL_TYPES | _JSON_TYPES
+
+
+def _has_settings(members: Mapping[Any, Any]) -> bool:
+    """True if all members are such as Gemini and Bedrock write them."""
+    return bool(members) and all(
+        (isinstance(value, list) and bool(value))
+        if key in _DECLARATIONS
+        else isinstance(value, Mapping) or hasattr(value, "model_dump")
+        for key, value in members.items()
+    )
 
 
 class UnusableToolError(UnusableInputError):

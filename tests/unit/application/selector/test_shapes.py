@@ -92,6 +92,13 @@ class GeminiTool(BaseModel):
     function_declarations: list[dict[str, Any]] | None = None
 
 
+class NamedTool(BaseModel):
+    """A tool of a provider's SDK that has a type, and maybe a name."""
+
+    type: str
+    name: str | None = None
+
+
 BUILT_IN: dict[str, Any] = {
     "OpenAI": {"type": "web_search"},
     "OpenAI, with options": {"type": "file_search", "vector_store_ids": ["vs_1"], "filters": {"type": "eq"}},
@@ -105,6 +112,18 @@ BUILT_IN: dict[str, Any] = {
     "Gemini, REST": {"googleSearch": {}, "urlContext": {}},
     "Gemini, SDK": GeminiTool(google_search={}),
     "Amazon Bedrock": {"cachePoint": {"type": "default"}},
+    "OpenAI, dumped": {"type": "web_search", "name": None, "filters": None},
+    "OpenAI, with an empty name": {"type": "web_search", "name": ""},
+    "OpenAI, a named remote MCP server": {"type": "mcp", "name": "docs", "server_url": "http://x"},
+    "Anthropic, without a date": {"type": "tool_search_tool_bm25", "name": "tool_search"},
+    "AI SDK": {"type": "provider-defined", "id": "openai.web_search", "name": "web_search", "args": {}},
+    "with an id": {"id": "web-search"},
+    "Gemini, functions": {"function_declarations": [NAMED]},
+    "Gemini, functions and a search": {"functionDeclarations": [NAMED], "googleSearch": {}},
+    "Gemini, SDK, functions": GeminiTool(function_declarations=[NAMED]),
+    "Gemini, dumped": GeminiTool(google_search={}).model_dump(),
+    "an object without a name": NamedTool(type="web_search"),
+    "an object with a name": NamedTool(type="tool_search_tool_bm25", name="tool_search"),
     "OpenAI Agents SDK": WebSearchTool(),
     "OpenAI Agents SDK, MCP": HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "http://x"}),
 }
@@ -127,7 +146,7 @@ NOTHING = [
     *[42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {"__repr__": lambda _: "NoName()"})()],
     *[{"type": "function"}, {"type": "function", "function": {"description": "x"}}, {"type": "custom"}, {"type": ""}],
     *[{"type": 3}, SCHEMA, {"inputSchema": SCHEMA}, {"description": "x"}, {"type": "web_search", "name": 3}],
-    *[{"functionDeclarations": [NAMED]}, {"function_declarations": {}}, GeminiTool(function_declarations=[NAMED])],
+    *[{"functionDeclarations": []}, {"function_declarations": {}}, {"type": "function", "name": None}, {"id": 3}],
 ]
 
 
