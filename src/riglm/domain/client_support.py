@@ -80,6 +80,8 @@ class ClientFormat:
     """True if servers get all variables of the client."""
     timeouts: Mapping[str, ClientTimeout] = field(default_factory=dict)
     """Timeouts of an entry by key; a key with a dot is one in an object."""
+    shared_timeout: str = ""
+    """Key in the file, with dots, of the `timeout` of entries that have none."""
     has_rules: bool = False
     """True if files of this client hold rules for tools of its servers."""
     kinds: frozenset[str] = _KINDS
@@ -241,6 +243,7 @@ CLIENTS: Final = (
                 "timeout.startup": ClientTimeout(covers=_OPENING, default=30_000, unit=_MILLISECOND),
                 "timeout.request": ClientTimeout(covers=("list", *_CALL), default=30_000, unit=_MILLISECOND),
             },
+            shared_timeout="experimental.mcp_timeout",
             kinds=frozenset({"local", "remote"}),
         ),
     ),
@@ -254,6 +257,8 @@ CLIENTS: Final = (
             has_rules=True,
             project_files=(".zed/settings.json",),
             key="context_servers",
+            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=60)},
+            shared_timeout="context_server_timeout",
         ),
     ),
     ClientBehavior(

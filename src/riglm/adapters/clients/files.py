@@ -54,7 +54,7 @@ class ClientFiles(ClientsPort):
 
     def servers(self, place: ConfigLocation, content: bytes) -> tuple[ClientServer, ...]:
         values = _values(place, _text(place, content))
-        found = _at(values, place.path)
+        found = _with_shared_timeout(_at(values, place.path), values, FORMATS[place.client].shared_timeout)
         servers = [
             understood(place, name, entry, self._home, anyway=name in self._anyway) for name, entry in found.items()
         ]
@@ -187,10 +187,27 @@ def _present(candidate: CandidatePath) -> list[ConfigLocation]:
     ]
 
 
+def _with_shared_timeout(entries: Mapping[str, Any], values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the entries of a file, with the timeout that it has for all where an entry has none."""
+    *outer, name = key.split(".")
+    timeout = _at(values, tuple(outer)).get(name) if key else None
+    if timeout is None:
+        return entries
+    return {each: {"timeout": timeout, **it} if isinstance(it, Mapping) else it for each, it in entries.items()}
+
+
 def _with_timeouts(place: ConfigLocation, entry: Mapping[str, Any], waits: Mapping[str, float]) -> dict[str, Any]:
     """Return riglm's entry with timeouts that are at least these, where the client would wait for a shorter time."""
     known = FORMATS[place.client].timeouts
     given, changed = timeouts_of(entry, known), dict(entry)
+    forms = {key: key.partition(".")[0] for key in known if "." in key}
+    if any(key in waits or key in given for key in forms):  # an object, which replaces a number for all of its members
+        longest = {
+            key: max(each.get(name, 0) for each in (waits, given) for name in (key, forms[key])) for key in forms
+        }
+        is_shorter = any(given.get(key, given.get(forms[key], known[key].default)) < longest[key] for key in forms)
+        waits = longest if is_shorter else {}
+        given = {key: value for key, value in given.items() if key in forms}
     for key, value in waits.items():
         if value > given.get(key, known[key].default):
             outer, _, inner = key.partition(".")

@@ -153,6 +153,53 @@ def test_timeouts_of_an_entry_become_those_of_the_server(
             assert entry.waits[key] >= found.waits[key]
 
 
+@pytest.mark.parametrize(
+    ("timeouts", "written"),
+    [
+        ([900_000, {"startup": 45_000, "request": 700_000}], {"startup": 900_000, "request": 900_000}),
+        ([{"startup": 45_000, "request": 700_000}, 900_000], {"startup": 900_000, "request": 900_000}),
+        ([{"startup": 900_000}, 600_000], {"startup": 900_000, "request": 600_000}),
+        ([{"request": 900_000}, 40_000, {"startup": 50_000}], {"startup": 50_000, "request": 900_000}),
+        ([7_000, {"startup": 45_000}], {"startup": 45_000}),
+        ([900_000, 600_000], {"startup": 900_000, "request": 900_000}),
+    ],
+)
+def test_an_entry_of_opencode_waits_as_long_as_the_longest_form(timeouts: list[Any], written: Any) -> None:
+    place = ConfigLocation(client="opencode", file=Path("opencode.json"), path=("mcp",))
+    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    entries = {f"s{at}": {"type": "local", "command": ["sh"], "timeout": each} for at, each in enumerate(timeouts)}
+    content = json.dumps({"mcp": entries}).encode()
+    found = {each.name: each.waits for each in files.servers(place, content)}
+    longest = {key: max(each.get(key, 0) for each in found.values()) for waits in found.values() for key in waits}
+    together = files.with_riglm(place, content, [*entries], entry="riglm", starts=["/r"], waits=longest)
+    for name in entries:
+        content = files.with_riglm(place, content, [name], entry="riglm", starts=["/r"], waits=found[name])
+    for after in (together, content):
+        timeout = json.loads(after)["mcp"]["riglm"]["timeout"]
+        assert written == (timeout if isinstance(timeout, dict) else {"startup": timeout, "request": timeout})
+
+
+@pytest.mark.parametrize(
+    ("client", "key", "top", "entry", "seconds"),
+    [
+        ("opencode", "mcp", {"experimental": {"mcp_timeout": 90_000}}, {}, dict.fromkeys(ALL, 90)),
+        ("opencode", "mcp", {"experimental": {"mcp_timeout": 90_000}}, {"timeout": 60_000}, dict.fromkeys(ALL, 60)),
+        ("opencode", "mcp", {"experimental": True}, {}, {}),
+        ("zed", "context_servers", {"context_server_timeout": 180}, {}, dict.fromkeys(ALL, 180)),
+        ("zed", "context_servers", {"context_server_timeout": 180}, {"timeout": 300}, dict.fromkeys(ALL, 300)),
+    ],
+)
+def test_a_timeout_for_all_servers_counts_for_those_without_one(
+    client: str, key: str, top: Any, entry: Any, seconds: Any
+) -> None:
+    place = ConfigLocation(client=client, file=Path("f.json"), path=(key,))
+    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    content = json.dumps({**top, key: {"a": {"command": ["sh"], **entry}}}).encode()
+    (server,) = files.servers(place, content)
+    assert server.definition is not None
+    assert server.definition.get("timeouts", {}) == seconds
+
+
 def test_long_waits_go_along_and_short_ones_do_not() -> None:
     place = ConfigLocation(client="codex", file=Path("config.toml"), path=("mcp_servers",))
     files = ClientFiles(environment={}, home=HOME, platform="linux")
