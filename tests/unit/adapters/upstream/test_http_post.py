@@ -287,6 +287,22 @@ async def test_a_redirect_of_the_stream_and_of_the_end_of_a_session_is_followed(
     assert seen == ["GET /mcp", "GET /moved", "DELETE /mcp", *(["DELETE /moved"] if status != 303 else [])]
 
 
+async def test_heartbeats_of_the_stream_are_logged_once(caplog):
+    server, ears = WebServer(), Ears()
+
+    async def beat(caller, _):
+        heartbeat = web.event(b'{"type":"heartbeat"}')
+        await caller.say(web.STREAM % b"" + heartbeat + heartbeat + web.event(b"[%b]" % PROGRESS))
+
+    server.on_get = beat
+    async with visibility(server) as upstream:
+        link = upstream.connect(ears)
+        await ask(link, 1, "initialize").result()
+        link.listen(listening=True)
+        await within(ears.news.wait())
+    assert caplog.messages.count("skipped an event that is no message") == 1
+
+
 async def test_a_redirect_that_loses_a_notification_or_the_stream_is_logged(caplog):
     server = WebServer()
     elsewhere = reply(b"", 307, headers=b"Location: http://elsewhere.test/mcp\r\n")

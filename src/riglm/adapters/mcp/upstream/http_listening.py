@@ -42,6 +42,7 @@ class _Events(HttpResponseSink):
         self._on_end = on_end
         self._status = 0
         self._parser: EventParser | None = None
+        self._has_skipped = False
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         self._status = status
@@ -66,7 +67,9 @@ class _Events(HttpResponseSink):
         try:
             self._on_event(mark, jsonrpc.decode(well_formed(unwrap(event.data))))
         except MalformedMessageError as error:
-            _log.warning("skipped an event that is no message", extra={"reason": str(error)})
+            if not self._has_skipped:  # heartbeats come again and again
+                _log.warning("skipped an event that is no message", extra={"reason": str(error)})
+            self._has_skipped = True
             self._on_event(mark, None)
 
 
