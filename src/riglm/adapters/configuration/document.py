@@ -125,7 +125,9 @@ def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
             ConfigProblem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
         ) from None
     except RecursionError:
-        raise refusal(ConfigProblem(source, "", "the values are nested too deeply", "name the right file")) from None
+        raise refusal(
+            ConfigProblem(source, "", "the values are nested too deeply", "flatten them, or name the right file")
+        ) from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 
