@@ -143,7 +143,7 @@ def test_the_registered_client_of_an_entry_signs_in(machine, places):
     oauth = {"clientId": "of-claude", "clientSecret": "s3cret-of-claude", "scopes": "notes more"}
     machine.put({"type": "http", "url": guarded, "oauth": oauth}, unguarded)
     machine.codex.unlink()
-    machine.run("login", "notes")
+    machine.typed("y\n", "login", "notes")
     assert [(each["client_id"], each["scope"]) for each in issuer.authorizations] == [("of-claude", "notes more")]
     assert "s3cret" not in machine.run("init", "--yes", "--diff")
     assert machine.moved() == {"claude-code": ["notes", "open"]}

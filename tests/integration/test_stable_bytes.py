@@ -221,7 +221,7 @@ async def test_a_client_s_context_changes_no_other_client_s_list(taught_stage: S
             first.append(await result_of(client))
         assert first[0] == first[3]
         assert first[1] == first[2]
-        await clients[1].call("set_context", b'{"context":"delete a customer"}')
+        await clients[1].call("set_context", b'{"context":"prepare the monthly zebra review"}')
         assert await result_of(clients[1]) != first[1]
         others = [await result_of(clients[number]) for number in (3, 2, 0)]
         assert others == [first[3], first[2], first[0]]

@@ -248,14 +248,16 @@ def test_an_unset_variable_is_named(stage: Stage):
 
 @behaviour("life.start_errors")
 def test_two_servers_with_one_name_are_named(stage: Stage):
-    path = Path(stage.folder / "twice.json")
+    path = Path(stage.folder / "twice.yaml")
     path.write_text('{"mcpServers":{"twin":{"command":"true"},"twin":{"command":"false"}}}')
-    assert "twin" in _fails(stage, "run", "--mcp-json", str(path))
+    assert "twin" in _fails(stage, "run", "--config", str(path))
 
 
 @behaviour("life.start_errors")
 def test_a_name_of_a_meta_tool_is_refused(stage: Stage):
-    assert "set_context" in _fails(stage, "run", *stage.config("meta", {"set_context": stage.entry("stdio")}))
+    path = Path(stage.folder / "meta.yaml")
+    path.write_text(json.dumps({"mcpServers": {"set_context": stage.entry("stdio")}}))
+    assert "set_context" in _fails(stage, "run", "--config", str(path))
 
 
 @behaviour("life.start_errors")

@@ -300,9 +300,10 @@ async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, ro
 @behaviour("many.collision")
 @pytest.mark.parametrize(("one", "other"), [("a", "a__b")])
 def test_names_that_collide_stop_the_start(stage: Stage, one: str, other: str):
-    arguments = stage.config("collision", {one: stage.entry("stdio"), other: stage.entry("stdio")})
+    file = stage.folder / "collision.yaml"
+    file.write_text(json.dumps({"mcpServers": {one: stage.entry("stdio"), other: stage.entry("stdio")}}))
     ended = subprocess.run(
-        stage.riglm("run", *arguments),
+        stage.riglm("run", "--config", str(file)),
         env=stage.env,
         capture_output=True,
         stdin=subprocess.DEVNULL,
