@@ -223,9 +223,9 @@ def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeou
         with other_client(postgres_url) as other:
             other.execute("UPDATE session SET ended_at = 1")
             with pytest.raises(AnalyticsUnavailableError, match="timeout"):
-                store.record_many([SessionClosed(session_id=session.id, ended_at=5.0)])
-        store.record_many([SessionClosed(session_id=session.id, ended_at=5.0)])
-        assert store.list_sessions()[0].session.ended_at == 5.0
+                store.record_many([SessionClosed(session_id=session.id, ended_at=1005.0)])
+        store.record_many([SessionClosed(session_id=session.id, ended_at=1005.0)])
+        assert store.list_sessions()[0].session.ended_at == 1005.0
 
 
 def test_a_question_may_take_longer_than_a_record(postgres_url):
@@ -248,12 +248,12 @@ def test_a_deadlock_that_the_server_ends_is_tried_again(postgres_url):
                 break
         else:
             pytest.fail("the server ended the other transaction each time")
-        assert {each.session.ended_at for each in store.list_sessions()} == {7.0}
+        assert {each.session.ended_at for each in store.list_sessions()} == {1007.0}
 
 
 def ends_the_stores_transaction(store: SqlAnalytics, url: str, mine: Session, others: Session) -> bool:
     """Make two transactions wait for each other; whether the other one survived, so that the store's was ended."""
-    ends = [SessionClosed(session_id=each.id, ended_at=7.0) for each in (mine, others)]
+    ends = [SessionClosed(session_id=each.id, ended_at=1007.0) for each in (mine, others)]
     end_now = "UPDATE session SET ended_at = 1 WHERE id = %s"
     with other_client(url) as other:
         other.execute(end_now, [others.id])
