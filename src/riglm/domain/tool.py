@@ -116,6 +116,7 @@ _decode_texts: Final = msgspec.json.Decoder(_Texts).decode
 
 def _name(raw: Raw) -> str | None:
     try:
+        str(raw, "utf-8")  # the decoder does not check the names of other members, as `jsonrpc.members` does
         return _decode_named(raw).name
     except UNREADABLE:
         return jsonrpc.text(jsonrpc.members(raw).get("name"))
