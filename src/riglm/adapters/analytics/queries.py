@@ -291,9 +291,9 @@ def with_never_used(connection: Connection, since: float, lists: Iterable[UUID])
     found = [_statistics(row) for row in connection.execute(_statistics_query(connection, since)).mappings()]
     used = {each.tool for each in found}
     names = {tool for some in toolsets(connection, lists).values() for tool in some}
-    told = [replace(each, in_lists=each.tool in names) for each in found]
-    told += [_never_used(tool) for tool in names - used]
-    return sorted(told, key=lambda each: (-each.invocations, each.tool, each.upstream))
+    statistics = [replace(each, in_lists=each.tool in names) for each in found]
+    statistics += [_never_used(tool) for tool in names - used]
+    return sorted(statistics, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
 
 def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatistics | None:
@@ -346,12 +346,12 @@ def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
 
 
 def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
-    told = {**row, **known}
-    if "microseconds" in told:
-        durations = told.pop("microseconds")
+    values = {**row, **known}
+    if "microseconds" in values:
+        durations = values.pop("microseconds")
         ascending = sorted(map(int, durations.split(","))) if durations else []
-        told |= {name: _nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
-    return ToolStatistics(**told)
+        values |= {name: _nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
+    return ToolStatistics(**values)
 
 
 def _never_used(tool: str) -> ToolStatistics:
