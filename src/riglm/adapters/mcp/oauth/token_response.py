@@ -101,7 +101,7 @@ def refusal_of(body: bytes) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _read_object(body: bytes) -> Mapping[str, Any] | None:
