@@ -93,6 +93,16 @@ def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) ->
     assert StoreInspector(url, timeout=5).look().pending[-1] == schema.SCHEMA_REVISION
 
 
+async def test_a_clock_that_is_far_ahead_of_the_records_is_told(tmp_path: Path) -> None:
+    url, day = f"sqlite:///{tmp_path / 'riglm.db'}", 86_400.0
+    with SqlAnalytics(url) as store:
+        store.record_many([session("codex", time.time() - 400 * day)])
+    probe = SharedProbe(StoreInspector(url, timeout=5).look)
+    check = StoreCheck(probe, list, Files(), directory=tmp_path, private=[])
+    [told] = [each for each in await check.examine() if each.place == "clock"]
+    assert "400 days ahead" in told.what
+
+
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert StoreInspector(f"sqlite:///{tmp_path / 'none' / 'riglm.db'}", timeout=5).look().schema is None
     assert list(tmp_path.iterdir()) == []

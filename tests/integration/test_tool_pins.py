@@ -375,6 +375,7 @@ def test_a_blocked_server_lists_nothing_until_it_is_approved(tmp_path: Path, ser
             [] if len(servers) > 1 else list(client.tools())
         )
         assert not any(client.calls(*map(place.public, ("read", "move", "erase"))).values())
+        wait_until(lambda: "erase" in place.changes(), "the change is stored")
         place.command("tools", "approve", "--all", "--yes", code=1)
         place.command("tools", "approve", "files", "--yes", "--digest", "0" * 64, code=1)
         assert "erase" in place.command("tools", "changes")

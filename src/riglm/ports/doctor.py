@@ -71,9 +71,10 @@ class StoreStatus:
     """A store as it is found; times are in seconds since the epoch.
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
-    `newest` is the time of the newest record, 0 without records; `keeper` and `writer` are the processes that run
-    maintenance and that hold the write lock, or None. `changed_tools` are the servers and own names of tools that are
-    not as they were approved.
+    `newest` is the time of the newest record, 0 without records; `seconds_ahead` is how far the clock is ahead of the
+    last time that was reliable, 0 if the clock is reliable (see `MaintenancePort.reliable_time`). `keeper` and
+    `writer` are the processes that run maintenance and that hold the write lock, or None. `changed_tools` are the
+    servers and own names of tools that are not as they were approved.
     """
 
     place: str
@@ -83,6 +84,7 @@ class StoreStatus:
     free_bytes: int | None = None
     sessions: int = 0
     newest: float = 0.0
+    seconds_ahead: float = 0.0
     keeper: str | None = None
     writer: str | None = None
     clients: tuple[RecordedClient, ...] = ()

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.pool import NullPool
 
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
+from riglm.adapters.analytics.maintenance import reliable_time
 from riglm.adapters.analytics.rows import count
 from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
@@ -141,7 +142,9 @@ def _of_server(connection: Connection) -> dict[str, Any]:
 def _recorded(connection: Connection) -> dict[str, Any]:
     latest = (func.max(invocation.c.timestamp), func.max(exposure.c.timestamp), func.max(session.c.started_at))
     times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
+    now = time.time()
     return {
+        "seconds_ahead": now - reliable_time(connection, now, now),
         "sessions": count(connection, session),
         "newest": max(times),
         "clients": _clients(connection),

@@ -59,13 +59,7 @@ class SqlMaintenance(SqlStore):
 
     @reads
     def reliable_time(self, connection: Connection, now: float, since: float) -> float:
-        noted = connection.execute(select(knowledge_clock.c.changed).where(knowledge_clock.c.piece == _CLOCK)).scalar()
-        known = _newest_record(connection, 0.0, since) if noted is None else noted / 1e6
-        if known is None or now - known <= _MAX_PAUSE_SECONDS:
-            return now
-        # Records of two days show that the clock advances.
-        is_confirmed = _newest_record(connection, now - 3 * DAY_SECONDS, min(since, now - DAY_SECONDS)) is not None
-        return now if is_confirmed else known
+        return reliable_time(connection, now, since)
 
     def note_time(self, at: float) -> None:
         with self._database.writing() as connection:
@@ -275,6 +269,17 @@ class SqlMaintenance(SqlStore):
             with self._database.writing() as connection:
                 storing.end_sessions(connection, dict(some))
         return len(ends)
+
+
+def reliable_time(connection: Connection, now: float, since: float) -> float:
+    """Return the result of `MaintenancePort.reliable_time`."""
+    noted = connection.execute(select(knowledge_clock.c.changed).where(knowledge_clock.c.piece == _CLOCK)).scalar()
+    known = _newest_record(connection, 0.0, since) if noted is None else noted / 1e6
+    if known is None or now - known <= _MAX_PAUSE_SECONDS:
+        return now
+    # Records of two days show that the clock advances.
+    is_confirmed = _newest_record(connection, now - 3 * DAY_SECONDS, min(since, now - DAY_SECONDS)) is not None
+    return now if is_confirmed else known
 
 
 def _newest_record(connection: Connection, since: float, before: float) -> float | None:

@@ -52,7 +52,7 @@ class StoreCheck(Check):
         except AnalyticsUnavailableError as error:
             words, _, fix = str(error).partition(" — fix: ")
             return [_finding(Severity.ERROR, "database", words, fix or _reach())]
-        return [_opened(facts), *_schema(facts), *_room(facts), *_newest(facts), *_cooccurrences(facts)]
+        return [_opened(facts), *_schema(facts), *_room(facts), *_newest(facts), *_ahead(facts), *_cooccurrences(facts)]
 
     def _of_files(self) -> list[Finding]:
         found = []
@@ -126,6 +126,17 @@ def _newest(facts: StoreStatus) -> list[Finding]:
         return [_finding(Severity.OK, "records", f"the newest is {since} old")]
     fix = "see under clients whether they still start riglm"
     return [_finding(Severity.NOTE, "records", f"the newest is {since} old", fix)]
+
+
+def _ahead(facts: StoreStatus) -> list[Finding]:
+    """A long pause cannot be told from a clock that is wrong."""
+    if not facts.seconds_ahead:
+        return []
+    what = (
+        f"this machine's clock is {facts.seconds_ahead / _DAY:.0f} days ahead of the last time that riglm ran: "
+        "no record is deleted for its age until a running riglm has seen the clock advance for a day"
+    )
+    return [_finding(Severity.NOTE, "clock", what, "set the clock if it is wrong")]
 
 
 def _cooccurrences(facts: StoreStatus) -> list[Finding]:
