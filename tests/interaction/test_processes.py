@@ -269,9 +269,12 @@ async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_proces
 
 
 @behaviour("processes.changed")
-async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_process(filtered: Processes) -> None:
-    one, other = filtered.origins
-    async with filtered.client(MODERN, headers={"x-riglm-session": "listening"}) as client:
+async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_process(stage: Stage) -> None:
+    riglms = processes(
+        stage, "http", "--many-tools", "40", env=FILTERED
+    )  # where nothing is learned, a context changes it
+    one, other = riglms.origins
+    async with riglms.client(MODERN, headers={"x-riglm-session": "listening"}) as client:
         link = client.link
         assert isinstance(link, AlternatingLink)
         link.pin(one)
