@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
@@ -103,12 +104,15 @@ def marked_entries(catalog: ToolCatalog, names: frozenset[str], warm: frozenset[
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 _SEPARATOR: Final = re.compile(r"__|[-./:]")
-_ACTION: Final = re.compile(
-    r"a|add|all|and|append|apply|batch|by|call|cancel|change|check|clear|close|convert|copy|count|create|delete|"
-    r"describe|do|download|edit|execute|export|extract|fetch|find|for|from|generate|get|has|import|in|info|insert|is|"
-    r"list|load|make|manage|merge|move|new|of|on|open|post|put|query|read|remove|rename|replace|request|reset|resolve|"
-    r"retrieve|run|save|search|select|send|set|show|sort|start|stop|submit|sync|to|toggle|tool|update|upload|upsert|"
-    r"use|validate|view|with|write"
+_ACTIONS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a add all and append apply batch by call cancel change check clear close convert copy count create delete "
+        "describe do download edit execute export extract fetch find for from generate get has import in info insert "
+        "is list load make manage merge move new of on open post put query read remove rename replace request reset "
+        "resolve retrieve run save search select send set show sort start stop submit sync to toggle tool update "
+        "upload upsert use validate view with write",
+    )
 )
 """Words of tool names that name an action, not a kind of tool."""
 
@@ -185,17 +189,16 @@ def _words(label: str, names: Sequence[str]) -> list[str]:
     """Return the words that most names of a group have, without verbs."""
     known = {word.lower() for word in _WORD.findall(label)}
     known |= {_singular(word) for word in known}
-    counts: Counter[str] = Counter()
-    for name in names:
-        words = {_singular(word.lower()) for word in _WORD.findall(name)}
-        counts.update(
-            word
-            for word in words
-            if len(word) > 1 and not word.isdigit() and not _ACTION.fullmatch(word) and word not in known
-        )
-    return [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_KINDS]]
+    counts = Counter(word for name in names for word in {_singular(each.lower()) for each in _WORD.findall(name)})
+    kinds = {
+        word: count
+        for word, count in counts.items()
+        if len(word) > 1 and not word.isdigit() and word not in _ACTIONS and word not in known
+    }
+    return [word for word, _ in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))[:_MAX_KINDS]]
 
 
+@lru_cache(maxsize=4_096)
 def _singular(word: str) -> str:
     if word.endswith("ies"):
         return word[:-3] + "y"
