@@ -1,6 +1,6 @@
 """What looking after a store must do; part of `AnalyticsContract`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from riglm.domain.policy import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, ErasureRequest, ErasureScope, Expiry, RemovedCounts
 from riglm.domain.session import ClientInfo, Session, uuid7
 from riglm.domain.usage import TTL_SECONDS
-from riglm.ports.analytics import AnalyticsPort, SessionClosed
+from riglm.ports.analytics import AnalyticsPort, Record, SessionClosed
 from riglm.ports.maintenance import RecordKind
 from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
 
@@ -119,6 +119,55 @@ class MaintenanceContract:
         analytics.record_many(pairs)
         assert summed(analytics.purge(Expiry(now=a_day(100), learned_pairs=a_day(50)))).learned_pairs == 2
         assert [pair.id for pair in analytics.list_learned_pairs("minilm")] == [pairs[2].id]
+
+    def test_a_clock_is_reliable_up_to_two_days_after_the_noted_time(self, analytics: AnalyticsPort) -> None:
+        """Nothing is known of a new store. Later, neither records of the last day nor times to come prove anything."""
+        started = a_day(99)
+        assert analytics.reliable_time(a_day(100), started) == a_day(100)
+        analytics.note_time(a_day(100), a_day(100))
+        analytics.record_many([a_session(started_at=at) for at in (a_day(500) - 3600, a_day(600))])
+        assert [analytics.reliable_time(a_day(day), a_day(day)) for day in (50, 102, 103, 500)] == [
+            a_day(50),
+            a_day(102),
+            a_day(100),
+            a_day(100),
+        ]
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            lambda session, at: an_invocation(session, "read", timestamp=at),
+            lambda session, at: an_exposure(session, "read", timestamp=at),
+            lambda _, at: a_session(started_at=at),
+        ],
+        ids=["call", "list", "session"],
+    )
+    def test_a_clock_is_reliable_up_to_two_days_after_a_record_of_an_earlier_day(
+        self, analytics: AnalyticsPort, record: Callable[[Session, float], Record]
+    ) -> None:
+        """Before anything was noted, after any record of a process that started before."""
+        start, last = a_day(100), a_day(100) + 5.0
+        session = a_session(started_at=start)
+        analytics.record_many([session, record(session, last)])
+        assert analytics.reliable_time(start + 60, start + 30) == start + 60
+        assert analytics.reliable_time(a_day(500), a_day(500)) == last
+        analytics.note_time(a_day(10), start)
+        assert analytics.reliable_time(start + 60, start + 30) == a_day(10)
+        assert analytics.reliable_time(a_day(101) + 60, start) == a_day(101) + 60
+        assert analytics.reliable_time(a_day(108), start) == last
+
+    def test_a_clock_behind_the_records_notes_no_time(self, analytics: AnalyticsPort) -> None:
+        """A later time is noted all the same, since what is ahead may be the records."""
+        analytics.record_many([a_session(started_at=a_day(500))])
+        analytics.note_time(a_day(100), a_day(100))
+        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(400)
+        analytics.note_time(a_day(300), a_day(499) + 1)
+        analytics.note_time(a_day(100), a_day(100))
+        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(300)
+        analytics.note_time(a_day(301), a_day(301))
+        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(301)
+        analytics.note_time(a_day(200), a_day(499) + 1)
+        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(200)
 
     def test_what_has_expired_by_itself_is_purged(self, analytics: AnalyticsPort) -> None:
         """Overrides by their time, warm sets by their age, overrides of a session with the session."""

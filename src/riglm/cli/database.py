@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
 
 _CLOCK_AHEAD = (
-    "clock: it is {days:.0f} days ahead of the records, whose age is measured at the last time that was certain — fix: "
-    "set the clock, or give --older-than if it is right"
+    "clock: it is {days:.0f} days ahead of the records of earlier days and of the last purge; age is measured at the "
+    "later of the two — fix: set the clock, or give --older-than if it is right"
 )
 
 

@@ -49,14 +49,23 @@ class MaintenancePort(ExportPort, Protocol):
 
     @abstractmethod
     def reliable_time(self, now: float, since: float) -> float:
-        """Return `now`, or the last noted time if `now` is far ahead of it and of the records.
+        """Return `now` if it is at most two days after the known time, else the known time: the two-days rule.
 
-        Records from `since` on prove nothing: the clock that is in doubt may have stamped them.
+        The known time is the later of the noted time and the newest record that is at least a day older than `now`.
+        Younger ones prove nothing: a clock that jumped may have stamped them. If no time was noted yet, it is the
+        newest record before `since`, when this process started. Times after `now` do not count.
+
+        So a clock that jumped ahead is reliable once it has shown two days, and until then age is measured at a time
+        before the jump. With one short run a week, what was too old at the run before is removed.
         """
 
     @abstractmethod
-    def note_time(self, at: float) -> None:
-        """Note a time that was reliable, for `reliable_time` of this process and of later ones."""
+    def note_time(self, at: float, now: float) -> None:
+        """Note a time that was reliable at `now`, for `reliable_time` of this process and of later ones.
+
+        A first or an earlier time is not noted if a record is more than a day later than `now`: the clock may be
+        behind.
+        """
 
     @abstractmethod
     def expired(self, expiry: Expiry) -> RemovedCounts:

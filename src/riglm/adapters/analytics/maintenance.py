@@ -1,5 +1,6 @@
 """Maintenance of a SQL store: removes old records, returns free space, and derives what follows from the records."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -45,7 +46,7 @@ _PAGES_BATCH_SIZE: Final = 50
 _INCREMENTAL: Final = 2
 _CLOCK: Final = "maintenance"  # its row in `knowledge_clock`
 _MAX_PAUSE_SECONDS: Final = 2 * DAY_SECONDS
-"""How far the clock may be ahead of the last noted time, such as after a weekend."""
+"""Maximum seconds by which a reliable clock is ahead of the known time."""
 _LESSONS: Final = (training_update, teacher)
 """Who taught a learned pair."""
 
@@ -61,8 +62,11 @@ class SqlMaintenance(SqlStore):
     def reliable_time(self, connection: Connection, now: float, since: float) -> float:
         return reliable_time(connection, now, since)
 
-    def note_time(self, at: float) -> None:
+    def note_time(self, at: float, now: float) -> None:
         with self._database.writing() as connection:
+            noted = _noted_time(connection)
+            if (noted is None or at < noted) and (_newest_record(connection, math.inf) or 0.0) > now + DAY_SECONDS:
+                return
             upsert(connection, knowledge_clock, [{"piece": _CLOCK, "changed": int(at * 1e6), "removed": 0}])
 
     @reads
@@ -273,19 +277,21 @@ class SqlMaintenance(SqlStore):
 
 def reliable_time(connection: Connection, now: float, since: float) -> float:
     """Return the result of `MaintenancePort.reliable_time`."""
+    noted = _noted_time(connection)
+    recorded = _newest_record(connection, since if noted is None else now - DAY_SECONDS)
+    known = max((at for at in (noted, recorded) if at is not None and at <= now), default=now)
+    return now if now - known <= _MAX_PAUSE_SECONDS else known
+
+
+def _noted_time(connection: Connection) -> float | None:
     noted = connection.execute(select(knowledge_clock.c.changed).where(knowledge_clock.c.piece == _CLOCK)).scalar()
-    known = _newest_record(connection, 0.0, since) if noted is None else noted / 1e6
-    if known is None or now - known <= _MAX_PAUSE_SECONDS:
-        return now
-    # Records of two days show that the clock advances.
-    is_confirmed = _newest_record(connection, now - 3 * DAY_SECONDS, min(since, now - DAY_SECONDS)) is not None
-    return now if is_confirmed else known
+    return None if noted is None else noted / 1e6
 
 
-def _newest_record(connection: Connection, since: float, before: float) -> float | None:
-    """Return the time of the newest record in a span of time, None if there is none."""
+def _newest_record(connection: Connection, before: float) -> float | None:
+    """Return the time of the newest record before a time, None if there is none."""
     columns = (invocation.c.timestamp, exposure.c.timestamp, session.c.started_at)
-    newest = (connection.execute(select(func.max(at)).where(at >= since, at < before)).scalar() for at in columns)
+    newest = (connection.execute(select(func.max(at)).where(at < before)).scalar() for at in columns)
     return max((at for at in newest if at is not None), default=None)
 
 

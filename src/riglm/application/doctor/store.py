@@ -129,12 +129,12 @@ def _newest(facts: StoreStatus) -> list[Finding]:
 
 
 def _ahead(facts: StoreStatus) -> list[Finding]:
-    """A long pause cannot be told from a clock that is wrong."""
+    """A long pause looks like a wrong clock."""
     if not facts.seconds_ahead:
         return []
     what = (
-        f"this machine's clock is {facts.seconds_ahead / _DAY:.0f} days ahead of the last time that riglm ran: "
-        "no record is deleted for its age until a running riglm has seen the clock advance for a day"
+        f"this machine's clock is {facts.seconds_ahead / _DAY:.0f} days ahead of the records of earlier days and of "
+        "the last purge: age is measured at the later of the two until the clock has advanced for a day"
     )
     return [_finding(Severity.NOTE, "clock", what, "set the clock if it is wrong")]
 

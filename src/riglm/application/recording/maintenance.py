@@ -46,8 +46,8 @@ class Maintenance:
     that this process stored; `expiry` returns what is too old at a time; `on_forgotten` is called after an erasure, so
     that this process drops what it learned from it. This thread opens the store for each round, and closes it again.
 
-    A clock that is far ahead of the records is not trusted until it has advanced for a day: until then, age is measured
-    at the last trusted time.
+    The age of records is measured at a reliable time, see `MaintenancePort.reliable_time`. A clock that this process
+    has seen to advance for a day is reliable as well.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="riglm-maintenance", daemon=True)
         self._seen = -1
         self._purged_at = float("-inf")
-        self._since = clock() - _CLOCKS_APART
+        self._started_at = clock()
+        self._since = self._started_at - _CLOCKS_APART
         self._heard = 0.0
         self._detach: list[Callable[[Sequence[ErasureRequest]], None]] = []
 
@@ -157,15 +158,15 @@ class Maintenance:
         """Return the time by which records are old: that of the clock, unless it is far ahead of what is stored."""
         now, seen = self._clock(), self._monotonic()
         has_advanced = self._doubted_at is not None and seen - self._doubted_at >= _DOUBT_SECONDS
-        reliable = now if has_advanced else store.reliable_time(now, self._since)
-        store.note_time(reliable)
+        reliable = now if has_advanced else store.reliable_time(now, self._started_at)
+        store.note_time(reliable, now)
         if reliable == now:
             self._doubted_at = None
         elif self._doubted_at is None:
             self._doubted_at = seen
             _log.warning(
-                "clock: it is %.0f days ahead of the records, and no record is deleted for its age until it has "
-                "advanced for a day — fix: set the clock if it is wrong",
+                "clock: it is %.0f days ahead of the records of earlier days and of the last purge; age is measured at "
+                "the later of the two until the clock has advanced for a day — fix: set the clock if it is wrong",
                 (now - reliable) / DAY_SECONDS,
             )
         return reliable

@@ -424,6 +424,41 @@ def test_after_a_long_pause_records_of_another_day_show_that_the_clock_advances(
     assert stored_sessions(store) == {new}
 
 
+@pytest.mark.parametrize("days", [3.0, 7.0, 30.0])
+def test_what_is_too_old_goes_when_riglm_runs_shortly_at_long_intervals(store, days):
+    runs = [REAL + number * days * DAY for number in range(6)]
+    for run in runs:
+        maintenance = kept_by(store, Clock(run))
+        record_call_at(store, run)
+        maintenance.run_once()
+    kept = [each.session.started_at for each in store.list_sessions()]
+    assert sorted(kept) == [run for run in runs if run >= runs[-2] - 7 * DAY]
+
+
+def test_a_clock_ahead_deletes_nothing_between_short_runs_at_long_intervals(store):
+    for at in (REAL - 6 * DAY, REAL, REAL + 400 * DAY, REAL + 400 * DAY + 600.0, REAL + 60.0):
+        maintenance = kept_by(store, Clock(at + 10.0))
+        record_call_at(store, at)
+        maintenance.run_once()
+    assert len(store.list_sessions()) == 5
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["no run before", "a run before"])
+def test_a_clock_behind_holds_up_nothing_when_it_is_right_again(store, caplog, is_known):
+    old, new = record_call_at(store, REAL - 6 * DAY), record_call_at(store, REAL)
+    if is_known:
+        kept_by(store, Clock(REAL + 30.0)).run_once()
+    behind = kept_by(store, Clock(REAL - 400 * DAY))
+    wrong = record_call_at(store, REAL - 400 * DAY)
+    behind.run_once()
+    assert stored_sessions(store) == {old, new, wrong}
+    kept_by(store, Clock(REAL + 60.0)).run_once()
+    assert stored_sessions(store) == {old, new}
+    kept_by(store, Clock(REAL + 1.5 * DAY)).run_once()
+    assert stored_sessions(store) == {new}
+    assert "days ahead" not in caplog.text
+
+
 def test_what_is_too_old_goes_by_a_clock_that_agrees_with_the_newest_records(store):
     record_call_at(store, REAL - 200 * DAY)
     new = record_call_at(store, REAL - 600.0)
