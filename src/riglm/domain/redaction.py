@@ -8,13 +8,21 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 _BETWEEN_WORDS: Final = re.compile(r"[-_.~@+:,=/ ]+")
 _WORD: Final = re.compile(r"[A-Za-z]?[a-z]*|[A-Z]{1,4}")
-_HUMPS: Final = re.compile(r"[a-z]{2,}(?:[A-Z][a-z]+){1,3}")
-_NUMBERED: Final = re.compile(r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,5}|v\d{1,4}")
+_HUMPS: Final = re.compile(r"(?:[A-Z]{2,5}(?=[A-Z][a-z]{2})|[a-z]{2,})?(?:[A-Z][a-z]+){1,3}")
+_NUMBERED: Final = re.compile(
+    r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,3}[A-Za-z]{1,2}|v\d{1,4}|sha\d{3}|[a-z]{1,8}2[a-z]{1,8}|[a-z]\d{1,2}[a-z]"
+)
+_DAY: Final = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
 _UNSPEAKABLE: Final = re.compile(r"[^aeiouy]{5}", re.IGNORECASE)
-_KEY: Final = re.compile(r"(?:[spr]k|gh[opsu]|glpat|hf|xox[abprs])[-_]|github_pat_|AKIA|AIza|ya29")
-"""How keys of well-known services begin."""
+_KEY: Final = re.compile(
+    r"(?:[spr]k|gh[opsu]|glpat|xox[abeprs])[-_]|(?:github_pat|hf|npm)_|AKIA|AIza|ya29|eyJ|(?:[A-Z0-9]{4,6}-){2,}[A-Z0-9]{4,6}$"
+)
+"""How keys of well-known services begin, and license keys as a whole."""
 
 _MAX_WORD_LENGTH: Final = 22
+_MAX_SHORT_WORD_LENGTH: Final = 8
+_MAX_CAPITALS: Final = 12
+_MAX_NUMBERED: Final = 3
 _MAX_WORDS: Final = 8
 
 
@@ -24,7 +32,9 @@ def looks_random(text: str) -> bool:
     In doubt it is: who hides what is harmless loses less than who shows a key.
     """
     words = [word for word in _BETWEEN_WORDS.split(text) if word]
-    return begins_like_a_key(text) or len(words) > _MAX_WORDS or not all(map(_is_plain, words))
+    numbered = sum(not word.isdecimal() and _NUMBERED.fullmatch(word) is not None for word in words)
+    is_long = len(words) > _MAX_WORDS or numbered > _MAX_NUMBERED
+    return begins_like_a_key(text) or is_long or not all(map(_is_plain, words))
 
 
 def begins_like_a_key(text: str) -> bool:
@@ -33,12 +43,18 @@ def begins_like_a_key(text: str) -> bool:
 
 
 def _is_plain(word: str) -> bool:
+    if word.isdecimal():
+        return len(word) < 6 or _DAY.fullmatch(word) is not None
     if _NUMBERED.fullmatch(word):
         return True
     if len(word) > _MAX_WORD_LENGTH or not (_WORD.fullmatch(word) or _HUMPS.fullmatch(word)):
         return False
+    return len(word) <= _MAX_SHORT_WORD_LENGTH or _is_speakable(word)
+
+
+def _is_speakable(word: str) -> bool:
     vowels = sum(word.lower().count(vowel) for vowel in "aeiouy")
-    return len(word) < 6 or (5 * vowels >= len(word) and not _UNSPEAKABLE.search(word))
+    return 5 * vowels >= len(word) and not _UNSPEAKABLE.search(word)
 
 
 MASK = "***"
@@ -53,6 +69,10 @@ _QUERY_AND_FRAGMENT = re.compile(r"(?<=\?)[^#]+|(?<=#).+", re.DOTALL)
 _END_OF_PLACE = re.compile(r"[/?#]")
 _TAKEN_FOR_ELSE = re.compile(r"[/?#@\[\]\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})|%00")
 """Characters that end a password for some URL parsers, or make a parser quote the password in an error."""
+_WHOLE_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s;]*")
+SCHEME: Final = re.compile(r"(?i)(?:bearer|basic|token)\s+")
+_LIMIT: Final = re.compile(r"(?i)max|min|limit|ttl|timeout|length|count|size|expir|budget")
+"""What names of numbers have, such as `MAX_TOKENS`."""
 _CREDENTIAL = re.compile(
     r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z][\w-]{0,20}\s+)?|bearer\s+)(?!\*\*\*)[^\s\"',;]+"
 )
@@ -84,14 +104,34 @@ _ASSIGNMENT: Final = re.compile(
 AFTER_SCHEME: Final = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(?P<value>[^\s\"',;]+)")
 """What a header says after the name of its scheme."""
 
+REFERENCE: Final = re.compile(
+    r"\$\{(?:(?:input|env|file|config|command):[^}]*|\w+)(?::-)?\}|(?<!\w)\$(?:[A-Z_][A-Z0-9_]*|[a-z_]+)\b|\{(?:env|file):[^}]*\}"
+)
+"""A variable that a client or a shell replaces, without a default."""
+
+
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Return the names and values, with quotes, that a text assigns, as in `Password=…;` and `"key": "…"`."""
+    return ((each["name"], each["value"]) for each in _ASSIGNMENT.finditer(text))
+
 
 def assigned_secrets(text: str) -> list[str]:
-    """Return what a text assigns to names that suggest a secret, as in `Password=…;` and `export TOKEN=…`."""
-    found = [each for each in _ASSIGNMENT.finditer(text) if may_name_secret(each["name"])]
-    return [each["value"].strip("\"'") for each in found if holds_secret(each["name"], each["value"].strip("\"'"))]
+    """Return what a text assigns to names that suggest a secret."""
+    named = [(name, value.strip("\"'")) for name, value in assignments(text) if may_name_secret(name)]
+    return [value for name, value in named if holds_secret(name, value)]
 
 
-_PLACE: Final = re.compile(r"(?:(?:~|\.{1,2}|\$\{?[\w:]+\}?)?/|[A-Za-z]:[\\/]|\\\\)[^\x00-\x1f\"'`;|&<>]*")
+_PLACE: Final = re.compile(r"(?:(?:~|\.{1,2}|\$\{?[\w:]+\}?|%\w+%)?[\\/]|[A-Za-z]:[\\/])[^\x00-\x1f\"'`;|&<>]*")
+_FILE: Final = re.compile(r"[\w@./\\ ~+-]*\.(?:[cm]?[jt]s|py|sh|jar|exe|dll|json|ya?ml|toml|db|sqlite3?)")
+_BASE64_PART: Final = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*\d)[A-Za-z0-9+]{20,}=*")
+_HARMLESS: Final = re.compile(
+    r"[-+]?\d{1,8}(?:\.\d{1,8})?|\d{1,5}x\d{1,5}|\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15}(?:Z|[-+]\d\d:?\d\d)?)?"
+    r"|v?\d{1,4}(?:\.\d{1,8}){1,3}(?:[-+.]?[a-z]{1,8}[-.]?\d{0,8})*|[A-Z]{1,16}\d{0,2}(?:_[A-Z]{1,16}\d{0,2})+"
+)
+"""Numbers, dates and times, versions, and names of variables."""
+
+_IMAGE_DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")
+_BETWEEN_PARTS: Final = re.compile(r"[\s/\\:@,;&|=()\[\]{}<>\"'*]+")
 
 
 def is_path(text: str) -> bool:
@@ -99,19 +139,42 @@ def is_path(text: str) -> bool:
     return _PLACE.fullmatch(text) is not None and "//" not in text
 
 
-def holds_secret(name: str, value: str) -> bool:
-    """Whether the value of a variable or header looks like a secret by itself, or is one by its name.
+def looks_secret(value: str) -> bool:
+    """Whether a value looks like a key: it has a part that is no word, number, date, version, path or image.
 
-    A path is none; under a secret-sounding name only one of plain words. Of a URL, `secrets_of_url` has the secrets.
+    Of a URL, `secrets_of_url` has the secrets.
     """
-    is_named_so = may_name_secret(name)
-    if not value.strip():
+    value = _without_references(value)
+    if is_path(value):
+        return any(map(_BASE64_PART.fullmatch, value.split("/")))
+    if "://" in value or (_FILE.fullmatch(value) and not begins_like_a_key(value)):
         return False
-    if all(map(is_path, value.split(":"))) or is_path(value):
-        return is_named_so and any(looks_random(part.lstrip(".")) for part in re.split(r"[/\\:]", value))
-    if "://" in value and not is_named_so:
+    parts = _BETWEEN_PARTS.split(_IMAGE_DIGEST.sub("", value))
+    return not _HARMLESS.fullmatch(value) and any(looks_random(part) and not _is_harmless(part) for part in parts)
+
+
+def _is_harmless(part: str) -> bool:
+    is_word = part.isalpha() and part.isupper() and len(part) <= _MAX_CAPITALS and _is_speakable(part)
+    return is_word or _HARMLESS.fullmatch(part) is not None
+
+
+def _without_references(value: str) -> str:
+    return REFERENCE.sub("", SCHEME.sub("", value)) if "$" in value or "{" in value else value
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Whether a value looks like a secret by itself, or is one by the name of its variable, header or option.
+
+    Under a secret-sounding name a path is one only if it has a random part, and a URL only if it has credentials.
+    """
+    value = _without_references(value)
+    if not value.strip() or (value.isdecimal() and _LIMIT.search(name)):
         return False
-    return is_named_so or any(map(looks_random, value.split()))
+    if not may_name_secret(name):
+        return looks_secret(value)
+    if is_path(value) or all(map(is_path, value.split(":"))):
+        return any(looks_random(part.lstrip(".")) for part in re.split(r"[/\\:]", value))
+    return not _WHOLE_URL.fullmatch(value) or bool(secrets_of_url(value))
 
 
 def mask_url(url: str) -> str:
@@ -272,161 +335,104 @@ RUNNERS: Final = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|p
 RUNNER_VERBS: Final = frozenset({"run", "exec", "dlx", "x", "tool"})
 """Options of a runner before that name."""
 
-_HARMLESS_WORDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "serve", "server", "start", "mcp"})
-_OPTION: Final = re.compile(r"-[A-Za-z]{1,3}|--[A-Za-z][A-Za-z0-9_-]{0,40}")
-_GLUED_PASSWORD: Final = re.compile(r"(?P<name>-p)(?P<value>[^=]+)|(?P<user>-u[^=:]+:)(?P<password>.+)")
+_OPTION: Final = re.compile(r"(?P<name>-{1,2}[A-Za-z][\w.-]*)(?P<sign>[=:])(?P<value>.*)", re.DOTALL)
+_NAMED: Final = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,63})(?P<sign>=(?!=)|:\s*(?!//))(?P<value>.*)", re.DOTALL)
+_GLUED_PASSWORD: Final = re.compile(
+    r"-p(?!a(?:ckage|ram|th)|lugin|o(?:licy|rt)|r(?:e[ft]|o))(?P<word>[^=:]{3,})|-u(?!r[il]|ser)[^=:]+:(?P<password>.+)"
+)
 """As `mysql -pPASSWORD` and `curl -uUSER:PASSWORD` take it."""
-_FLAGS: Final = frozenset(
-    {"-y", "-q", "-i", "-it", "--yes", "--quiet", "--rm", "--init", "--interactive", "--verbose", "--stdio"}
-    | {"--debug", "--read-only", "--readonly", "--isolated", "--no-cache", "--offline", "--help", "--version"}
-)
-"""Options that take no value."""
-
-_HARMLESS_OPTIONS: Final = frozenset(
-    {"-m", "-jar", "--port", "--host", "--transport", "--log-level", "--loglevel", "--level", "--mode", "--from"}
-    | {"--with", "--python", "--directory", "--dir", "--cwd", "--root", "--path", "--file", "--config", "--package"}
-    | {"--url", "--endpoint", "--base-url", "--timeout", "--region", "--network", "--platform", "--registry"}
-    | {"--prefix", "--repository", "--db-path", "--browser", "--toolsets", "--readonly", "--call-delay"}
-)
-_SECRET_OPTIONS: Final = frozenset({"-p", "-H", "-k", "-u", "--pat", "--key", "--auth", "--pin", "--pwd", "--header"})
-_MAX_LETTERS: Final = 4
-"""Longest group of one-letter options with its hyphen."""
+_SWITCH: Final = re.compile(r"--(?:no|disable|enable|skip)-")
+"""How options begin that take no value."""
+_PASSWORD_OPTIONS: Final = frozenset({"-p", "-k"})
+_USER_OPTIONS: Final = frozenset({"-u", "--user", "--proxy-user"})
+_NUMBERS: Final = re.compile(r"\d{1,5}(?:[.:]\d{1,5})*(?:/(?:tcp|udp))?")
+"""Ports, versions, and ids of users, which `-p` and `-u` take too."""
+_SECRET_WORD: Final = re.compile(r"(?i)(?:[a-z]+[-_])?(?:token|secret|passw(?:or)?d|api[-_]?key|authorization|cookie)")
+"""A word without a hyphen that the next one belongs to, as in `config set token TOKEN`."""
+_INSTALLERS: Final = frozenset({"npx", "bunx", "pnpm", "npm"})
+"""Programs that take a package after `-p`."""
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish"})
 _SHELL_OPTION: Final = re.compile(r"-[a-z]{0,4}c")
-_NAMING_WHAT_RUNS: Final = frozenset({"-m", "-jar"})
-_PATH: Final = re.compile(
-    r"(?:~|\.{1,2})?/.*|[A-Za-z]:[\\/].*|.*\.(?:[cm]?[jt]s|py|sh|jar|json|ya?ml|toml|db|sqlite3?)"
-)
-_NAMED: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]{0,40})(?P<sign>=|:\s*)(?P<value>.*)", re.DOTALL)
-_PACKAGE: Final = re.compile(r"@?[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)*(?:(?:@|==|:)[\w.-]{1,20})?")
 
 
 class _Word(NamedTuple):
-    """Return a word with redactions, the redacted part, and the variable name in front of it, if any.
-
-    `inner` are the words of a command for a shell.
-    """
+    """A word of a command as it may be shown, and the secrets that are not."""
 
     shown: str
-    covered: str = ""
-    name: str = ""
-    inner: "tuple[_Word, ...]" = ()
+    secrets: tuple[str, ...] = ()
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
-    """The words of a command with all covered that is not surely harmless.
-
-    Shown are options and names before `=` and `:`, what runs, plain paths, and the values of options that hold no
-    secrets; of URLs what `mask_address` shows.
-    """
+    """The words of a command without its secrets; of URLs what `mask_address` shows."""
     return [word.shown for word in _read(words)]
 
 
 def secrets_of_command(words: Sequence[str]) -> list[str]:
-    """What of the words of a command must not be shown elsewhere either.
-
-    What is covered for caution's sake alone and is a plain word is left out: it would cover that word in all logs.
-    """
-    read = [each for word in _read(words) for each in (word, *word.inner)]
-    values = [word.covered for word in read if word.covered and _is_secret(word)]
-    found = [part for value in values for part in dict.fromkeys([value, value.rpartition(" ")[2]])]
-    found += [secret for word in words for url in urls_in(word) for secret in secrets_of_url(url)]
-    return list(dict.fromkeys(found + [secret for word in words for secret in assigned_secrets(word)]))
-
-
-def _is_secret(word: _Word) -> bool:
-    return word.name in _SECRET_OPTIONS or may_name_secret(word.name) or _looks_secret(word.covered)
-
-
-def _looks_secret(text: str) -> bool:
-    return re.search(r"\d|[a-z][A-Z]|[^\w-]", text) is not None or looks_random(text)
+    """Return the secrets in the words of a command; of those with blanks, the last part of each too."""
+    found = [part for word in _read(words) for secret in word.secrets for part in (secret, secret.rpartition(" ")[2])]
+    return list(dict.fromkeys(part for part in found if part))
 
 
 def _read(words: Sequence[str]) -> Iterator[_Word]:
-    if words:
-        yield _program(words[0])
     program = PurePath(words[0]).name if words else ""
-    is_runner = RUNNERS.fullmatch(program) is not None
-    option = ""
-    for word in words[1:]:
-        if word.startswith("-"):
+    takes_package, option = program in _INSTALLERS, ""
+    for at, word in enumerate(words):
+        if at > 0 and word.startswith("-"):
             yield _option(word)
-            option = word if "=" not in word and _is_option(word) and word not in _FLAGS else ""
+            is_alone = "=" in word or _SWITCH.match(word) or (takes_package and word == "-p")
+            option = "" if is_alone else word
             continue
-        if program in _SHELLS and _SHELL_OPTION.fullmatch(option):
-            yield _line(word)
-        elif option:
-            yield _value(option, word)
-            is_runner = is_runner and option not in _NAMING_WHAT_RUNS
-        elif is_runner and _PACKAGE.fullmatch(word) and not looks_random(word):
-            yield _Word(word)
-            is_runner = word in RUNNER_VERBS
-        else:
-            yield _positional(word)
-        option = ""
-
-
-def _program(word: str) -> _Word:
-    if " -" in word:
-        return _line(word)
-    named = _NAMED.fullmatch(word)
-    return _positional(word) if named and named["sign"] == "=" else _Word(cover_urls(word))
-
-
-def _line(text: str) -> _Word:
-    """A whole command in one word, as for a shell."""
-    inner = tuple(_read(text.split()))
-    return _Word(" ".join(each.shown for each in inner), inner=inner)
+        yield _line(word) if program in _SHELLS and _SHELL_OPTION.fullmatch(option) else _value(option, word)
+        takes_package, option = takes_package and at == 0, word if _SECRET_WORD.fullmatch(word) else ""
 
 
 def _option(word: str) -> _Word:
-    if word in {"-", "--"}:
-        return _Word(word)
-    name, equals, value = word.partition("=")
-    glued = None if may_name_secret(name) else _GLUED_PASSWORD.fullmatch(word)
-    if glued is not None and len(word) > _MAX_LETTERS:
-        return _Word(MASK, glued["value"] or glued["password"], "-p")
-    if not _is_option(name):
-        return _Word(MASK, word)
-    if not equals or not value:
-        return _Word(word)
-    inner = _value(name, value)
-    return inner._replace(shown=f"{name}={inner.shown}")
+    glued = _GLUED_PASSWORD.fullmatch(word)
+    if glued is not None and not may_name_secret(word) and not _NUMBERS.fullmatch(word[2:]):
+        return _Word(MASK, (glued["word"] or glued["password"],))
+    named = _OPTION.fullmatch(word)
+    if named is not None and not looks_secret(named["name"].lstrip("-").lower()):
+        return _named(named, named["name"])
+    return _Word(MASK, (word,)) if looks_secret(word.lstrip("-")) else _Word(word)
 
 
-def _is_option(word: str) -> bool:
-    if may_name_secret(word):
-        return not looks_random(word.lower())
-    return _OPTION.fullmatch(word) is not None and not looks_random(word)
+def _value(name: str, value: str) -> _Word:
+    """A word, and the name of the option or variable that it belongs to, if any."""
+    name = "password" if name in _PASSWORD_OPTIONS and not _NUMBERS.fullmatch(value) else name
+    if may_name_secret(name) and holds_secret(name, value):
+        return _Word(MASK, (value,))
+    named = None if is_path(value) else _NAMED.fullmatch(value)
+    if named is not None and not looks_secret(named["name"].lower()):
+        is_user = name in _USER_OPTIONS and not _NUMBERS.fullmatch(value)
+        return _named(named, "password" if is_user else named["name"])
+    has_words = " -" in value or (" " in value.strip() and not is_path(value))
+    return _line(value) if has_words else _text(value)
 
 
-def _value(option: str, value: str) -> _Word:
-    if option in _HARMLESS_OPTIONS and not sounds_secret(option) and _is_harmless(value):
-        return _Word(cover_urls(value))
-    if option not in _SECRET_OPTIONS and is_path(value) and not holds_secret(option, value):
-        return _Word(value)
-    named = _NAMED.fullmatch(value)
-    if named is not None and "://" not in value and not looks_random(named["name"].lower()):
-        is_password = may_name_secret(named["name"]) or (option == "--user" and named["sign"] == ":")
-        return _Word(named["name"] + named["sign"] + MASK, named["value"], "--password" if is_password else option)
-    return _Word(MASK, value, option)
+def _named(named: re.Match[str], name: str) -> _Word:
+    inner = _value(name, named["value"])
+    return inner._replace(shown=named["name"] + named["sign"] + inner.shown)
 
 
-def _positional(word: str) -> _Word:
-    if is_path(word):
-        return _Word(_ASSIGNMENT.sub(_mask_assigned, word))
-    if "://" in word or word in _HARMLESS_WORDS or (_PATH.fullmatch(word) and not looks_random(word)):
-        return _Word(cover_urls(word))
-    named = _NAMED.fullmatch(word)
-    if named is not None and not looks_random(named["name"].lower()):
-        return _Word(named["name"] + named["sign"] + MASK, named["value"], named["name"])
-    return _Word(MASK, word)
+def _line(text: str) -> _Word:
+    """A command or a text of several words, as for a shell."""
+    whole = _assigned(text)
+    words = list(_read(whole.shown.split()))
+    secrets = (*whole.secrets, *(each for word in words for each in word.secrets if MASK not in each))
+    return _Word(" ".join(word.shown for word in words) if secrets else text, secrets)
 
 
-def _is_harmless(value: str) -> bool:
-    return "://" in value or is_path(value) or not looks_random(value)
+def _text(text: str) -> _Word:
+    """A word without blanks."""
+    found = _assigned(text)
+    return _Word(MASK, (text, *found.secrets)) if looks_secret(found.shown) else found
+
+
+def _assigned(text: str) -> _Word:
+    secrets = [*assigned_secrets(text), *(secret for url in urls_in(text) for secret in secrets_of_url(url))]
+    return _Word(cover_urls(_ASSIGNMENT.sub(_mask_assigned, text)), tuple(secrets))
 
 
 def _mask_assigned(found: re.Match[str]) -> str:
-    is_secret = may_name_secret(found["name"]) and holds_secret(found["name"], found["value"])
+    is_secret = may_name_secret(found["name"]) and holds_secret(found["name"], found["value"].strip("\"'"))
     return found["name"] + found["sign"] + MASK if is_secret else found.group()

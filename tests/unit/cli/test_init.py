@@ -600,8 +600,8 @@ def test_a_whole_command_in_the_place_of_a_program_shows_no_secret_of_its_own(ho
     (home / CURSOR.file).write_text(json.dumps({"mcpServers": said}), "utf-8")
     (place,) = told("init")["places"]
     assert [stay["why"] for stay in place["stays"]] == [
-        "the program 'env API_KEY=*** *** ***' was not found",
-        "the program 'TOKEN=*** ***' was not found",
+        "the program 'env API_KEY=*** npx foo' was not found",
+        "the program 'TOKEN=*** npx' was not found",
         "the program 'none --token ***' was not found",
     ]
     assert "SECabc9" not in runner.invoke(app, ["init"]).output

@@ -1,14 +1,19 @@
+import json
+import re
+import shlex
+
 import pytest
 
+from riglm.adapters.clients.secret_texts import Cover
 from riglm.domain.redaction import Redactor, looks_random, mask_command, secrets_of_command
 
 
 @pytest.mark.parametrize(
     ("words", "masked"),
     [
-        (["srv", "--token", "abc", "x"], ["srv", "--token", "***", "***"]),
+        (["srv", "--token", "abc", "x"], ["srv", "--token", "***", "x"]),
         (["srv", "--api-key=abc"], ["srv", "--api-key=***"]),
-        (["env", "GITHUB_TOKEN=abc", "PLAIN=abc"], ["env", "GITHUB_TOKEN=***", "PLAIN=***"]),
+        (["env", "GITHUB_TOKEN=abc", "PLAIN=abc"], ["env", "GITHUB_TOKEN=***", "PLAIN=abc"]),
         (["srv", "--token", "--verbose"], ["srv", "--token", "--verbose"]),
         (["srv", "--token"], ["srv", "--token"]),
         (["srv", "--token="], ["srv", "--token="]),
@@ -20,7 +25,7 @@ from riglm.domain.redaction import Redactor, looks_random, mask_command, secrets
         (["srv", "X-Api-Key: v"], ["srv", "X-Api-Key: ***"]),
         (["srv", "--pat", "v", "--key", "v", "--auth", "v"], ["srv", "--pat", "***", "--key", "***", "--auth", "***"]),
         (["srv", "-p", "v", "-pv4lue"], ["srv", "-p", "***", "***"]),
-        (["sh", "-c", "curl -u me:pw host"], ["sh", "-c", "curl -u me:*** ***"]),
+        (["sh", "-c", "curl -u me:pw host"], ["sh", "-c", "curl -u me:*** host"]),
         (["srv", "https://h/s/SECRET/mcp"], ["srv", "https://h/s/***/mcp"]),
         (["npx", "-y", "mcp-remote", "https://h/mcp"], ["npx", "-y", "mcp-remote", "https://h/mcp"]),
         (["npx", "-y", "sk3fa9c2e17b0d", "stdio"], ["npx", "-y", "***", "stdio"]),
@@ -30,24 +35,60 @@ from riglm.domain.redaction import Redactor, looks_random, mask_command, secrets
         ),
     ],
 )
-def test_of_a_command_only_what_is_surely_harmless_is_shown(words: list[str], masked: list[str]) -> None:
+def test_of_a_command_all_but_its_secrets_is_shown(words: list[str], masked: list[str]) -> None:
     assert mask_command(words) == masked
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "npx -y @modelcontextprotocol/server-filesystem /home/me/documents",
-        "uvx --from git+https://github.com/someone/tools mcp-server-git",
-        "python -m my_server --transport stdio",
-        "docker run -i --rm mcp/fetch",
-        "node dist/index.js stdio",
-        "uv run --directory /srv/tools server.py",
-        "npx -y server-memory@1.2.10",
-    ],
-)
-def test_what_runs_stays_readable(command: str) -> None:
-    assert mask_command(command.split()) == command.split()
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+COMMANDS = f"""
+docker run -i --rm -e API_KEY=<sk-proj-9aZ81kQ0vLm> -v /home/me/data:/data ghcr.io/github/github-mcp-server:0.4.1
+docker run -i --rm -e GITHUB_PERSONAL_ACCESS_TOKEN -e GITHUB_TOOLSETS=repos,issues ghcr.io/github/github-mcp-server
+docker run -p 8080:80 -u 1000:1000 --mount type=bind,src=/home/me,dst=/projects mcp/files@sha256:{"0a" * 32} /projects
+podman run -i --env-file ./.env --env=DB_PASS=<hunter> docker.io/mcp/postgres:latest postgresql://<me:s3cret>@db:5432/x
+docker run -i --rm -eSLACK_BOT_TOKEN=<xoxb-1234-5678-abcdef> mcp/slack
+python3 srv.py github 30
+python -m my_server --since 2024-11-05 --at 2024-11-05T10:00:00Z --limit 300000 12
+npx -y @modelcontextprotocol/server-github@2025.4.8
+npx -y @modelcontextprotocol/server-filesystem /Users/ann/Desktop '/Users/ann/My Documents'
+npx -y mcp-remote https://mcp.linear.app/sse --header 'Authorization: <Bearer lin_api_4kTz81LmQ>' --transport sse-only
+npx mcp-remote https://h/mcp --header 'Authorization: Bearer ${{TOKEN}}' --port 3334
+npx -y @supabase/mcp-server-supabase@latest --access-token <sbp_0123456789abcdef> --project-ref abcdefghijklm
+npx -y firecrawl-mcp <fc-0123456789abcdef0123>
+npx -y @smithery/cli@latest run @upstash/context7-mcp --key <d9428888-122b-11e1-b85c-61cd3cbb3210>
+npx -y @playwright/mcp@0.0.30 --browser chrome --viewport-size 1280x720 --no-auth chrome
+uvx mcp-server-qdrant --token=<abcdef> fastmcp duckdb
+uvx --from git+https://github.com/oraios/serena serena start-mcp-server --context ide-assistant
+uvx -p 3.12 mcp-server-fetch==2025.1.17 --user-agent MyAgent/1.0
+uvx mcp-atlassian --jira-url https://c.atlassian.net --jira-username me@c.com --jira-token <ATATT3xFfGF0abc>
+uv run --directory /srv/tools server.py --model claude-3-5-sonnet-20241022 --temperature 0.7 gpt-4o-mini llama3.1:8b
+node /opt/build/index.js --log-level DEBUG --max-tokens 4096 --timeout 86400000 --region eu-west-1 x86_64
+node dist/index.js <wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY> </9j4AAQSkZJRgABAQEAYABgAAD>
+node server.js <c2VjcmV0LWtleS1mb3ItdGhlLXNlcnZlcg==> <{JWT}> <3f2c9a77b1d04e5f8a7b9c0d1e2f3a4b>
+python srv.py 'Server=db.example.com;Database=Sales;User Id=sa;Password=<hunter>;'
+srv --dsn '<host=db password=hunter user=me>' redis://<:hunter>@cache:6379/0
+srv mongodb+srv://<me:p4ss>@cluster0.ab1cd.mongodb.net/db?<retryWrites=true>
+srv jdbc:postgresql://db:5432/sales?<user=me&password=hunter>
+srv -DapiKey=<abc123> -Dport=8080 -jar /opt/x.jar -port 8080 -path /tmp
+srv <AKIAIOSFODNN7EXAMPLE> <ghp_abcdefghij0123456789> <AB12-CD34-EF56-GH78> <abcd1234efgh5678>
+sh -c 'API_KEY=<hunter> exec npx -y srv --port 3000'
+cmd /c 'npx -y @org/server --api-key <hunter>' --region us-east-1a
+srv --client-id <3f2c9a77-b1d0-4e5f-8a7b-9c0d1e2f3a4b> --client-secret=<hunter> --tenant contoso.onmicrosoft.com
+srv 'X-Api-Key: <v4lue>' --cookie '<sid=hunter>' -H 'Cookie: <sid=hunter>' config set token <hunter>
+mcp-proxy --headers Authorization '<Bearer hunter>' https://h/sse
+srv --webhook <https://hooks.slack.com/services/T000AB/B000CD/XyZ123abC456> --auth-url https://login.example.com/oauth
+srv '<${{API_KEY:-sk-live-abc123}}>' --api-key '${{API_KEY}}' --name GitHub SELECT
+srv --config 'C:\\Users\\ann\\mcp.json' '%APPDATA%\\mcp' --instructions "You're a helpful agent. Be brief, please."
+"""
+"""With the secrets in angle brackets."""
+
+
+@pytest.mark.parametrize("line", COMMANDS.strip().splitlines())
+def test_of_a_realistic_command_only_the_secrets_are_covered(line: str) -> None:
+    words = shlex.split(re.sub("<([^>]*)>", r"\1", line))
+    masked = shlex.split(re.sub("<([^>]*)>", "***", line))
+    assert mask_command(words) == masked
+    document = {"mcpServers": {"it": {"command": words[0], "args": words[1:]}}}
+    assert json.loads(Cover(document)(json.dumps(words))) == masked
 
 
 def test_the_secrets_of_a_command_are_found_in_options_and_urls() -> None:

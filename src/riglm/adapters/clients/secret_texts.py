@@ -8,28 +8,26 @@ from typing import Any, Final
 from riglm.domain.redaction import (
     AFTER_SCHEME,
     MASK,
+    REFERENCE,
+    SCHEME,
     Redactor,
     assigned_secrets,
+    assignments,
     holds_secret,
-    is_path,
-    looks_random,
+    looks_secret,
     secrets_of_command,
     secrets_of_options,
     secrets_of_url,
     sounds_secret,
 )
 
+_COMMAND: Final = ("command", "args")
 _HOLDING: Final = frozenset({"env", "environment", "headers", "http_headers", "requestInit"})
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*|\d{1,5}|[A-Z]{1,6}")
-_REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\{(?:env|file):[^}]*\}")
 _VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\}))")
-_SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _SPACE: Final = re.compile(r"\s")
 _COMMENT: Final = re.compile(rf"{_STRING.pattern}|(?P<comment>//[^\n]*|/\*.*?\*/|#[^\n]*)", re.DOTALL)
-_NAMED: Final = re.compile(
-    r"""["']?(?<![\w.-])(?P<name>[\w.-]{1,64})["']?\s*[:=]\s*(?:"(?P<quoted>[^"\n]+)"|'(?P<single>[^'\n]+)')"""
-)
 _QUOTED: Final = re.compile(r"""["']([^"'\n]+)["']""")
 _VARIABLE_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _MIN: Final = 4
@@ -45,7 +43,7 @@ class Cover:
 
         `texts` are the files as they are written: what was commented out has secrets, too.
         """
-        found = [text for document in documents for text in _secrets(document, "")]
+        found = [text for document in documents for text in _secrets(document)]
         found += [text for whole in texts for text in _in_comments(whole)]
         found += [text for each in documents for text in secrets_of_options(each) if holds_secret("secret", text)]
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
@@ -79,21 +77,21 @@ class Cover:
         return found.group()
 
 
-def _secrets(value: Any, key: str) -> Iterator[str]:
+def _secrets(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             if name in _HOLDING and isinstance(item, Mapping):
                 yield from (text for inner, each in item.items() for text in _held(str(inner), each))
-            else:
-                yield from _secrets(item, str(name))
+            elif name not in _COMMAND:
+                yield from _secrets(item)
         yield from _of_command(value)
     elif isinstance(value, list):
         for item in value:
-            yield from _secrets(item, key)
+            yield from _secrets(item)
     elif isinstance(value, str):
         if "://" in value:
             yield from secrets_of_url(value)
-        elif len(value) >= _MIN_RANDOM and not _SPACE.search(value) and not is_path(value) and looks_random(value):
+        elif len(value) >= _MIN_RANDOM and not _SPACE.search(value) and looks_secret(value):
             yield value
 
 
@@ -101,17 +99,13 @@ def _held(name: str, value: Any) -> Iterator[str]:
     """Yield the secrets of a variable or header. Plain words are covered behind their names only."""
     if not isinstance(value, str):
         return
-    if holds_secret(name, _without_references(value)) and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
+    if holds_secret(name, value) and (sounds_secret(name) or not _PLAIN.fullmatch(value)):
         yield value
-    literal = _REFERENCE.sub("", value)
+    literal = REFERENCE.sub("", value)
     yield from assigned_secrets(literal)
     yield from (found["value"] for found in AFTER_SCHEME.finditer(literal))
     if "://" in value:
         yield from secrets_of_url(value)
-
-
-def _without_references(value: str) -> str:
-    return _REFERENCE.sub("", _SCHEME.sub("", value))
 
 
 def _plain(value: Any) -> Iterator[tuple[str, str]]:
@@ -141,30 +135,28 @@ def _after_their_names(pairs: Iterable[tuple[str, str]]) -> re.Pattern[str] | No
 def _in_comments(text: str) -> Iterator[str]:
     """What is quoted in comments and looks secret, by itself or by the name before it: servers are commented out."""
     comments = "\n".join(found["comment"] for found in _COMMENT.finditer(text) if found["comment"])
-    for found in _NAMED.finditer(comments):
-        value = found["quoted"] or found["single"]
-        if sounds_secret(found["name"]) or _VARIABLE_NAME.fullmatch(found["name"]):
-            yield value
+    for name, value in assignments(comments):
+        if value[0] in "\"'" and (sounds_secret(name) or _VARIABLE_NAME.fullmatch(name)):
+            yield value[1:-1]
     for quoted in _QUOTED.findall(comments):
         if "://" in quoted:
             yield from secrets_of_url(quoted)
-        elif len(quoted) >= _MIN_RANDOM and not _SPACE.search(quoted) and looks_random(quoted):
+        elif len(quoted) >= _MIN_RANDOM and not _SPACE.search(quoted) and looks_secret(quoted):
             yield quoted
 
 
 def _of_command(server: Mapping[str, Any]) -> Iterator[str]:
-    command, args = server.get("command"), server.get("args")
-    words = command if isinstance(command, list) else [command] if isinstance(command, str) else []
-    words = [*words, *(args if isinstance(args, list) else [])]
-    if words and all(isinstance(word, str) for word in words):
-        yield from secrets_of_command(words)
+    given = [each if isinstance(each, list) else [each] for each in map(server.get, _COMMAND)]
+    words = [word for each in given for word in each]
+    yield from secrets_of_command([word for word in words if isinstance(word, str)])
+    yield from (text for word in words if not isinstance(word, str) for text in _secrets(word))
 
 
 def _parts(text: str) -> Iterator[str]:
     """Return a whole secret, and its parts around references and behind the name of a scheme."""
-    if _REFERENCE.sub("", _SCHEME.sub("", text)).strip():
+    if REFERENCE.sub("", SCHEME.sub("", text)).strip():
         yield text
-    for part in _REFERENCE.split(_SCHEME.sub("", text)):
+    for part in REFERENCE.split(SCHEME.sub("", text)):
         if len(part.strip()) >= _MIN:
             yield part.strip()
 

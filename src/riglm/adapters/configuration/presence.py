@@ -9,7 +9,7 @@ from pathlib import Path
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.problem import ConfigProblem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.redaction import MASK, looks_random, mask_command, sounds_secret
+from riglm.domain.redaction import mask_command
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
 from riglm.domain.upstream import UpstreamSpec
 
@@ -119,22 +119,12 @@ def missing_parts(
     program = spec.command[0]
     if _found(program, spec, environment):
         return []
-    words, shown = program.split(), _shown(program)
+    words, shown = program.split(), mask_command(program.split())
     what = f"the program {' '.join(shown)!r} was not found"
     if len(words) > 1 and _found(words[0], spec, environment):
         fix = f"write `command: {words[0]}` and `args: [{', '.join(shown[1:])}]`: no shell splits the words"
         return problem("command", what, fix)
     return problem("command", what, "install it, correct it, or give its full path")
-
-
-def _shown(program: str) -> list[str]:
-    """The words that were given as a program; variables and what looks secret covered if these are a whole command."""
-    words = program.split()
-    if not any("=" in word or "://" in word or sounds_secret(word) or looks_random(word) for word in words):
-        return program.split(" ")
-    first, *others = mask_command(words)
-    name, sign, _ = first.partition("=")
-    return [f"{name}={MASK}" if sign else first, *others]
 
 
 def _found(program: str, spec: UpstreamSpec, environment: Mapping[str, str]) -> bool:

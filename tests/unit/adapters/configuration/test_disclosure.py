@@ -25,7 +25,7 @@ def test_every_value_is_shown_with_its_origin_and_no_secret(tmp_path: Path) -> N
     assert lines["downstream.token"] == ("***", file)
     assert lines["downstream.port"] == (8700, "default")
     assert lines["mcpServers.a.command"] == (["srv", "--token", "***"], file)
-    assert lines["mcpServers.a.args"] == (["--api-key=***", "***"], file)
+    assert lines["mcpServers.a.args"] == (["--api-key=***", "plain"], file)
     assert lines["mcpServers.a.env.KEY"] == ("***", file)
     assert lines["mcpServers.a.env.token"] == ("***", file)
     assert lines["mcpServers.b.url"] == ("https://***@h/p?***", file)
