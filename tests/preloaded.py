@@ -18,9 +18,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from tests.started import die_with_the_starter
 from tests.waiting import WAIT_SECONDS
@@ -29,16 +31,23 @@ PROGRAM = (sys.executable, "-m", "riglm")
 """How a command of riglm begins."""
 
 _MODULES = (
+    "encodings.idna",
+    "encodings.utf_8_sig",
     "sqlalchemy.dialects.sqlite",
+    "typer._adapters",
+    "uvicorn.lifespan.off",
     "uvloop",
     "riglm.adapters.analytics.sql",
+    "riglm.adapters.configuration.client_file",
     "riglm.adapters.doctor",
     "riglm.adapters.keyfile",
     "riglm.adapters.mcp.oauth.sign_in",
+    "riglm.adapters.mcp.oauth.signed_in_client",
     "riglm.adapters.mcp.oauth.unattended",
     "riglm.adapters.mcp.downstream.http",
     "riglm.adapters.mcp.downstream.stdio",
     "riglm.adapters.mcp.upstream.factory",
+    "riglm.adapters.mcp.upstream.sse",
     "riglm.adapters.spool.sqlite",
     "riglm.application.prediction.service",
     "riglm.application.prediction.warm_sets",
@@ -49,6 +58,16 @@ _MODULES = (
     "riglm.composition.doctor",
     "riglm.composition.lifespan",
     "riglm.composition.running",
+)
+_EVERYDAY = (
+    "read_file",
+    "list_directory",
+    "write_file",
+    "run_command",
+    "edit_file",
+    "web_search",
+    "fetch_page",
+    "time",
 )
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
@@ -214,11 +233,37 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
     return list(asked["arguments"])
 
 
+def _prepare() -> None:
+    """Make once what every riglm would make again: validators of settings, patterns, what a new store needs."""
+    from riglm.adapters.analytics.sql import SqlAnalytics
+    from riglm.cli.starting import ready
+    from riglm.domain.everyday import everyday_weights
+
+    ready(url="http://localhost/mcp", command=(), values=())
+    everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
+    with tempfile.TemporaryDirectory() as folder, SqlAnalytics(f"sqlite:///{folder}/riglm.db"):
+        pass
+
+
+def _end(code: int) -> NoReturn:
+    """End as the interpreter would, but do not take down what was imported: that would copy most of the memory."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     for module in _MODULES:
         importlib.import_module(module)
     from riglm.cli.entry import main
 
+    _prepare()
     gc.freeze()
     sys.argv[:] = [_MAIN, *_fork_forever(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))]
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        _end(ended.code if isinstance(ended.code, int) else 0)
