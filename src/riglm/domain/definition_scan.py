@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -33,6 +33,13 @@ _MIN_NAME_LENGTH: Final = 8
 _MIN_ENCODED: Final = 16
 _MAX_SHORT: Final = 64
 _TEXTS: Final = frozenset({"description", "title"})
+_SCHEMA_WORDS: Final = frozenset(
+    {"array", "boolean", "integer", "null", "number", "object", "string", "inputSchema", "type", "properties", "items"}
+    | {"title", "description", "default", "const", "enum", "examples", "required", "format", "additionalProperties"}
+)
+"""Texts between the parts of one that is split over names or values."""
+_MAX_WORDS_OF_NAME: Final = 4
+"""A longer name of a property may be an instruction."""
 _MAX_WORDS: Final = 200
 """Encoded words of one text that are decoded."""
 
@@ -84,8 +91,9 @@ class _String(NamedTuple):
 
 
 _HIDDEN: Final = re.compile(
-    "[\U000e0000-\U000e0fff\u202a-\u202e\u2060-\u206f\u200b\u180e\u115f\u1160\u3164\uffa0\u00ad\u034f\u17b4\u17b5"
+    "[\U000e0000-\U000e0fff\u202a-\u202e\u2060-\u206f\u200b\u180e\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5"
     "\u2800\ufeff\ufff0-\ufffb\U0001d173-\U0001d17a\ue000-\uf8ff\U000f0000-\U0010fffd]+"
+    r"|(?<![^\W\d_]{2})\xad|\xad(?![^\W\d_]{2})"  # between letters, it is where a word may be hyphenated
     "|(?<=[ -~])[\u200c\u200d\u180b-\u180f]|[\u200c\u200d\u180b-\u180f](?=[ -~])"
     '|(?<![^ -"$-)+-/:-~\ufe00-\ufe0f])[\ufe00-\ufe0f]'  # emoji and digits have one variation selector
 )
@@ -101,17 +109,34 @@ _HEX: Final = re.compile(r"(?<![0-9a-zA-Z])(?:(?:0x|\\x|=)?[0-9a-fA-F]{2}[ ,:;_-
 _CODES: Final = re.compile(r"(?<![\w.])(?:[0-9]{2,3}[ ,;]{1,2}){11,}[0-9]{2,3}(?![\w.])")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{16,}|[A-Za-z0-9_-]{16,}")
 _BASE64_LINES: Final = re.compile(r"(?<!\S)(?:[A-Za-z0-9+/_-]{16,128}\s{1,8}){1,200}[A-Za-z0-9+/_-]{2,}")
+_BASE64_GROUPS: Final = re.compile(
+    r"(?<!\S)(?:"
+    + "|".join(rf"(?:[A-Za-z0-9+/_-]{{{n}}}\s){{{max(4, 18 // n)},}}" for n in range(2, 16))
+    + r")[\w+/-]{2,15}"
+)
 _BASE32: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}(?![A-Za-z0-9])")
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{6,}")
 _COMMAND: Final = re.compile(
     r"\b(?:curl|wget|chmod|bash|powershell|nc|eval)\b|\brm -|/bin/sh|/dev/tcp|https?://|ignore|instruction",
     re.IGNORECASE,
 )
+_DESCRIBING: Final = (
+    r"\b(?:(?:detect|scan|flag|explain|describ|document|check|test|guard|block|filter)(?:s|es|ed|ing|ion|ation)?"
+    r"|identif(?:y|ies|ying)|analy[sz](?:es?|ing)|such as|examples?|e\.g\.|expected|mock|sample)\b"
+)
 _QUOTED: Final = re.compile(
-    r"\b(?:(?:detect|scan|flag|explain|describ|document|check|test|guard)(?:s|es|ed|ing|ion|ation)?|identif(?:y|ies|ying)|"
-    r"analy[sz](?:es?|ing)|such as|examples?|expected|mock|sample)\b[^.]{0,80}$",
+    rf"{_DESCRIBING}[^.]{{0,80}}(?<!\w)(['\"`\u2018\u201c\u00ab])[^'\"`\u2019\u201d\u00bb]{{0,200}}\Z", re.IGNORECASE
+)
+"""What is before a phrase in quotes that a text describes, or gives as an example."""
+_CLOSING: Final[Mapping[str, str]] = {"\u2018": "\u2019", "\u201c": "\u201d", "\u00ab": "\u00bb"}
+_OBJECT: Final = re.compile(
+    r"\b(?:(?:detect|scan|flag|check|test|guard|block|filter)(?:s|es|ing)?|identif(?:y|ies|ying)|analy[sz](?:es?|ing)) "
+    r"(?:(?!(?:and|then|or|but|also|while|please|must|should|always|you|your)\b)[\w-]+ ){0,6}?"
+    r"(?:(?:prompt|text|message|string|input|phrase|instruction|document|comment|payload|request|user|agent|tool)s? "
+    r"(?:that|which|to)|(?:try|tries|trying|attempts?|attempting|asks?|asking)(?: [\w-]+){0,3} to) (?:\w+ly )?\Z",
     re.IGNORECASE,
 )
+"""What is before a phrase that is the object of a verb such as `detects`."""
 _USER: Final = r"(?:the |this |your )?(?:user|human|operator|person|anyone|customer)s?"
 _SENSITIVE: Final = (
     r"(?:private keys?|ssh keys?|api[ _-]?keys?|access tokens?|credentials?|passwords?|secrets?|environment variables|"
@@ -215,6 +240,10 @@ _WORD_RUN: Final = b"0" * 16
 _WORD_CLASSES: Final = bytes(
     48 if (chr(code).isalnum() and code < 128) or chr(code) in "+/_-" else 32 for code in range(256)
 )
+_GROUP_RUNS: Final = tuple(b" " + (b"0" * n + b" ") * max(4, 18 // n) for n in range(2, 16))
+_SPLIT_WORD: Final = re.compile(
+    "(?=(?:[a-z0-9+/_-]{0,16}[A-Z]){3})(?=[A-Z0-9+/_-]{0,16}[a-z])(?=[A-Za-z+/_-]{0,15}[0-9])[A-Za-z0-9+/_-]{16}"
+)
 _MIXED_WORD: Final = re.compile(
     "[A-Z2-7]{24}|(?=(?:[a-z0-9+/_-]{0,16}[A-Z]){3})(?=[A-Z0-9+/_-]{0,16}[a-z])[A-Za-z0-9+/_-]{16}"
 )
@@ -253,6 +282,7 @@ class OtherTools:
         return None
 
 
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _NAME_WORD: Final = re.compile(r"[\w-]+")
 
 
@@ -282,10 +312,12 @@ def scan_definition(
             found.append(ScanFinding(ScanRule.LENGTH, each.path, words))
             break
         read.append(each)
-    pieces: dict[str, list[str]] = {"names": [], "descriptions": [], "values": []}
-    for each in read:
-        pieces[each.kind].append(each.text or "")
-    suspicious = {kind for kind, texts in pieces.items() if not _is_harmless("\n".join(texts), others, server)}
+    pieces = _pieces(read)
+    suspicious = {kind for kind, texts in pieces.items() if not _is_harmless(texts, others, server)}
+    switches = {name for name in pieces["names"] if _is_switch(name)} if "names" in suspicious else ()
+    if switches:
+        read = [each._replace(text=_without_switches(each, switches)) for each in read]
+        pieces = _pieces(read)
     for each in read:
         if each.kind in suspicious:
             found += _scan_text(each, others, server)
@@ -297,12 +329,38 @@ def scan_definition(
     return found
 
 
-def _is_harmless(text: str, others: OtherTools, server: str) -> bool:
-    """Whether it is certain at a glance that no rule finds anything in lines, nor in what they say together."""
-    text = text.replace("\n", " ")
+def _pieces(strings: Iterable[_String]) -> dict[str, list[str]]:
+    """Return the texts of each kind that may be parts of one."""
+    pieces: dict[str, list[str]] = {"names": [], "descriptions": [], "values": []}
+    for each in strings:
+        if each.text and each.text not in _SCHEMA_WORDS:
+            pieces[each.kind].append(each.text)
+    return pieces
+
+
+def _is_harmless(texts: Sequence[str], others: OtherTools, server: str) -> bool:
+    """Whether it is certain at a glance that no rule finds anything in texts, nor in what they contain together."""
+    text = " ".join(texts).replace("\n", " ")
     if len(text) > MAX_TEXT_LENGTH or not text.isascii() or not text.isprintable():
         return False
-    return not (any(map(text.__contains__, _ESCAPING)) or _suspected(text) or others.find(text, server))
+    is_split = _SPLIT_WORD.search("".join(each for each in texts if " " not in each)) is not None
+    return not (is_split or any(map(text.__contains__, _ESCAPING)) or _suspected(text) or others.find(text, server))
+
+
+def _is_switch(name: str) -> bool:
+    """Whether the name of a property only resembles an instruction, such as `ignore_all_rules`."""
+    is_short = name.isidentifier() and name.isascii() and len(_WORD.findall(name)) <= _MAX_WORDS_OF_NAME
+    return is_short and set(_find_meanings(name)) == {ScanRule.INSTRUCTION}
+
+
+def _without_switches(part: _String, switches: Collection[str]) -> str:
+    """Return a text without such names, in quotes if it is no name itself."""
+    text = part.text or ""
+    if part.kind == "names":
+        return "" if text in switches else text
+    for name in switches:
+        text = re.sub(rf"([`'\"]){name}\1", "", text)
+    return text
 
 
 def _scan_text(part: _String, others: OtherTools, server: str) -> Iterator[ScanFinding]:
@@ -470,8 +528,11 @@ def _may_encode(text: str) -> bool:
     if len(text) < _MIN_ENCODED:
         return False
     letters = text.encode("ascii", "replace")
-    return _HEX_RUN in letters.translate(_HEX_CLASSES, b" ,:;_-\\xX=") or (
-        _WORD_RUN in letters.translate(_WORD_CLASSES) and _MIXED_WORD.search(text) is not None
+    words = b" " + letters.translate(_WORD_CLASSES)
+    return (
+        _HEX_RUN in letters.translate(_HEX_CLASSES, b" ,:;_-\\xX=")
+        or (_WORD_RUN in words and _MIXED_WORD.search(text) is not None)
+        or any(map(words.__contains__, _GROUP_RUNS))
     )
 
 
@@ -479,7 +540,7 @@ _ORDER: Final = (ScanRule.HIDDEN_TEXT, ScanRule.CONTROL_CHARACTER, ScanRule.ENCO
 
 
 def _first(rule: ScanRule, readings: Iterable[str]) -> str | None:
-    """Return the first match of a rule; sentences that a text describes as detected or as examples do not count."""
+    """Return the first match of a rule; phrases that a text describes as detected or as examples do not count."""
     has_quotes = rule not in {ScanRule.MARKUP, ScanRule.OTHER_TOOL}
     for text in readings:
         for match in _PATTERNS[rule].finditer(text):
@@ -489,7 +550,13 @@ def _first(rule: ScanRule, readings: Iterable[str]) -> str | None:
 
 
 def _is_quoted(match: re.Match[str]) -> bool:
-    return _QUOTED.search(match.string, max(0, match.start() - 100), match.start()) is not None
+    """Whether a text describes a phrase, in quotes or as an object: other words in front of it change nothing."""
+    before = match.string[max(0, match.start() - 300) : match.start()]
+    quoted = _QUOTED.search(before)
+    if quoted is None:
+        return _OBJECT.search(before) is not None
+    closing = re.escape(_CLOSING.get(quoted[1], quoted[1]))
+    return re.compile(rf"[^{closing}]{{0,200}}{closing}(?!\w)").match(match.string, match.end()) is not None
 
 
 def _first_squashed(rule: ScanRule, readings: Iterable[str]) -> str | None:
@@ -516,6 +583,7 @@ def _decoded(text: str) -> str:
             text = html.unescape(text)
         if "%" in text:
             text = unquote(text, errors="replace")
+        text = text.replace("\xad", "")
         if text == before:
             break
     return text
@@ -559,7 +627,7 @@ def _encoded_words(text: str) -> Iterator[tuple[str, bytes]]:
             letters = word[0][start:].replace("-", "+").replace("_", "/")
             letters = letters[: len(letters) - (len(letters) % 4 == 1)]
             yield word[0], b64decode(letters + "=" * (-len(letters) % 4))
-    for words in islice(_BASE64_LINES.finditer(text), _MAX_WORDS):
+    for words in islice(chain(_BASE64_LINES.finditer(text), _BASE64_GROUPS.finditer(text)), _MAX_WORDS):
         letters = "".join(words[0].split()).replace("-", "+").replace("_", "/")
         yield words[0], b64decode(letters[: len(letters) // 4 * 4])
     for word in islice(_BASE32.finditer(text), _MAX_WORDS):
