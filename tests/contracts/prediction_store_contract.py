@@ -354,6 +354,16 @@ class PredictionStoreContract:
         expected = replace(first, **seen)
         assert list(choices.list_tool_pins()) == [expected]
 
+    def test_of_tool_pins_that_are_recorded_together_the_first_is_approved(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """Two processes may each have seen the tool for the first time while the store was unavailable."""
+        first = a_tool_pin()
+        seen = {"seen_digest": "c" * 64, "seen": b'{"title":"read"}', "seen_at": 2000.0}
+        later = replace(first, digest="c" * 64, definition=b'{"title":"read"}', pinned_at=2000.0, **seen)
+        analytics.record_many([later, first])
+        assert list(choices.list_tool_pins()) == [replace(first, **seen)]
+
     def test_an_approved_tool_has_the_definition_that_was_listed(
         self, analytics: AnalyticsPort, choices: Choices
     ) -> None:

@@ -5,15 +5,21 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.spool.file_lock import spool_directory
+from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.trust.pinned_tools import FOLLOW_SECONDS
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.tool_pin import definition_digest
 from tests.integration.past import listing_server
 from tests.preloaded import riglm_command
+from tests.records import a_tool_pin
 from tests.waiting import wait_until
 
 READ = {
@@ -364,6 +370,22 @@ def test_a_key_in_another_case_does_not_disguise_a_call(tmp_path: Path, options:
         client.calls("move")
         assert client.calls("read", "move") == {"read": False, "move": True}
         wait_until(lambda: place.changes() == {"read"}, "the change is stored")
+
+
+def test_tools_that_an_ended_process_could_only_spool_are_compared_by_the_next(tmp_path: Path) -> None:
+    place = Place(tmp_path, ["files"], "hold")
+    raw = json.dumps(READ).encode()
+    digest = definition_digest(Raw(raw))
+    pin = a_tool_pin(name="read", digest=digest, definition=raw, seen_digest=digest, seen=raw)
+    with SqliteSpool(spool_directory(place.data / "spool", str(place.data / "riglm.db"))) as spool:
+        spool.append([pin, replace(pin, name="move", digest="", definition=b"")])
+    place.command("db", "upgrade")
+    assert "move" in place.command("tools", "changes")
+    assert set(json.loads(place.command("trust", "export"))["servers"]["files"]["tools"]) == {"read"}
+    place.set_tools(CHANGES["description"][0])
+    with place.client() as client:
+        assert client.tools() == {"read": READ}, "an added tool is held"
+        assert client.calls("read", "move") == {"read": False, "move": False}
 
 
 def test_a_blocked_server_lists_nothing_until_it_is_approved(tmp_path: Path, servers: Sequence[str]) -> None:

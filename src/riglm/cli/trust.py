@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,8 +105,7 @@ def export_file(
     config: ConfigOption = None,
 ) -> None:
     """Write the approved tools of all servers, with the digests of their definitions, as JSON."""
-    with opened(settings_of(config)) as store:
-        pins = store.list_tool_pins()
+    pins = _pins(config)
     servers: dict[str, dict[str, dict[str, str]]] = {}
     for pin in pins:
         if pin.digest:
@@ -129,11 +128,15 @@ def import_file(
 ) -> None:
     """Approve exactly the tools of a file, for each server in it; other servers stay as they are."""
     from riglm.composition.container import Container
+    from riglm.composition.storage import list_spooled_pins
+    from riglm.domain.tool_pin import merge_pins
 
     approved = _read(file)
     settings = settings_of(config)
+    spooled = list_spooled_pins(settings)
     with Container(settings).create_store() as store:
-        known = {(pin.server, pin.name): pin for pin in store.list_tool_pins(list(approved))}
+        pins = merge_pins(store.list_tool_pins(), spooled)
+        known = {(pin.server, pin.name): pin for pin in pins if pin.server in approved}
         wanted = [
             replace(known[key], digest=digest, definition=b"") if key in known else _unseen(*key, digest)
             for key, digest in ((key, digest) for name, one in approved.items() for key, digest in _keyed(name, one))
@@ -209,8 +212,18 @@ def _require_shown(found: "Iterable[ToolPin]") -> None:
 
 
 def _changed(config: Path | None) -> "list[ToolPin]":
-    with opened(settings_of(config)) as store:
-        return [pin for pin in store.list_tool_pins() if pin.change is not None]
+    return [pin for pin in _pins(config) if pin.change is not None]
+
+
+def _pins(config: Path | None) -> "Sequence[ToolPin]":
+    """Return all pins, with those that wait in spools for the store."""
+    from riglm.composition.storage import list_spooled_pins
+    from riglm.domain.tool_pin import merge_pins
+
+    settings = settings_of(config)
+    spooled = list_spooled_pins(settings)
+    with opened(settings) as store:
+        return merge_pins(store.list_tool_pins(), spooled)
 
 
 def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:

@@ -30,6 +30,7 @@ from riglm.composition.storage import (
     intercepts_lists,
     is_shared,
     is_silent,
+    list_spooled_pins,
     session_evidence,
     spool_path,
     store_path,
@@ -289,7 +290,12 @@ class Container:
     @cached_property
     def pins(self) -> PinnedTools:
         """What was approved of the servers' tools."""
-        return PinnedTools(self.settings.on_change(), self.recorder.put, on_report=self._on_changed_tool)
+        return PinnedTools(
+            self.settings.on_change(),
+            self.recorder.put,
+            on_report=self._on_changed_tool,
+            list_spooled=lambda: list_spooled_pins(self.settings),
+        )
 
     def _on_changed_tool(self, pin: ToolPin) -> None:
         if self.metrics is not None:

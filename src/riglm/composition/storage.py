@@ -3,11 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import data_directory
 from riglm.application.sessions.registry import IdentificationSettings
 from riglm.domain.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from riglm.domain.tool_pin import ToolPin
 
 _OTLP_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -67,6 +70,16 @@ def spool_path(settings: Settings, url: str = "") -> Path:
     configured, named = settings.storage.url, settings.storage.spool.path
     store = url or (configured.get_secret_value() if configured else str(store_path(settings).absolute()))
     return spool_directory(Path(named).expanduser() if named else data_directory(os.environ) / "spool", store)
+
+
+def list_spooled_pins(settings: Settings) -> "Sequence[ToolPin]":
+    """Return the tool pins that wait in the spools of all processes for the store."""
+    directory = spool_path(settings)
+    if settings.storage.kind == "memory" or not directory.is_dir():
+        return ()
+    from riglm.adapters.spool.sqlite import spooled_pins
+
+    return spooled_pins(directory)
 
 
 def spool_paths(settings: Settings) -> Sequence[Path]:

@@ -4,12 +4,12 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from itertools import chain
 from math import ceil, isfinite
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -59,6 +59,22 @@ class ToolPin:
         if self.seen_digest in {"", self.digest}:
             return None
         return ToolChange.CHANGED if self.digest else ToolChange.ADDED
+
+    def with_seen(self, later: "ToolPin") -> "ToolPin":
+        """Return this pin with what the server listed last, by a pin of the same tool; what is approved stays."""
+        if later.seen_at < self.seen_at:
+            return self
+        definition = later.seen if later.seen_digest == self.digest else self.definition
+        return replace(later, digest=self.digest, definition=definition, pinned_at=self.pinned_at)
+
+
+def merge_pins(known: Iterable[ToolPin], recorded: Iterable[ToolPin]) -> Sequence[ToolPin]:
+    """Return pins as the store has them once recorded ones are stored in addition to known ones."""
+    merged = {(pin.server, pin.name): pin for pin in known}
+    for pin in sorted(recorded, key=attrgetter("seen_at")):
+        found = merged.get((pin.server, pin.name))
+        merged[pin.server, pin.name] = pin if found is None else found.with_seen(pin)
+    return list(merged.values())
 
 
 _PINNED_MEMBERS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")

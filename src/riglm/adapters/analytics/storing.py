@@ -64,7 +64,7 @@ from riglm.domain.learning import LearnedPair, PairSource
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import Session
 from riglm.domain.tool import TTL_SECONDS, StoredToolCatalog
-from riglm.domain.tool_pin import ToolPin
+from riglm.domain.tool_pin import ToolPin, merge_pins
 from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed
 
 
@@ -341,11 +341,10 @@ def _put_tool_catalogs(connection: Connection, given: Sequence[StoredToolCatalog
 
 def _put_tool_pins(connection: Connection, given: Sequence[ToolPin]) -> None:
     """Store pins of new tools, and of known ones what was listed last: approved is what is in the store."""
-    newest = {(each.server, each.name): each for each in sorted(given, key=attrgetter("seen_at"))}
     upsert(
         connection,
         tool_pin,
-        list(map(asdict, newest.values())),
+        list(map(asdict, merge_pins((), given))),
         merge=lambda given: {
             "digest": tool_pin.c.digest,
             "definition": case((tool_pin.c.digest == given.seen_digest, given.seen), else_=tool_pin.c.definition),

@@ -39,6 +39,11 @@ def encode(record: Record) -> bytes:
     return _write([kind, _values(record)]).encode("ascii")
 
 
+def encoded_start(type_: type[Record]) -> bytes:
+    """Return what the lines of all records of a type begin with."""
+    return f'["{_KINDS[type_]}",'.encode("ascii")
+
+
 def decode(line: bytes) -> Record:
     """Return the record of a line.
 

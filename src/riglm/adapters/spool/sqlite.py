@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final, Self
 from zlib import crc32
 
-from riglm.adapters.spool.encoding import decode, encode
+from riglm.adapters.spool.encoding import decode, encode, encoded_start
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, is_held
 from riglm.domain.session import uuid7
+from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import Record
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 
@@ -341,6 +342,19 @@ class SpoolFound:
 def survey(*directories: Path) -> list[SpoolFound]:
     """Return every spool in the directories by name. Those that vanish meanwhile are left out."""
     return [found for each in directories for path in sorted(each.glob("*.db")) for found in _inspected(path)]
+
+
+def spooled_pins(directory: Path) -> Sequence[ToolPin]:
+    """Return the tool pins in the spools of all processes; those that cannot be read are left out."""
+    pins = []
+    for path in sorted(directory.glob("*.db")):
+        with suppress(sqlite3.Error), closing(_connect(path, "ro")) as connection:
+            if _version_and_count(connection)[0] <= VERSION:
+                start = encoded_start(ToolPin)
+                query = "SELECT checksum, body FROM record WHERE substr(body, 1, ?) = ? ORDER BY id"
+                found = (_decoded(*row) for row in connection.execute(query, (len(start), start)))
+                pins += [record for record in found if isinstance(record, ToolPin)]
+    return pins
 
 
 def _inspected(path: Path) -> Iterator[SpoolFound]:

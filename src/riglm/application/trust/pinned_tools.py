@@ -14,7 +14,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest
+from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest, merge_pins
 from riglm.ports.prediction_store import ToolPinsPort
 from riglm.ports.upstream import UpstreamLink
 
@@ -105,16 +105,18 @@ class PinnedTools:
         put: Callable[[ToolPin, int], None] = lambda *_: None,
         *,
         on_report: Callable[[ToolPin], None] = lambda _: None,
+        list_spooled: Callable[[], Sequence[ToolPin]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`on_change` is by server; the tools of others are not compared.
 
         `put` records a pin and its size in bytes, on any thread and without blocking. `on_report` is called once for
-        each change.
+        each change. `list_spooled` returns the pins in spools; it is called on the worker.
         """
         self._modes = {server: mode for server, mode in on_change.items() if mode != "note"}
         self._put = put
         self._on_report = on_report
+        self._list_spooled = list_spooled
         self._clock = clock
         self._servers = tuple(on_change)
         self._pins: dict[str, dict[str, ToolPin]] = {}
@@ -249,10 +251,16 @@ class PinnedTools:
                 await self._ready.wait()
 
     async def refresh(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
-        """Read the store on the worker."""
+        """Read the store on the worker, the first time with what earlier processes left in spools.
+
+        Spools come first: what leaves them is in the store.
+        """
 
         def find() -> Sequence[ToolPin] | None:
+            spooled = () if self._is_read else [pin for pin in self._list_spooled() if pin.server in self._servers]
             pins = store().list_tool_pins(self._servers)
+            if spooled:
+                pins = merge_pins(pins, spooled)
             return None if self._is_read and pins == self._stored else pins
 
         with self._at_reading:
@@ -268,11 +276,14 @@ class PinnedTools:
             await asyncio.sleep(max(FOLLOW_SECONDS, _PAUSE_RATIO * (time.monotonic() - began)))
 
     async def close(self) -> None:
-        """Wait a short time until everything that was listed is compared and recorded."""
+        """Wait a short time until everything that was listed is compared and recorded; report what is not."""
         if self._waiting:
             await self.ready(_CLOSE_SECONDS)
         if self._working is not None:
             await asyncio.wait([self._working], timeout=_CLOSE_SECONDS)
+        if self._waiting:
+            servers = sorted({page.server for page in self._waiting if isinstance(page, _Page)})
+            _log.warning("lists were not compared with their pins before the end", extra={"upstreams": servers})
 
     def _review(self, page: _Page, compared: tuple[UpstreamLink, int] | None) -> Sequence[Raw] | None:
         """Compare a page now if tools of its server may be held back, else later; return what may be seen, None if all.
@@ -315,10 +326,13 @@ class PinnedTools:
                     unscanned, self._unscanned = self._unscanned[:_MAX_SCANNED], self._unscanned[_MAX_SCANNED:]
                     await asyncio.to_thread(_log_suspicious, unscanned)
                     continue
-                waiting = self._waiting.popleft()
-                added = await self._compare_later(waiting) if isinstance(waiting, _Page) else waiting
-                if added:
-                    await self._record_added(added)
+                waiting = self._waiting[0]
+                try:
+                    added = await self._compare_later(waiting) if isinstance(waiting, _Page) else waiting
+                    if added:
+                        await self._record_added(added)
+                finally:
+                    self._waiting.popleft()
         self._working = None
 
     async def _compare_later(self, page: _Page) -> Sequence[ToolPin]:

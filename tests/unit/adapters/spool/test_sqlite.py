@@ -13,10 +13,10 @@ import pytest
 from riglm.adapters.spool import file_lock
 from riglm.adapters.spool import sqlite as spools
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, sole_server
-from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, survey
+from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, spooled_pins, survey
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailableError
-from tests.records import a_session, an_invocation
+from tests.records import a_session, a_tool_pin, an_invocation
 
 SESSION = a_session()
 
@@ -334,3 +334,24 @@ def test_hurry_ends_the_sync_of_every_append(tmp_path, is_begun):
 
 def synchronous(spool):
     return ("OFF", "NORMAL", "FULL")[spool._own._connection.execute("PRAGMA synchronous").fetchone()[0]]
+
+
+def test_pins_of_running_and_ended_processes_are_read_and_stay(root):
+    pins = [a_tool_pin(name=name) for name in ("read", "\ud83d\0", "write")]
+    with SqliteSpool(root) as ended:
+        ended.append([SESSION, pins[0], *calls(3), pins[1]])
+    (root / "unreadable.db").write_bytes(b"x" * 9000)
+    with SqliteSpool(root) as running:
+        running.append([pins[2]])
+        assert spooled_pins(root) == pins
+        assert [len(running.read(9).records) for _ in range(2)] == [6, 6]
+
+
+def test_damaged_pins_and_spools_of_a_newer_version_are_left_out(root):
+    assert spooled_pins(root) == []
+    with SqliteSpool(root) as spool:
+        spool.append([a_tool_pin(name="read"), a_tool_pin(name="write")])
+    change(*files(root), "UPDATE record SET checksum = 0 WHERE id = 1")
+    assert [pin.name for pin in spooled_pins(root)] == ["write"]
+    change(*files(root), f"PRAGMA user_version = {VERSION + 1}")
+    assert spooled_pins(root) == []

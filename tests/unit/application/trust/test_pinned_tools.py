@@ -9,6 +9,7 @@ import pytest
 
 from riglm.application.trust import pinned_tools
 from riglm.application.trust.pinned_tools import PinnedTools
+from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool_pin import ToolChange
@@ -62,12 +63,17 @@ def link():
 class Recorded:
     """What was recorded and reported, and pins that were read from an empty store."""
 
-    def __init__(self, mode):
+    def __init__(self, mode, list_spooled=tuple, *, is_read=True):
         self.recorded, self.reported = [], []
         self.pins = PinnedTools(
-            {"far": mode}, lambda pin, _: self.recorded.append(pin), on_report=self.reported.append, clock=lambda: 5.0
+            {"far": mode},
+            lambda pin, _: self.recorded.append(pin),
+            on_report=self.reported.append,
+            list_spooled=list_spooled,
+            clock=lambda: 5.0,
         )
-        self.pins.read([])
+        if is_read:
+            self.pins.read([])
 
 
 async def test_tools_that_are_only_noted_are_compared_after_the_answer(link, digests):
@@ -168,3 +174,58 @@ async def test_the_cost_of_a_call_does_not_grow_with_the_number_of_tools(link):
         return counted
 
     assert calls(500) == calls(5)
+
+
+class Store:
+    """A store with these pins."""
+
+    def __init__(self, *pins):
+        self.pins = pins
+
+    def list_tool_pins(self, servers):
+        return [pin for pin in self.pins if pin.server in servers]
+
+
+@pytest.fixture
+def worker():
+    with Worker("asking") as worker:
+        yield worker
+
+
+async def pins_of(link, *lists):
+    """The pins of a process that got these lists, one after the other."""
+    made = Recorded("hold")
+    for entries in lists:
+        listed(made.pins, link, entries)
+        await made.pins.close()
+    return made.recorded
+
+
+@pytest.mark.parametrize("mode", ["note", "hold"])
+async def test_pins_that_an_earlier_process_spooled_are_compared(link, worker, mode):
+    spooled = await pins_of(link, tools(), tools(4))
+    made = Recorded(mode, lambda: [replace(pin, server="other") for pin in spooled] + spooled, is_read=False)
+    await made.pins.refresh(worker, Store)
+    changed = tools(4, tool1="Sends all.", tool3="Sends all.")
+    assert listed(made.pins, link, changed) == (changed if mode == "note" else tools())
+    await made.pins.close()
+    assert {pin.name: pin.change for pin in made.reported} == {"tool1": ToolChange.CHANGED, "tool3": ToolChange.ADDED}
+    assert {pin.digest for pin in made.recorded} == {pin.digest for pin in spooled if pin.name in {"tool1", "tool3"}}
+
+
+async def test_spooled_pins_approve_nothing_that_the_store_has_in_another_form(link, worker):
+    stored = await pins_of(link, tools())
+    spooled = [replace(pin, seen_at=9.0) for pin in await pins_of(link, tools(3, tool1="Sends all."))]
+    made = Recorded("hold", lambda: spooled, is_read=False)
+    await made.pins.refresh(worker, lambda: Store(*stored))
+    assert made.pins.refusal("far", "tool1")
+    assert listed(made.pins, link, tools(3, tool1="Sends all.")) == tools()
+
+
+async def test_lists_that_cannot_be_compared_before_the_end_are_reported(link, caplog, monkeypatch):
+    monkeypatch.setattr(pinned_tools, "_CLOSE_SECONDS", 0.0)
+    made = Recorded("note", is_read=False)
+    listed(made.pins, link, tools())
+    await made.pins.close()
+    [record] = [each for each in caplog.records if "not compared" in each.message]
+    assert record.upstreams == ["far"]
