@@ -39,6 +39,8 @@ def verify(tmp_path):
         ("at+jwt", {}),
         ("application/at+jwt", {"nonce": "n"}),
         ("JWT", {"typ": "Bearer", "nonce": "n"}),
+        ("JWT", {"typ": "JWT"}),
+        ("JWT", {"typ": "application/at+jwt", "nonce": "n"}),
         ("JWT", {"token_use": "access"}),
     ],
 )
@@ -53,6 +55,9 @@ async def test_an_access_token_gives_access(verify, typ, claims):
         (None, {"at_hash": "h"}),
         ("JWT", {"c_hash": "h"}),
         ("JWT", {"typ": "ID"}),
+        ("JWT", {"typ": "JWT", "nonce": "n"}),
+        (None, {"typ": "jwt", "at_hash": "h"}),
+        ("application/jwt", {"typ": "application/JWT", "c_hash": "h"}),
         ("JWT", {"typ": "Refresh"}),
         ("JWT", {"token_use": "id"}),
         ("at+jwt", {"typ": "ID"}),

@@ -45,7 +45,7 @@ MAX_VERIFIED_TOKENS: Final = 10_000
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _REQUIRED_CLAIMS: Final = ["exp", "iss", "aud", "sub"]
 _TOKEN_TYPES: Final = frozenset({"at+jwt", "jwt"})
-_ACCESS_KINDS: Final = frozenset({"access", "access_token", "at+jwt", "bearer", "jwt"})
+_ACCESS_KINDS: Final = frozenset({"access", "access_token", "at+jwt", "bearer"})
 _ID_TOKEN_CLAIMS: Final = frozenset({"at_hash", "c_hash", "nonce", "s_hash"})
 _METADATA: Final = ("openid-configuration", "oauth-authorization-server")
 _log: Final = logging.getLogger("riglm.downstream")
@@ -208,11 +208,12 @@ class AccessTokenVerifier:
 def _is_access_token(header: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
     """Return False for ID, refresh and other tokens of the issuer, which may have the same audience.
 
-    The type is in the header (RFC 9068), or in the claims `typ` (Keycloak) or `token_use` (Cognito). A token without
-    any but `JWT` must have none of the claims that only ID tokens have.
+    The type is in the header (RFC 9068), or in the claims `typ` (Keycloak) or `token_use` (Cognito); `JWT` is none. A token without
+    any must have none of the claims that only ID tokens have.
     """
-    kind = str(header.get("typ", "JWT")).lower().removeprefix("application/")
-    marks = [str(claims[name]).lower() for name in ("typ", "token_use") if name in claims]
+    named = [header.get("typ", "JWT"), *(claims[name] for name in ("typ", "token_use") if name in claims)]
+    kind, *of_claims = [str(each).lower().removeprefix("application/") for each in named]
+    marks = [each for each in of_claims if each != "jwt"]
     if kind not in _TOKEN_TYPES or not _ACCESS_KINDS.issuperset(marks):
         return False
     return kind == "at+jwt" or bool(marks) or _ID_TOKEN_CLAIMS.isdisjoint(claims)
