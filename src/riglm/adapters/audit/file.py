@@ -162,13 +162,24 @@ def _lines(records: Sequence[Mapping[str, Any]], previous: str) -> tuple[bytes, 
 
 
 def _end(descriptor: int) -> tuple[str, bool]:
-    """Return the hash of the last complete line of a file, and whether the file ends with the end of a line."""
-    size = os.lseek(descriptor, 0, os.SEEK_END)
-    start = os.lseek(descriptor, max(0, size - _TAIL_BYTES), os.SEEK_SET)
-    tail = b""
-    while len(tail) < size - start and (part := os.read(descriptor, size - start - len(tail))):
-        tail += part
-    for line in reversed(tail.decode("utf-8", "replace").splitlines()):
-        if digest := hash_of(line):
-            return digest, tail.endswith(b"\n")
-    return FIRST, not tail or tail.endswith(b"\n")
+    """Return the hash of the last complete record of a file, and whether the file ends with the end of a line."""
+    start = size = os.lseek(descriptor, 0, os.SEEK_END)
+    is_complete = size == 0 or _read(descriptor, size - 1, size) == b"\n"
+    rest = b""
+    while start > 0:
+        end, start = start, max(0, start - _TAIL_BYTES)
+        block = _read(descriptor, start, end) + rest
+        begin = block.find(b"\n") + 1 if start else 0
+        for line in reversed(block[begin:].decode("utf-8", "replace").splitlines() if begin or not start else []):
+            if digest := hash_of(line):
+                return digest, is_complete
+        rest = block[: begin or _TAIL_BYTES]  # a longer line is no record
+    return FIRST, is_complete
+
+
+def _read(descriptor: int, start: int, end: int) -> bytes:
+    os.lseek(descriptor, start, os.SEEK_SET)
+    found = b""
+    while len(found) < end - start and (part := os.read(descriptor, end - start - len(found))):
+        found += part
+    return found

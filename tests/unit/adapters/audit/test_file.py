@@ -64,6 +64,19 @@ def test_a_line_that_a_crash_cut_off_is_the_only_fault(tmp_path):
     assert found.lines == 4
 
 
+@pytest.mark.parametrize("torn", [b"x", b"x" * 999, b"x" * 3_500, b"\xff\n" * 1_750, b"\n" * 1_024, b"{" * 1_024])
+def test_a_damaged_end_of_any_length_leaves_the_chain_whole(tmp_path, monkeypatch, torn):
+    monkeypatch.setattr(audit_file, "_TAIL_BYTES", 1_024)
+    path = tmp_path / "audit.jsonl"
+    written(path, "a", "b")
+    with path.open("ab") as file:
+        file.write(torn)
+    written(path, "c")
+    found = verify(path.read_text("utf-8", "replace").splitlines(), FIRST)
+    assert found.is_intact
+    assert found.last == verify(path.read_text("utf-8", "replace").splitlines()[-1:]).last
+
+
 def test_a_place_that_cannot_be_written_is_reported_once(tmp_path, caplog):
     (tmp_path / "file").touch()
     written(tmp_path / "file" / "audit.jsonl", "a", "b")

@@ -208,8 +208,8 @@ class AccessTokenVerifier:
 def _is_access_token(header: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
     """Return False for ID, refresh and other tokens of the issuer, which may have the same audience.
 
-    The type is in the header (RFC 9068), or in the claims `typ` (Keycloak) or `token_use` (Cognito); `JWT` is none. A token without
-    any must have none of the claims that only ID tokens have.
+    The type is in the header (RFC 9068), or in the claims `typ` (Keycloak) or `token_use` (Cognito); `JWT` is none. A
+    token without any must have none of the claims that only ID tokens have.
     """
     named = [header.get("typ", "JWT"), *(claims[name] for name in ("typ", "token_use") if name in claims)]
     kind, *of_claims = [str(each).lower().removeprefix("application/") for each in named]
