@@ -39,7 +39,10 @@ DaysOption = Annotated[
 SinceOption = Annotated[
     datetime | None,
     typer.Option(
-        "--since", metavar="DATE", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="Judge the sessions since then."
+        "--since",
+        metavar="DATE",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
+        help="Judge the sessions since then.",
     ),
 ]
 DatabaseOption = Annotated[

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from riglm.application.evaluation.record import Observations
 from riglm.domain.exposure import Surface
+from riglm.domain.plurals import format_count
 
 _Z: Final = 1.959964
 """Standard deviations that contain 95 % of a normal distribution."""
@@ -177,12 +178,12 @@ def _empty(evidence: VerdictInput) -> str:
     facts = ["No session is recorded in this time that got a complete tool list and used a tool."]
     if unlisted:
         facts.append(
-            f"{_number(unlisted, 'session')} used a tool without one: a server had not sent its tools in time, or the "
-            "client kept an older list. `riglm doctor` names the servers that do not answer."
+            f"{format_count(unlisted, 'session')} used a tool without one: a server had not sent its tools in time, or "
+            "the client kept an older list. `riglm doctor` names the servers that do not answer."
         )
     if others:
         facts.append(
-            f"{others:,} other{'' if others == 1 else 's'} in the store used no tool, started before that time, or "
+            f"{format_count(others, 'other')} in the store used no tool, started before that time, or "
             "were imported from transcripts, which do not contain the available tools."
         )
     return " ".join([*facts, asked])
@@ -211,7 +212,7 @@ def _text(code: VerdictCode, evidence: VerdictInput) -> str:
 
 
 def _enough(evidence: VerdictInput) -> VerdictCheck:
-    counted = f"{_number(evidence.sessions, 'session')} with {_number(evidence.calls, 'call')}"
+    counted = f"{format_count(evidence.sessions, 'session')} with {format_count(evidence.calls, 'call')}"
     text = f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}"
     return VerdictCheck(name="sessions", met=_is_enough(evidence), text=text)
 
@@ -256,11 +257,7 @@ def _other(evidence: VerdictInput) -> str:
 
 def _sessions(count: int) -> str:
     few = f"; {MIN_SESSIONS} are needed for a verdict" if count < MIN_SESSIONS else ""
-    return f"{_number(count, 'session')}{few}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{format_count(count, 'session')}{few}"
 
 
 def _above(found: Interval, bound: float) -> bool | None:
