@@ -7,7 +7,6 @@ At the end one of 200 principals is erased.
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 import time
@@ -17,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from riglm.adapters.analytics.clickhouse import ClickHouse
+from riglm.application.evaluation.record import read_figures
+from riglm.domain.list_plan import Prices
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.dashboard import SessionKey
@@ -67,7 +68,6 @@ def questions(store: ClickHouse, now: float) -> Mapping[str, Callable[[], object
     """What the dashboard and a report ask, of the longest range."""
     reported = [each.id for each in store.recent_calls(MAX_SESSIONS)]
     latest = store.list_sessions(1)[0].session.id
-    tool = store.tools_known()[0].tool
     return {
         "latest sessions": lambda: store.list_sessions(100),
         "sessions of half a year ago": lambda: store.list_sessions(100, before=SessionKey(now - _YEAR / 2, latest)),
@@ -76,11 +76,7 @@ def questions(store: ClickHouse, now: float) -> Mapping[str, Callable[[], object
         "its calls": lambda: store.list_invocations(latest),
         "its lists": lambda: store.latest_exposures(latest, 50),
         "number of sessions": lambda: store.count_sessions(now - _YEAR),
-        "tools": lambda: store.tools_known(now - _YEAR),
-        "one tool": lambda: store.tool_totals(tool, now - _YEAR),
-        "calls and lists by week": lambda: store.usage(now - _YEAR, now, 52),
-        "calls of a tool by week": lambda: store.usage(now - _YEAR, now, 52, tool),
-        "all calls and lists": lambda: store.usage(0.0, math.inf),
+        "figures": lambda: read_figures(store, Prices()),
         "tools used together": lambda: store.top_cooccurrences(30),
         "latest 1,000 sessions with their calls": lambda: store.recent_calls(MAX_SESSIONS),
         "their lists": lambda: store.list_exposures(*reported),

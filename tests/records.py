@@ -1,5 +1,6 @@
 """Records for tests: each is complete, and says only what matters."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Tra
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import Usage, WarmSet
+from riglm.ports.dashboard import DashboardQueriesPort
 
 
 def a_session(**known: Any) -> Session:
@@ -50,6 +52,12 @@ def an_exposure(session: Session, *shown: str, **known: Any) -> Exposure:
     return Exposure(
         **{"id": uuid7(), "session_id": session.id, "timestamp": session.started_at, "shown": shown, **known}
     )
+
+
+def calls_by_tool(store: DashboardQueriesPort) -> Counter[str]:
+    """Return the number of stored calls of each tool, meta-tools included."""
+    sessions = (each.session.id for each in store.list_sessions(1_000))
+    return Counter(call.tool for id_ in sessions for call in store.list_invocations(id_))
 
 
 def a_learned_pair(**known: Any) -> LearnedPair:

@@ -6,7 +6,6 @@ learned that is kept.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -16,8 +15,11 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, filled
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.application.evaluation.record import read_figures
+from riglm.domain.list_plan import Prices
 
-GOAL_MS = 200.0
+GOAL_MS = 1_000.0
+"""The dashboard keeps the figures for all that it shows of one range; the other questions take a fraction of this."""
 _SHAPE = Shape(calls=20, lists=2)
 _DAYS = 30.0
 _TIMES = 9
@@ -46,15 +48,11 @@ def main(arguments: Sequence[str]) -> int:
 def _questions(store: SqlAnalytics) -> dict[str, Callable[[], object]]:
     [latest] = store.list_sessions(1)
     session, end = latest.session.id, latest.session.started_at + 3_600.0
-    tool = store.tools_known()[0].tool
     return {
         "a page of 100 sessions": lambda: store.list_sessions(100),
         "one session": lambda: (store.session_of(session), store.list_invocations(session, 200)),
-        "all tools": store.tools_known,
-        "one tool": lambda: store.tool_totals(tool),
-        "what was used and shown, ever": lambda: store.usage(0.0, math.inf),
-        "and by the hour for a day": lambda: store.usage(end - 86_400.0, end, 24),
-        "and by 60 spans of all time": lambda: store.usage(end - _DAYS * 86_400.0, end, 60),
+        "figures": lambda: read_figures(store, Prices()),
+        "figures of a day": lambda: read_figures(store, Prices(), since=end - 86_400.0),
         "how many sessions": store.count_sessions,
         "what is used together": lambda: store.top_cooccurrences(30),
     }

@@ -89,10 +89,10 @@ def selects(python: Path, module: str, block: str, home: Path) -> str:
     """Run the block that selects functions; return what is wrong, or nothing."""
     got = answer(python, module, block, home, [(_FUNCTION, {"about": "it"})], alone=False)
     with SqlAnalytics(f"sqlite:///{home / 'agent.db'}") as store:
-        recorded = [(each.tool, each.invocations) for each in store.tool_statistics() if each.invocations]
+        recorded = [call.tool for each in store.list_sessions() for call in store.list_invocations(each.session.id)]
     first = got["tools"][0]
     is_right = len(first) == _MAX_SELECTED and f"{_FUNCTION} is done" in got["messages"]
-    return "" if is_right and recorded == [(_FUNCTION, 1)] else f"got {first}, recorded {recorded}"
+    return "" if is_right and recorded == [_FUNCTION] else f"got {first}, recorded {recorded}"
 
 
 def serves(python: Path, module: str, block: str, home: Path) -> str:

@@ -43,10 +43,11 @@ server, and from the complete response until it is sent to the client. Time in w
 lists, its era, its start) counts as the server's. HTTP parsing is not included, and neither are calls without a
 response and calls of meta-tools.
 
-**Hit rate.** `riglm_hit_rate_calls_total` counts uses of tools while the session's list hid something, by how the
-client found the tool. An error of the tool itself counts as a use. The hit rate is `hit` divided by the sum. `mode` is
+**Hit rate.** `riglm_hit_rate_calls_total` counts uses of tools while the session's list hid something, by whether the
+tool was in the list. An error of the tool itself counts as a use. The hit rate is `hit` divided by the sum. `mode` is
 that of the list at the start of the call. In the mode `shadow`, where the client has all tools, a tool that would have
-been listed is a `hit`, and any other is `missed`.
+been listed is a `hit`, and any other is `missed`. How clients found the tools of their calls is the label `found` of
+`riglm_calls_total`; `searched` is a search of riglm, not of the client.
 
 **Price.** `riglm_price_tokens_total` is the price of all model requests of a session, added when the session ends.
 The price relative to no proxy is the sum of the arm `riglm` divided by that of `no_proxy` ([price

@@ -300,7 +300,7 @@ _SPANS = """
 const done = arguments[arguments.length - 1];
 import("./assets/core/ranges.js").then(({ ChartSpan }) => {
   const at = (seconds) => [{ at: new Date(Date.now() - 1_000 * seconds).toISOString(), calls: 1, lists: 0 }];
-  done([[], at(90), at(15 * 3_600)].map((buckets) => new ChartSpan().get("", buckets).buckets));
+  done([[], at(90), at(15 * 3_600)].map((buckets) => new ChartSpan().get(buckets).buckets));
 });
 """
 

@@ -48,7 +48,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_sessions()) == []
         assert list(analytics.list_invocations(uuid7())) == []
         assert list(analytics.list_exposures(uuid7())) == []
-        assert list(analytics.tool_statistics()) == []
+        assert analytics.known_tools() == frozenset()
         assert analytics.refresh_cooccurrences(1.0) == 0
         assert list(analytics.get_cooccurrences(["read"])) == []
 
@@ -242,7 +242,8 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_invocations(session.id)) == calls
         assert list(analytics.list_exposures(session.id)) == [exposure]
         assert values(the_only(analytics.list_sessions()).session) == values(session) | {"sequence": len(odd)}
-        assert {each.tool for each in analytics.tool_statistics() if each.uses} == set(odd)
+        assert {call.tool for call in the_only(analytics.recent_calls()).calls} == set(odd)
+        assert analytics.known_tools() == {"\0", "\ud83d", *odd}
         analytics.refresh_cooccurrences(1.0)
         assert {odd[0], odd[1]} in [{pair.tool_a, pair.tool_b} for pair in analytics.get_cooccurrences([odd[0]])]
 
@@ -276,64 +277,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (mine.exposures, mine.list_changes, mine.searches) == (7, 2, 2)
         assert (others.exposures, others.list_changes, others.searches) == (1, 0, 0)
 
-    def test_frequencies_count_invocations_from_the_given_time_on(self, analytics: AnalyticsPort) -> None:
-        """The moment itself is included."""
-        session = a_session()
-        times = {"old": 9.0, "edge": 10.0, "new": 11.0}
-        analytics.record_many([an_invocation(session, tool, timestamp=at) for tool, at in times.items()])
-        analytics.record_many([an_invocation(session, "new", timestamp=12.0)])
-        assert {each.tool: each.invocations for each in analytics.tool_statistics(10.0)} == {"edge": 1, "new": 2}
-
-    def test_statistics_tell_how_each_tool_was_used(self, analytics: AnalyticsPort) -> None:
-        """Per tool and upstream, most used first."""
-        one, two = a_session(), a_session()
-        durations = [float(each) for each in range(20, 0, -1)]
-        analytics.record_many([an_invocation(one, "read", duration_ms=each) for each in durations])
-        analytics.record_many([an_invocation(two, "read", success=False, duration_ms=0.5, timestamp=5000.0)])
-        analytics.record_many([an_invocation(two, "read", upstream="gitlab", timestamp=6000.0)])
-        [github, gitlab] = analytics.tool_statistics()
-        assert (github.tool, github.upstream, github.invocations, github.failures) == ("read", "github", 21, 1)
-        assert (github.sessions, github.median_ms, github.p95_ms, github.last_used) == (2, 10.0, 19.0, 5000.0)
-        assert (gitlab.upstream, gitlab.invocations, gitlab.median_ms, gitlab.p95_ms) == ("gitlab", 1, 1.5, 1.5)
-
-    def test_imported_calls_have_no_latency(self, analytics: AnalyticsPort) -> None:
-        """A client's transcript includes what the user took to approve a call."""
-        live, imported = a_session(), a_session(method=IdentificationMethod.TRANSCRIPT)
-        slow = [an_invocation(imported, tool, duration_ms=9e6) for tool in ("read", "read", "only")]
-        analytics.record_many([live, imported, *slow, an_invocation(live, "read", duration_ms=2.0)])
-        found = {each.tool: (each.invocations, each.median_ms, each.p95_ms) for each in analytics.tool_statistics()}
-        assert found == {"read": (3, 2.0, 2.0), "only": (1, None, None)}
-
-    def test_statistics_tell_how_tools_were_found(self, analytics: AnalyticsPort) -> None:
-        """The share that was listed is the hit rate."""
-        session = a_session()
-        found = [DiscoveryMethod.LISTED, DiscoveryMethod.LISTED, DiscoveryMethod.SEARCHED, DiscoveryMethod.NAMED]
-        analytics.record_many([an_invocation(session, "read", found=each) for each in found])
-        [read] = analytics.tool_statistics()
-        assert (read.invocations, read.listed, read.searched) == (4, 2, 1)
-
-    def test_in_the_mode_shadow_hidden_tools_were_shown(self, analytics: AnalyticsPort) -> None:
-        """The client saw them all."""
-        analytics.record_many([an_exposure(a_session(), "a", hidden=("b",), mode="shadow")])
-        assert [each.tool for each in analytics.tool_statistics()] == ["a", "b"]
-
-    def test_statistics_hold_tools_that_were_shown_and_never_used(self, analytics: AnalyticsPort) -> None:
-        """In the order of their names, after the used ones; hidden tools were not shown."""
-        session = a_session()
-        analytics.record_many(
-            [
-                an_exposure(session, "z", "used", "a", hidden=("h",), timestamp=10.0),
-                an_exposure(session, "old", timestamp=5.0),
-                an_invocation(session, "used", timestamp=10.0),
-            ]
-        )
-        found = analytics.tool_statistics(since=10.0)
-        assert [(each.tool, each.upstream, each.invocations, each.last_used) for each in found] == [
-            ("used", "github", 1, 10.0),
-            ("a", "", 0, 0.0),
-            ("z", "", 0, 0.0),
-        ]
-
     def test_a_pair_is_counted_once_a_session_with_its_least_distance(self, analytics: AnalyticsPort) -> None:
         """The pair is unordered; the distance is averaged over sessions."""
         first, second, third = a_session(), a_session(), a_session()
@@ -347,6 +290,16 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert (pairs["a", "x"].count, pairs["a", "x"].average_distance) == (2, 1.0)
         assert {each.last_updated for each in pairs.values()} == {50.0}
 
+    def test_known_tools_are_those_that_a_list_had_or_hid_or_that_ran(self, analytics: AnalyticsPort) -> None:
+        """Answers to a search are no lists, and names that were only called are no tools."""
+        session = a_session()
+        shown = an_exposure(session, "a", hidden=("b",))
+        searched = an_exposure(session, "c", surface=SEARCH_SURFACE)
+        unknown = an_invocation(session, "d", success=False, error_kind=ErrorKind.PROTOCOL)
+        own = [an_invocation(session, "call_tool", upstream=OWN_UPSTREAM), an_invocation(session, "Bash", upstream="")]
+        analytics.record_many([session, shown, searched, unknown, *own, an_invocation(session, "e")])
+        assert analytics.known_tools() == {"a", "b", "e"}
+
     def test_failed_calls_form_no_pairs_and_only_those_of_tools_that_ran_are_uses(
         self, analytics: AnalyticsPort
     ) -> None:
@@ -357,14 +310,10 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             analytics.record_many([an_invocation(session, kind.value, success=False, error_kind=kind)])
         analytics.refresh_cooccurrences(1.0)
         assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "other")]
-        found = {each.tool: (each.invocations, each.uses) for each in analytics.tool_statistics()}
-        assert found == {"good": (1, 1), "other": (1, 1), "tool": (1, 1)} | {
-            kind.value: (1, 0) for kind in ErrorKind if kind is not ErrorKind.TOOL
-        }
+        [found] = analytics.proxied_sessions(1)
+        assert {call.tool for call in found.calls if call.ran} == {"good", "other", "tool"}
 
-    def test_riglm_s_own_tools_form_no_pairs_have_no_frequency_and_are_told_under_their_upstream(
-        self, analytics: AnalyticsPort
-    ) -> None:
+    def test_meta_tools_form_no_pairs(self, analytics: AnalyticsPort) -> None:
         """They say how a tool was found, not which was needed; a server's tool of such a name counts."""
         session = a_session()
         own = an_invocation(session, "call_tool", upstream=OWN_UPSTREAM)
@@ -372,8 +321,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         analytics.refresh_cooccurrences(1.0)
         pairs = analytics.get_cooccurrences(["good", "call_tool"])
         assert [(each.tool_a, each.tool_b) for each in pairs] == [("good", "mark_tool")]
-        found = {each.tool: each.upstream for each in analytics.tool_statistics()}
-        assert found == {"call_tool": OWN_UPSTREAM, "good": "github", "mark_tool": "github"}
 
     def test_pairs_are_given_most_frequent_first_and_each_once(self, analytics: AnalyticsPort) -> None:
         """Then by name; asking for both tools of a pair does not give it twice."""

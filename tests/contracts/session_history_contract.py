@@ -37,8 +37,8 @@ class SessionHistoryContract:
             profile="work",
             tools_available=("read", "write"),
             calls=(
-                TrainingCall("read", "github", DiscoveryMethod.LISTED, True, 11.0),
-                TrainingCall("write", "files", DiscoveryMethod.NAMED, False, 10.5),
+                TrainingCall("read", "github", DiscoveryMethod.LISTED, True, 11.0, duration_ms=1.5),
+                TrainingCall("write", "files", DiscoveryMethod.NAMED, False, 10.5, duration_ms=1.5),
             ),
         )
         assert (later.id, later.profile, len(later.calls)) == (late.id, "default", 1)

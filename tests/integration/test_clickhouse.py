@@ -12,6 +12,7 @@ from riglm.adapters.analytics.clickhouse import ClickHouse
 from tests.integration.controlled import Controlled, controlled
 from tests.integration.past import TOOLS, a_past
 from tests.preloaded import riglm_command
+from tests.records import calls_by_tool
 from tests.stores.clickhouse import ClickHouseStandIn
 from tests.waiting import wait_until_async
 
@@ -50,7 +51,7 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
                 for tool in TOOLS:
                     await client.call_tool(tool, {})
                 with archive as store:
-                    await wait_until_async(lambda: len(store.tools_known()) >= len(TOOLS))
+                    await wait_until_async(lambda: calls_by_tool(store).total() >= len(TOOLS))
                     assert calls(riglm, year_ago) == in_store
                     assert reported_calls(run(environment, *report).stdout) == in_store
                     store.record_many(a_past(now - 300 * DAY_SECONDS, sessions=10))
@@ -71,5 +72,5 @@ async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
         assert "not erased in ClickHouse" in refused.value.stderr
         assert "removed from ClickHouse: 1 session\n" in run(environment, *erasing).stdout
         with archive as store:  # what a different installation sent is kept
-            assert sum(each.invocations for each in store.tools_known()) == 40
+            assert calls_by_tool(store).total() == 40
             assert len(store.list_sessions()) == 10

@@ -49,7 +49,7 @@ with ToolSelector(tools, store="agent.db", embedder="static") as selector:
     session.used("tool_7", seconds=0.25)
 from riglm.adapters.analytics.sql import SqlAnalytics
 with SqlAnalytics("sqlite:///agent.db") as store:
-    print(store.tool_statistics()[0].tool)
+    print(store.list_invocations(store.list_sessions()[0].session.id)[0].tool)
 """
 
 

@@ -29,6 +29,7 @@ from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.log import ServerLog
 from tests.interaction.route import Route
 from tests.preloaded import MARK, Forked, can_start, process_name, start
+from tests.records import calls_by_tool
 from tests.started import die_with_the_starter, free_port
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -298,11 +299,8 @@ class Stage:
 
     def recorded(self) -> Counter[str]:
         """How often each tool was called, by what was recorded."""
-        found: Counter[str] = Counter()
         with self.store() as store:
-            for statistics in store.tool_statistics():
-                found[statistics.tool] += statistics.invocations
-        return found
+            return calls_by_tool(store)
 
     def damage(self) -> list[str]:
         """What is wrong with the database file itself."""

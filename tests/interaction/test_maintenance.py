@@ -13,6 +13,7 @@ from tests.interaction.clients.raw import HANDSHAKE
 from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route
 from tests.interaction.stage import Stage
+from tests.records import calls_by_tool
 from tests.waiting import wait_until_async
 
 ROUTE = Route("stdio", "stdio", RIGLM, HANDSHAKE)
@@ -74,7 +75,7 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_leaves_nothing(stage
             assert (await client.call("nonce", {"nonce": "2"})).words == "2"
     with SqlAnalytics(stored) as store:
         assert store.list_sessions() == []
-        assert store.tool_statistics() == []
+        assert not store.known_tools()
     async with stage.client(ROUTE) as client:
         await client.request("tools/list")
         await client.call("nonce", {"nonce": "3"})
@@ -87,4 +88,4 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_leaves_nothing(stage
 async def until_stored(url: str, calls: int) -> None:
     """Wait until so many calls are stored: a riglm that ends on a busy machine leaves them to its next start."""
     with SqlAnalytics(url) as store:
-        await wait_until_async(lambda: sum(each.invocations for each in store.tool_statistics()) >= calls)
+        await wait_until_async(lambda: calls_by_tool(store).total() >= calls)

@@ -19,6 +19,7 @@ from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
 from tests.interaction.stage import Stage
+from tests.records import calls_by_tool
 from tests.stores import valkey
 from tests.waiting import wait_until_async
 
@@ -247,7 +248,7 @@ async def test_calls_of_one_session_that_two_processes_serve_at_once_are_counted
         asked = [await client.start_call("nonce", {"nonce": str(number)}) for number in range(60)]
         assert [(await one.answer()).words for one in asked] == [str(number) for number in range(60)]
     with SqlAnalytics(postgres_url) as store:
-        await wait_until_async(lambda: sum(each.invocations for each in store.tool_statistics()) >= 60)
+        await wait_until_async(lambda: calls_by_tool(store).total() >= 60)
         [session] = [each.session for each in store.list_sessions() if each.invocations]
         numbers = [call.sequence_number for call in store.list_invocations(session.id)]
     assert sorted(numbers) == list(range(1, 61))

@@ -142,8 +142,8 @@ def history(
 ) -> None:
     """Show which tools each strategy would have listed in recorded sessions.
 
-    Each learns from all earlier sessions, regardless of --days and --since. in_list: share of calls whose tool
-    was in the list of that moment; new_in_list: the same for tools that the session had not used before; mean_list:
+    Each learns from all earlier sessions, regardless of --days and --since. hit_rate: share of calls whose tool
+    was in the list of that moment; new_hit_rate: the same for tools that the session had not used before; mean_list:
     tools in the list; reduction: share of all tools that it did not show. Lists are sized as the configuration asks
     (filtering.coverage, min_tools, max_tools). Contexts are not recorded as text, so what they add is not measured
     here, and sessions that were shown no list are learned from, not judged.

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from riglm.cli.output import print_table, printable
+from riglm.domain.plurals import format_count
 
 _WIDTH_OF_A_PIPE: Final = 100
 _BAR: Final = 24
@@ -42,7 +43,7 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
 def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
     rules, verdict = found["rules"], found["verdict"]
     lines: list[RenderableType] = [Text(verdict["text"], style="bold")]
-    lines.append(Text(f"{found['sessions']:,} sessions, {found['calls']:,} calls, {found['failed_calls']:,} failed"))
+    lines.append(Text(f"{_sessions_and_calls(found, ', ')}, {found['failed_calls']:,} failed"))
     reasons = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         mark, plain, colour = _MARKS[reason["met"]]
@@ -56,23 +57,19 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
 
 
 def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableType:
-    low, high = its["in_list_interval"] or (None, None)
+    low, high = its["hit_rate_interval"] or (None, None)
     cost = its["cost"]
     facts = [
         (
             "price, with every request counted",
             f"{_price(cost['price'])} of no proxy, {_price(cost['price_of_search'])} of the host's tool search "
-            f"({cost['sessions']:,} sessions)",
+            f"({format_count(cost['sessions'], 'session')})",
         ),
         ("sessions, lists", f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)"),
-        ("hit rate", f"{_share(its['in_list'])} of {its['calls']:,} ({_range(low, high)})"),
-        ("the same for tools new to the session", f"{_share(its['new_in_list'])} of {its['new_calls']:,}"),
+        ("hit rate", f"{_share(its['hit_rate'])} of {its['calls']:,} ({_range(low, high)})"),
+        ("the same for tools new to the session", f"{_share(its['new_hit_rate'])} of {its['new_calls']:,}"),
         ("tools in the list at a call", f"{_one(its['mean_list'])} of {_one(its['mean_available'])}"),
-        (
-            "missed",
-            f"{its['missed']:,} calls"
-            + (f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"),
-        ),
+        ("missed", _missed(its, searched=searched)),
         (
             "tokens, each list sent once",
             f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - {its['tokens_resent']:,} "
@@ -88,10 +85,22 @@ def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableT
     return Group(table, Text())
 
 
+def _missed(its: dict[str, Any], *, searched: bool) -> str:
+    """Return the calls whose tool was not in the list, and what that cost."""
+    calls = format_count(its["missed"], "call")
+    if not its["missed"]:
+        return calls
+    return f"{calls}, {its['found_by_search']:,} found by search" if searched else f"{calls}: one search more for each"
+
+
+def _sessions_and_calls(counts: dict[str, Any], between: str) -> str:
+    return f"{format_count(counts['sessions'], 'session')}{between}{format_count(counts['calls'], 'call')}"
+
+
 def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> RenderableType:
     """The plot: each day's hit rate, list size and net tokens."""
     table = _plain_table(f"Day by day, replayed with {strategy}; tokens as recorded")
-    heads = ("day", ">calls", "in the list", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
+    heads = ("day", ">calls", "hit rate", ">%", "95 of 100", "tools in the list", ">", ">tokens net")
     for head in heads:
         table.add_column(
             head.lstrip(">"), justify="right" if head.startswith(">") else "left", header_style="dim", no_wrap=True
@@ -100,13 +109,13 @@ def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> Re
     longest = max((day["mean_list"] or 0 for day in shown), default=0) or 1
     solid = _draws(console)
     for day in shown:
-        low, high = day["in_list_interval"] or (None, None)
+        low, high = day["hit_rate_interval"] or (None, None)
         recorded = day["recorded"]
         table.add_row(
             day["day"],
             f"{day['calls']:,}",
-            Text(_bar((day["in_list"] or 0) / 100, _BAR, solid=solid), style="cyan"),
-            _one(day["in_list"]),
+            Text(_bar((day["hit_rate"] or 0) / 100, _BAR, solid=solid), style="cyan"),
+            _one(day["hit_rate"]),
             Text(_range(low, high), style="dim"),
             Text(_bar((day["mean_list"] or 0) / longest, _BAR // 2, solid=solid), style="yellow"),
             _one(day["mean_list"]),
@@ -116,16 +125,16 @@ def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> Re
 
 
 def _print_strategies(found: dict[str, Any]) -> None:
-    columns = ("predictor", "calls", "in_list", "range", "new_in_list", "range", "mean_list", "reduction")
+    columns = ("predictor", "calls", "hit_rate", "range", "new_hit_rate", "range", "mean_list", "reduction")
     rows = []
     for one in found["strategies"]:
-        ranges = [_range(*(one[name] or (None, None))) for name in ("in_list_interval", "new_in_list_interval")]
+        ranges = [_range(*(one[name] or (None, None))) for name in ("hit_rate_interval", "new_hit_rate_interval")]
         name = f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"]
-        figures = [_or_dash(one[key]) for key in ("in_list", "new_in_list", "mean_list", "reduction")]
+        figures = [_or_dash(one[key]) for key in ("hit_rate", "new_hit_rate", "mean_list", "reduction")]
         rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:]))
     if rows:
         replayed = found["replayed"]
-        of = f"{replayed['sessions']:,} sessions with {replayed['calls']:,} calls"
+        of = _sessions_and_calls(replayed, " with ")
         of += f", the latest; {replayed['skipped']:,} before them were skipped" if replayed["skipped"] else ""
         title = f"Replayed by strategy (* configured): {of}"
         print_table(title, columns, rows)

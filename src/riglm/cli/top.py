@@ -70,7 +70,7 @@ def _look(api: ControlApi, hours: int) -> dict[str, Any]:
     return {
         "health": api.get("/health"),
         "summary": api.get(f"/stats/summary?since={since}"),
-        "series": api.get(f"/stats/series?since={now - _MINUTE}&until={now}&buckets=1"),
+        "series": api.get(f"/stats/series?since={now - _MINUTE}&until={now}&buckets=1&sessions_since={since}"),
         "sessions": api.get(f"/sessions?active=true&limit={_ROWS}"),
         "tools": api.get(f"/tools?since={since}&limit={_ROWS}"),
     }

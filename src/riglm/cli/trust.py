@@ -34,7 +34,10 @@ trust = typer.Typer(
 
 @tools.callback()
 def _tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List recorded tools, and approve those that changed."""
+    """List recorded tools, and approve those that changed.
+
+    The list counts calls in the sessions that `riglm stats` counts.
+    """
     if ctx.invoked_subcommand is None:
         usage.tools(config, as_json)
 

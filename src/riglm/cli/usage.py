@@ -19,15 +19,17 @@ from riglm.cli.output import (
     written_time,
 )
 from riglm.domain.errors import RiglmError
+from riglm.domain.plurals import format_count
 from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.record import Observations
+    from riglm.application.evaluation.usage_figures import ToolStatistics
     from riglm.domain.cooccurrence import ToolCooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
-    from riglm.ports.dashboard import SessionSummary, ToolStatistics
+    from riglm.ports.dashboard import SessionSummary
 
 
 LIST_COLUMNS = (
@@ -44,9 +46,23 @@ LIST_COLUMNS = (
 )
 """Titles of the figures of lists."""
 
+COUNTED = (
+    f"the latest {MAX_SESSIONS:,} sessions that riglm proxied, with up to {MAX_CALLS:,} calls; sessions imported from "
+    "transcripts are left out"
+)
+"""The sessions that figures are of."""
+
+SESSIONS_EXPLANATION = (
+    "These are all recorded sessions, imported ones included, and their calls include those of meta-tools. `riglm "
+    f"stats`, `tools`, `report` and the dashboard count {COUNTED}, and so are calls of meta-tools."
+)
+
+TOOLS_EXPLANATION = (
+    f"Calls are those of {COUNTED}, as in `riglm stats`. Meta-tools are not listed, nor names that no server has."
+)
+
 EXPLANATION = (
-    f"All figures are of the latest {MAX_SESSIONS:,} sessions that riglm proxied, with up to {MAX_CALLS:,} calls, as "
-    "in `riglm report` and on the dashboard; sessions imported from transcripts are left out. Pairs are of all "
+    f"All figures are of {COUNTED}, as in `riglm report` and on the dashboard. Pairs are of all "
     "sessions, up to 50,000. The hit rate is the share of calls whose tool was in the list, of calls with a list that"
     " hid something. A price counts all model requests, with prompt caching: 1 is the price without a proxy; it takes"
     " two sessions. In the mode shadow nothing was hidden, and the figures are estimates, of the lists that filtering"
@@ -57,9 +73,10 @@ EXPLANATION = (
 
 def totals(figures: "Observations") -> dict[str, int | float | None]:
     """Return the numbers of sessions, calls and tools; shares are None if there is nothing to share."""
-    from riglm.application.evaluation.record import list_figures
+    from riglm.application.evaluation.record import hit_figures, list_figures
 
-    usage, judged, lists = figures.usage, figures.now.judged, list_figures(figures.lists)
+    usage, uses, lists = figures.usage, hit_figures(figures.now.judged), list_figures(figures.lists)
+    judged = uses["hits"] + uses["missed"]
     return {
         "sessions": usage.sessions,
         "calls": usage.calls,
@@ -68,7 +85,7 @@ def totals(figures: "Observations") -> dict[str, int | float | None]:
         "tools_seen": len(usage.known),
         "tools_used": len(usage.used),
         "calls_found_by_search": usage.found_by_search,
-        "hit_rate_percent": round(100 * sum(use.in_list for use in judged) / len(judged), 1) if judged else None,
+        "hit_rate_percent": round(100 * uses["hits"] / judged, 1) if judged else None,
         "searches_per_session": round(lists["searches"] / usage.sessions, 3) if usage.sessions else None,
         "list_changes_per_session": round(lists["changes"] / usage.sessions, 3) if usage.sessions else None,
     }
@@ -83,7 +100,7 @@ def price_line(mode: str, priced: dict[str, Any], net: int) -> str:
         return ""
     would = "would have been " if mode == "shadow" else ""
     words = f"price {would}{priced['price']:.2f} of no proxy, {priced['price_of_search']:.2f} of the host's tool search"
-    return f"{mode}: {words}; net {net:,} tokens, in {priced['sessions']:,} sessions"
+    return f"{mode}: {words}; net {net:,} tokens, in {format_count(priced['sessions'], 'session')}"
 
 
 _LIST_FIGURES = (
@@ -110,7 +127,10 @@ def sessions(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List recorded sessions, or one session's calls."""
+    """List all recorded sessions, or one session's calls.
+
+    Sessions imported from transcripts and calls of meta-tools are included; `riglm stats` counts neither.
+    """
     store = _store(config)
     if store is None:
         if session_id is not None:
@@ -129,16 +149,20 @@ def sessions(
     else:
         columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
         print_table("Sessions", columns, map(_session_row, found))
+        typer.echo(SESSIONS_EXPLANATION)
 
 
 def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the tools that were shown or used."""
-    store = _store(config)
+    """List the tools that were listed or used, in the sessions that `riglm stats` counts."""
+    settings = settings_in_use(config)
+    store = recorded(settings)
     if store is None:
         _nothing(as_json, [])
         return
+    from riglm.application.evaluation.usage_figures import tool_statistics
+
     with store:
-        found = store.tool_statistics()
+        found = tool_statistics(_figures(store, settings))
     if as_json:
         print_json([tool_fields(tool) for tool in found])
     elif not found:
@@ -157,11 +181,12 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
             "last used",
         )
         print_table("Tools", columns, map(_tool_row, found))
+        typer.echo(TOOLS_EXPLANATION)
 
 
 def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Sum up what was recorded."""
-    from riglm.application.evaluation.record import Observations, read_figures
+    from riglm.application.evaluation.record import Observations
 
     settings = settings_in_use(config)
     store = recorded(settings)
@@ -172,8 +197,7 @@ def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         stored = store.count_sessions()[1]
         if stored <= MAX_SESSIONS:  # of more, maintenance does it
             store.refresh_cooccurrences(time.time())
-        with progress("sessions", min(MAX_SESSIONS, stored)) as advance:
-            figures = read_figures(store, settings.prices.prices(), on_session=advance)
+        figures = _figures(store, settings)
         pairs = store.get_cooccurrences(sorted(figures.usage.known))
     found = _summary(figures, pairs)
     if as_json:
@@ -301,6 +325,13 @@ def _store(config: Path | None) -> "AnalyticsPort | None":
     return recorded(settings_in_use(config))
 
 
+def _figures(store: "AnalyticsPort", settings: "Settings") -> "Observations":
+    from riglm.application.evaluation.record import read_figures
+
+    with progress("sessions", min(MAX_SESSIONS, store.count_sessions()[1])) as advance:
+        return read_figures(store, settings.prices.prices(), on_session=advance)
+
+
 def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
     if as_json:
         print_json(empty)
@@ -345,7 +376,7 @@ def _session_row(summary: "SessionSummary") -> Sequence[object]:
 
 def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
     used = written_time(tool.last_used)
-    times = ("-" if not tool.invocations or each is None else each for each in (tool.median_ms, tool.p95_ms))
+    times = ("-" if each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
     return tool.tool, tool.upstream or "-", *counts, *times, used
 

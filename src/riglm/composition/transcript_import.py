@@ -136,7 +136,7 @@ def background(
     from riglm.application.transcript_import.naming import ToolNames
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
-    listed = [one.tool for one in store.tool_statistics() if one.in_lists]
+    listed = store.known_tools()
     return ImportContext(
         names={client: ToolNames(found, listed) for client, found in by_client.items()},
         live=LiveCallMatcher(store.recent_calls(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),

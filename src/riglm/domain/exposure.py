@@ -57,11 +57,6 @@ class Exposure:
         return 0 if self.surface == Surface.HINTS else self.tokens_hidden
 
     @property
-    def seen(self) -> tuple[str, ...]:
-        """The tools that the client saw."""
-        return self.available if self.mode == "shadow" or self.surface == Surface.HINTS else self.shown
-
-    @property
     def is_list(self) -> bool:
         """Whether it was shown as a list, which a client keeps in its prompt, and not in an answer."""
         return self.surface not in ANSWER_SURFACES

@@ -1,7 +1,7 @@
 """Where recorded usage is kept and asked for."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,7 +18,7 @@ from riglm.domain.retention import ErasureRequest
 from riglm.domain.session import DEFAULT_PROFILE, Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics
+from riglm.ports.dashboard import DashboardQueriesPort
 from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
@@ -56,7 +56,10 @@ class RecordRejectedError(RiglmError):
 
 
 class TrainingCall(NamedTuple):
-    """One call in a recorded session; `timestamp` is its start, and `ran` is True if it is a use of its tool."""
+    """One call in a recorded session; `timestamp` is its start, and `ran` is True if it is a use of its tool.
+
+    `duration_ms` is in milliseconds.
+    """
 
     tool: str
     upstream: str
@@ -64,6 +67,7 @@ class TrainingCall(NamedTuple):
     success: bool
     timestamp: float
     ran: bool = True
+    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +230,8 @@ class AnalyticsPort(
         """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
 
     @abstractmethod
-    def tool_statistics(self, since: float = 0.0) -> Sequence[ToolStatistics]:
-        """Every tool that was shown or used since the given time, most used first, then by name; never used: zeros.
-
-        Meta-tools that were called are among them, under `OWN_UPSTREAM`.
-        """
+    def known_tools(self) -> Collection[str]:
+        """Return the tools of upstream servers that any recorded list had or hid, or that ran."""
 
     @abstractmethod
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

@@ -139,10 +139,16 @@ class ControlPort(Protocol):
 
     @abstractmethod
     async def series(
-        self, *, since: float | None = None, until: float | None = None, buckets: int = 60
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        buckets: int = 60,
+        sessions_since: float | None = None,
     ) -> tuple[Bucket, ...]:
         """The counts over time, oldest first; by default of the 24 hours until now.
 
+        Sessions count that started since `sessions_since`, by default since the begin.
         There are no buckets where the end is not after the begin.
         """
 

@@ -20,24 +20,6 @@ class SessionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageCounts:
-    """What happened in a span of time.
-
-    Calls of meta-tools are excluded. `listed`, `searched` and `named` count the uses by how their tools were
-    discovered. `tools_shown` and `tools_available` are sums over the `lists`.
-    """
-
-    calls: int = 0
-    failures: int = 0
-    listed: int = 0
-    searched: int = 0
-    named: int = 0
-    lists: int = 0
-    tools_shown: int = 0
-    tools_available: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
     """A session as people list it, with how many calls it made and how many of them failed.
 
@@ -53,31 +35,6 @@ class SessionSummary:
     lists: int = 0
     list_changes: int = 0
     searches: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStatistics:
-    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
-
-    `uses` counts the calls in which the tool ran, including those that returned an error; a tool without uses may not
-    exist. `listed` and `searched` count the calls that found the tool so. Percentiles are durations that occurred
-    (nearest rank), to the microsecond; imported calls do not count, and None means that there are no others. For a
-    tool that was listed and never used, all numbers are zero and `upstream` is empty. `in_lists` is True if a list in
-    that time had it; invented names are in none.
-    """
-
-    tool: str
-    upstream: str
-    invocations: int
-    failures: int
-    sessions: int
-    median_ms: float | None
-    p95_ms: float | None
-    last_used: float
-    uses: int = 0
-    listed: int = 0
-    searched: int = 0
-    in_lists: bool = False
 
 
 @runtime_checkable
@@ -112,24 +69,6 @@ class DashboardQueriesPort(Protocol):
     @abstractmethod
     def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
         """The latest of one session's exposures, in the order of their time."""
-
-    @abstractmethod
-    def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
-        """Every tool used since the given time, shown in a list or hidden from one; as at `tool_statistics`."""
-
-    @abstractmethod
-    def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        """Return how a tool was used since the given time, for any upstream; None if it was not used.
-
-        `upstream` is the one that ran it most often.
-        """
-
-    @abstractmethod
-    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
-        """Return the counts from `since` until just before `until`, in `spans` spans of equal length, oldest first.
-
-        With `tool`, only its calls count; lists are all lists. A single span may be endless.
-        """
 
     @abstractmethod
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:

@@ -33,12 +33,12 @@ class MeterPort(Protocol):
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        result: DiscoveryMethod | None = None,
+        is_hit: bool | None = None,
     ) -> None:
         """An invocation ended; `error_kind` is None when it succeeded, `upstream` empty when it was refused.
 
-        `mode` is that of the list that the session had, `off` before the first. `result` is how the tool was found if
-        that list hid something, else None; in shadow mode, how it would have been found.
+        `mode` is that of the list that the session had, `off` before the first. `is_hit` is None if that list hid
+        nothing; in shadow mode it is about the list that would have been shown.
         """
 
     @abstractmethod

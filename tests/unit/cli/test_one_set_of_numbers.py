@@ -24,16 +24,18 @@ NOTHING = RecordCounts(accepted=0, stored=0, queued=0, spooled=0, dropped=0, rec
 
 
 def sessions_of(mode, surface):
-    """Sessions of which some search, change their list, fail, call nothing, or have no complete list."""
+    """Sessions of which some search, change their list, fail, call unknown names or nothing, or have no list."""
     records = []
     for number in range(24):
         session = a_session(started_at=1_000.0 + 100 * number, tools_available=TOOLS)
         at, short = session.started_at, {"mode": mode, "surface": surface}
         tokens = {"tokens_shown": 350, "tokens_hidden": 9_000, "tokens_own": 50 if surface == "dynamic" else 0}
         records += [session, an_exposure(session, "a", "b", hidden=TOOLS[2:], timestamp=at, **short, **tokens)]
-        records += [an_invocation(session, "a", timestamp=at + step) for step in range(1, 5)]
+        listed = {"found": DiscoveryMethod.LISTED}
+        records += [an_invocation(session, "a", timestamp=at + step, **listed) for step in range(1, 5)]
         if number % 3 == 0:
-            found = DiscoveryMethod.SEARCHED if mode == "enforce" else DiscoveryMethod.LISTED
+            is_searched = mode == "enforce" and surface == "dynamic"
+            found = DiscoveryMethod.SEARCHED if is_searched else DiscoveryMethod.LISTED
             searched = {"mode": mode, "surface": SEARCH_SURFACE, "tokens_shown": 30}
             records.append(an_exposure(session, "c", timestamp=at + 6, **searched))
             own = {"upstream": OWN_UPSTREAM, "timestamp": at + 6}
@@ -42,7 +44,10 @@ def sessions_of(mode, surface):
         if number % 4 == 0:
             records.append(an_exposure(session, "a", hidden=TOOLS[1:], timestamp=at + 8, **short, **tokens))
             failed = {"success": False, "error_kind": ErrorKind.TIMEOUT}
-            records.append(an_invocation(session, "a", timestamp=at + 9, **failed))
+            records.append(an_invocation(session, "a", timestamp=at + 9, **listed, **failed))
+    for upstream in ("github", ""):  # refused by the server, or by riglm
+        refused = {"success": False, "error_kind": ErrorKind.PROTOCOL, "upstream": upstream}
+        records.append(an_invocation(session, "unknown", timestamp=at + 10, **refused))
     idle, unlisted = a_session(started_at=9_000.0), a_session(started_at=9_100.0)
     shown = {"mode": mode, "surface": surface, "tokens_shown": 300, "tokens_hidden": 9_000}
     records += [idle, an_exposure(idle, "a", "b", hidden=TOOLS[2:], timestamp=9_000.0, **shown)]
@@ -51,11 +56,12 @@ def sessions_of(mode, surface):
 
 def imported():
     session = a_session(started_at=9_200.0, method=IdentificationMethod.TRANSCRIPT)
-    return [session, *(an_invocation(session, "a", timestamp=9_201.0) for _ in range(9))]
+    tools = ("a", "imported", "imported")
+    return [session, *(an_invocation(session, tool, timestamp=9_201.0, duration_ms=9e6) for tool in tools)]
 
 
 def measured(records):
-    """The metrics of a process that recorded these."""
+    """The metrics of a process that recorded these, with the list that each session had at a call."""
     metrics = PrometheusMetrics(["github"], lambda: "1")
     shown: dict[UUID, Exposure] = {}
     for record in records:
@@ -66,8 +72,16 @@ def measured(records):
             metrics.exposed(record, changed=record.is_list and before is not None and before.shown != record.shown)
             shown = {**shown, record.session_id: record} if record.is_list else shown
         elif isinstance(record, ToolInvocation):
+            listed = shown.get(record.session_id)
             metrics.called(
-                record.session_id, record.tool, record.upstream, record.found, record.error_kind, record.duration_ms
+                record.session_id,
+                record.tool,
+                record.upstream,
+                record.found,
+                record.error_kind,
+                record.duration_ms,
+                "off" if listed is None else listed.mode,
+                None if listed is None or record.tool not in listed.available else record.tool in listed.shown,
             )
     for record in records:
         if isinstance(record, Session):
@@ -77,13 +91,17 @@ def measured(records):
 
 
 def of_metrics(found, mode):
-    calls = {name: number for name, number in found.items() if name.startswith('riglm_calls_total{upstream="github"')}
+    of_any = {name: number for name, number in found.items() if name.startswith("riglm_calls_total{")}
+    calls = {name: number for name, number in of_any.items() if f'upstream="{OWN_UPSTREAM}"' not in name}
     tokens = {name: found[f'riglm_tokens_{name}_total{{mode="{mode}"}}'] for name in ("hidden", "meta_tools", "resent")}
     riglm, other = (found[f'riglm_price_tokens_total{{mode="{mode}",arm="{arm}"}}'] for arm in ("riglm", "no_proxy"))
     return {
         "sessions": sum(number for name, number in found.items() if name.startswith("riglm_sessions_total")),
         "calls": sum(calls.values()),
         "failures": sum(number for name, number in calls.items() if 'outcome="success"' not in name),
+        "found_by_search": sum(number for name, number in calls.items() if 'found="searched"' in name),
+        "hits": found[f'riglm_hit_rate_calls_total{{mode="{mode}",result="hit"}}'],
+        "missed": found[f'riglm_hit_rate_calls_total{{mode="{mode}",result="missed"}}'],
         "lists": found[f'riglm_list_shown_tools_count{{mode="{mode}"}}'],
         "changes": found[f'riglm_list_changes_total{{mode="{mode}"}}'],
         "searches": found["riglm_searches_total"],
@@ -99,6 +117,9 @@ def of_report(found, mode):
         "sessions": found["sessions"],
         "calls": found["calls"],
         "failures": found["failed_calls"],
+        "found_by_search": lists["found_by_search"],
+        "hits": lists["hits"],
+        "missed": lists["missed"],
         **{name: lists[name] for name in ("lists", "changes", "searches")},
         **{name: lists[f"tokens_{name}"] for name in ("hidden", "meta_tools", "resent", "net")},
         "price": lists["cost"]["price"],
@@ -111,6 +132,7 @@ def of_stats(found, mode):
         "sessions": found["sessions"],
         "calls": found["calls"],
         "failures": found["failed_calls"],
+        "found_by_search": found["calls_found_by_search"],
         **{name: lists[name] for name in ("lists", "changes", "searches")},
         **{name: lists[f"tokens_{name}"] for name in ("hidden", "meta_tools", "resent", "net")},
         "price": lists["priced"]["price"],
@@ -123,6 +145,7 @@ def of_summary(found):
         "sessions": found.sessions.total,
         "calls": found.calls,
         "failures": found.failures,
+        **{name: getattr(found.hit_rate, name) for name in ("found_by_search", "hits", "missed")},
         "lists": found.lists.shown,
         "changes": found.lists.changes,
         "searches": found.searches,
@@ -140,31 +163,58 @@ async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monke
     with SqlAnalytics(url) as store:
         store.record_many([*records, *imported()])
     told = {
-        name: json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-        for name, words in {"stats": ["stats"], "report": ["report", "--predictor", "frequency"]}.items()
+        words[0]: json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+        for words in (["stats"], ["tools"], ["sessions"], ["report", "--predictor", "frequency"])
     }
-    summary = await summarized(url)
+    summary, series, tools, tool = await asked(url)
     report, stats = of_report(told["report"], mode), of_stats(told["stats"], mode)
-    assert report == stats == of_summary(summary) == of_metrics(measured(records), mode)
-    assert (report["sessions"], report["calls"], report["failures"]) == (26, 24 * 4 + 8 + 6 + 1, 6)
+    assert report == of_summary(summary) == of_metrics(measured(records), mode)
+    assert stats == {name: report[name] for name in stats}
+    assert (report["sessions"], report["calls"], report["failures"]) == (26, 24 * 4 + 8 + 6 + 1 + 2, 8)
+    assert (report["hits"], report["missed"]) == (24 * 4, 8)
+    assert report["found_by_search"] == (8 if (mode, surface) == ("enforce", "dynamic") else 0)
     assert (summary.mode, summary.price.mode, summary.tokens.mode) == (mode, mode, mode)
     assert report["price"] < 1
     assert (report["net"] > 0) is (surface == "dynamic")  # a client that defers tools hides them without riglm too
     assert summary.verdict.model_dump(mode="json") == told["report"]["verdict"]
     assert summary.verdict.code == "worth_it"
     assert round(100 * summary.hit_rate.rate, 1) == told["stats"]["hit_rate_percent"]
-    assert round(100 * summary.hit_rate.rate, 2) == told["report"]["record"][mode]["in_list"]
+    assert round(100 * summary.hit_rate.rate, 2) == told["report"]["record"][mode]["hit_rate"]
     assert summary.tools.never_used == len(told["report"]["tools"]["never_used"])
     assert (summary.tools.known, summary.tools.used) == (told["stats"]["tools_seen"], told["stats"]["tools_used"])
+    of_series = {name: sum(getattr(each, name) for each in series) for name in ("calls", "failures", "lists")}
+    assert of_series == {name: report[name] for name in of_series}
+    assert sum(each.listed + each.searched + each.named for each in series) == report["calls"]
+    assert sum(each.searched for each in series) == report["found_by_search"]
+    for mean in ("mean_shown", "mean_available"):
+        total = sum(getattr(each, mean) * each.lists for each in series if each.lists)
+        assert total / summary.lists.shown == pytest.approx(getattr(summary.lists, mean)), mean
+    names = ("tool", "upstream", "invocations", "uses", "failures", "sessions", "listed", "searched", "median_ms")
+    rows = [{name: row[name] for name in names} for row in told["tools"]]
+    assert rows == [each.model_dump(include=set(names)) for each in tools]
+    assert [row["tool"] for row in rows] == ["a", "c", "b", *"defgh"]
+    assert len(rows) == summary.tools.known
+    assert sum(row["uses"] > 0 for row in rows) == summary.tools.used
+    assert sum(row["invocations"] for row in rows) == report["calls"] - 2  # unknown names are no tools
+    assert (tool.invocations, tool.searched) == (rows[0]["invocations"], rows[0]["searched"])
+    assert sum(each.calls for each in tool.series.buckets) == tool.invocations
+    recorded = sum(session["invocations"] for session in told["sessions"])
+    assert recorded == report["calls"] + told["stats"]["meta_tool_calls"] + 3  # all sessions, also the imported one
 
 
-async def summarized(url):
-    """What the control API answers, and the dashboard and `riglm top` show."""
+async def asked(url):
+    """What the control API answers, and the dashboard and `riglm top` show: summary, series, tools, and one tool."""
     store = StoreThread(lambda: SqlAnalytics(url), "riglm-test-figures")
     counting = CachedQueries(store)
     proxy = ProxyLoop(asyncio.get_running_loop())
-    tools = ToolQueries(proxy, counting, UsageHistory(counting), dict)
+    history = UsageHistory(counting)
+    tools = ToolQueries(proxy, counting, history, dict)
     try:
-        return await Statistics(counting, tools, lambda: NOTHING).summary(0.0)
+        return (
+            await Statistics(counting, tools, lambda: NOTHING).summary(0.0),
+            await history.buckets(since=0.0, until=20_000.0, count=60),
+            (await tools.entries(unused_only=False, since=0.0, limit=1_000, cursor=None)).items,
+            await tools.detail("a", since=0.0),
+        )
     finally:
         store.close()

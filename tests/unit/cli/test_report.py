@@ -47,7 +47,7 @@ def recorded(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("place", "window"), [("sqlite", ()), ("sqlite", ("--since", "2026-09-26")), ("postgresql", ())]
+    ("place", "window"), [("sqlite", ()), ("sqlite", ("--since", "2026-09-26T00:00:30")), ("postgresql", ())]
 )
 def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate_history(recorded, request, place, window):
     ask = recorded(worked(100), request.getfixturevalue("postgres_url") if place == "postgresql" else "")
@@ -62,7 +62,7 @@ def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate_history(re
     [hybrid] = [row for row in evaluated if row["predictor"] == "hybrid"]
     assert sum(day["calls"] for day in report["days"]) == hybrid["calls"]
     assert sum(tool["missed"] for tool in report["tools"]["missed"]) == round(
-        hybrid["calls"] * (1 - hybrid["in_list"] / 100)
+        hybrid["calls"] * (1 - hybrid["hit_rate"] / 100)
     )
 
 
@@ -115,8 +115,18 @@ def test_one_session_in_shadow_mode_decides_nothing_however_many_calls_it_had(re
     calls = [an_invocation(shadow, TOOLS[0], timestamp=shadow.started_at + at) for at in range(1, 121)]
     report = json.loads(recorded([*off, shadow, short, *calls])("report", "--predictor", "frequency", "--json"))
     reasons = {reason["name"]: reason for reason in report["verdict"]["reasons"]}
-    assert report["record"]["shadow"]["in_list"] == 0
+    assert report["record"]["shadow"]["hit_rate"] == 0
     assert (reasons["sessions"]["met"], reasons["price"]["met"]) == (True, None)
+
+
+def test_counts_of_one_are_written_in_the_singular(recorded):
+    session = a_session(started_at=1_000.0, tools_available=("a", "b"))
+    shown = an_exposure(session, "a", hidden=("b",), mode="shadow", surface="dynamic", timestamp=1_000.0)
+    text = recorded([session, shown, an_invocation(session, "a")])("report", "--predictor", "frequency")
+    assert "1 session, 1 call, 0 failed" in text
+    assert "(1 session)" in text
+    assert "1 session with 1 call" in text
+    assert "0 calls\n" in "".join(f"{line.rstrip()}\n" for line in text.splitlines() if "missed " in line)
 
 
 def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded):

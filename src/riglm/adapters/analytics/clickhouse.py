@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -20,13 +19,13 @@ from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.clickhouse_schema import EXPIRING, expiry_change, table_definitions
 from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, Surface
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
 from riglm.domain.redaction import mask_address
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod, Session
 from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
-from riglm.ports.dashboard import SessionKey, SessionSummary, ToolStatistics, UsageCounts
+from riglm.ports.dashboard import SessionKey, SessionSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,24 +42,12 @@ _SESSIONS_WITH_SUCCESS: Final = f"SELECT session_id FROM invocation WHERE succes
 _PROFILE: Final = f"if(JSONHas(metadata, '{PROFILE}'), JSONExtractString(metadata, '{PROFILE}'), '{DEFAULT_PROFILE}')"
 _COOCCURRENCE_CALLS: Final = 500_000
 _COOCCURRENCE_SESSIONS: Final = 5_000
-_BY_TOOL: Final = "cityHash64(tool), cityHash64(upstream)"
-"""Numbers take a fifth less time than grouping by the two names."""
-
 _ERASED_AT_ONCE: Final = 2_500
 _MAX_CONNECT_SECONDS: Final = 10.0
 _DEFINITIONS: Final = (
     "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()"
     f" AND name IN ({', '.join(repr(each) for each in EXPIRING)})"
 )
-_IS_TIMED: Final = (
-    f"session_id NOT IN (SELECT id FROM session WHERE method = '{IdentificationMethod.TRANSCRIPT.value}')"
-)
-_STATISTICS: Final = f"""
-    count() AS invocations, countIf(NOT success) AS failures, uniqExact(session_id) AS sessions,
-    max(timestamp) AS last_used, countIf({_RAN}) AS uses, countIf(found = 'listed') AS listed,
-    countIf(found = 'searched') AS searched,
-    countIf({_IS_TIMED}) AS timed,
-    quantilesExactIf(0.499999999, 0.949999999)(toUInt64(round(duration_ms * 1000)), {_IS_TIMED}) AS microseconds"""
 
 
 class ClickHouse(ArchivePort):
@@ -222,60 +209,6 @@ class ClickHouse(ArchivePort):
             for each in found
         ]
 
-    def tools_known(self, since: float = 0.0) -> Sequence[ToolStatistics]:
-        used = (
-            f"SELECT any(tool) AS name, any(upstream) AS server, {_STATISTICS} FROM invocation"
-            f" WHERE timestamp >= {{since:Float64}} GROUP BY {_BY_TOOL}"
-        )
-        found = [
-            _statistics({"tool": row.pop("name"), "upstream": row.pop("server"), **row})
-            for row in self._query(used, since=since)
-        ]
-        listed = (
-            "SELECT DISTINCT arrayJoin(names) AS tool FROM toolset WHERE id IN "
-            f"(SELECT DISTINCT available FROM exposure WHERE {_IS_LIST} AND timestamp >= {{since:Float64}})"
-        )
-        names = {row["tool"] for row in self._query(listed, since=since)}
-        known = [replace(each, in_lists=each.tool in names) for each in found]
-        known += [_never_used(tool) for tool in names - {each.tool for each in found}]
-        return sorted(known, key=lambda each: (-each.invocations, each.tool, each.upstream))
-
-    def tool_totals(self, tool: str, since: float = 0.0) -> ToolStatistics | None:
-        calls = "FROM invocation WHERE tool = {tool:String} AND timestamp >= {since:Float64}"
-        by_upstream = f"SELECT upstream {calls} GROUP BY upstream ORDER BY count() DESC, upstream LIMIT 1"
-        (row,) = self._query(f"SELECT {_STATISTICS} {calls}", tool=tool, since=since)
-        if not row["invocations"]:
-            return None
-        (most,) = self._query(by_upstream, tool=tool, since=since)
-        return _statistics({**row, "tool": tool, **most})
-
-    def usage(self, since: float, until: float, spans: int = 1, tool: str | None = None) -> Sequence[UsageCounts]:
-        span = "0"
-        values: Row = {"since": since, "spans": spans, "tool": tool}
-        conditions = "timestamp >= {since:Float64}"
-        if math.isfinite(until):
-            conditions += " AND timestamp < {until:Float64}"
-            values["until"] = until
-            share = "(timestamp - {since:Float64}) * ({spans:Int64} / ({until:Float64} - {since:Float64}))"
-            span = f"least(toInt64(floor({share})), {{spans:Int64}} - 1)"
-        of_tool = "" if tool is None else " AND tool = {tool:String}"
-        calls = (
-            f"SELECT {span} AS span, count() AS calls, countIf(NOT success) AS failures,"
-            f" countIf({_RAN} AND found = 'listed') AS listed, countIf({_RAN} AND found = 'searched') AS searched,"
-            f" countIf({_RAN} AND found = 'named') AS named FROM invocation"
-            f" WHERE {conditions} AND {_OF_SERVERS}{of_tool} GROUP BY span"
-        )
-        lists = (
-            f"SELECT {span} AS span, count() AS lists, sum(available_count) AS tools_available,"
-            f" sum(if(mode = 'shadow' OR surface = '{Surface.HINTS.value}', available_count, shown_count))"
-            " AS tools_shown"
-            f" FROM exposure WHERE {conditions} AND {_IS_LIST} GROUP BY span"
-        )
-        counts: dict[int, Row] = {number: {} for number in range(spans)}
-        for row in (*self._query(calls, **values), *self._query(lists, **values)):
-            counts[row.pop("span")] |= row
-        return [UsageCounts(**counts[number]) for number in range(spans)]
-
     def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
         """Return the pairs of the sessions of the latest 500,000 calls, at most of 5,000 sessions, as they are now."""
         query = f"""
@@ -435,7 +368,7 @@ _CALLS_OF_SESSIONS: Final = """
     FROM invocation WHERE session_id IN {ids:Array(UUID)} GROUP BY session_id"""
 
 _CALLS_TO_LEARN: Final = f"""
-    SELECT session_id, tool, upstream, found, success, timestamp, {_RAN} AS ran FROM invocation
+    SELECT session_id, tool, upstream, found, success, timestamp, {_RAN} AS ran, duration_ms FROM invocation
     WHERE session_id IN {{{{ids:Array(UUID)}}}} AND {{of_calls}}
     ORDER BY session_id, sequence_number, toString(id)"""
 
@@ -467,17 +400,6 @@ def _session_row(session: Session) -> Row:
 def _exposure_row(exposure: Exposure) -> Row:
     counts = {"shown_count": len(exposure.shown), "available_count": len(exposure.available)}
     return rows.exposure_row(exposure) | counts
-
-
-def _statistics(row: Row) -> ToolStatistics:
-    median, p95 = (each / 1000 if row["timed"] else None for each in row.pop("microseconds"))
-    del row["timed"]
-    return ToolStatistics(**row, median_ms=median, p95_ms=p95)
-
-
-def _never_used(tool: str) -> ToolStatistics:
-    zeros: Row = dict.fromkeys(("invocations", "failures", "sessions", "median_ms", "p95_ms", "last_used"), 0)
-    return ToolStatistics(tool=tool, upstream="", **zeros, in_lists=True)
 
 
 def _storable(value: Any) -> Any:

@@ -1,8 +1,7 @@
 """Queries of what was recorded: sessions, calls, lists, tools, what prediction learns from, and the export of all."""
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,14 +9,12 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Integer,
     RowMapping,
     Subquery,
     Table,
     Text,
     and_,
     case,
-    cast,
     exists,
     func,
     literal,
@@ -42,25 +39,16 @@ from riglm.adapters.analytics.tables import (
     warm_set,
 )
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure, Surface
+from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
 from riglm.ports.analytics import TrainingCall, TrainingSession
-from riglm.ports.dashboard import SessionSummary, ToolStatistics
+from riglm.ports.dashboard import SessionSummary
 from riglm.ports.maintenance import ExportRow, RecordKind
-
-_MICROSECONDS: Final = 1000.0  # of a millisecond
-_PERCENTILES: Final = {"median_ms": 50, "p95_ms": 95}
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
-
-seen_tools: Final = case(
-    (or_(exposure.c.mode == "shadow", exposure.c.surface == Surface.HINTS.value), exposure.c.available),
-    else_=exposure.c.shown,
-)
-"""The tools that a client saw, as in `riglm.domain.exposure.Exposure.seen`."""
 
 of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
 
@@ -84,9 +72,13 @@ class SqlQueries(SqlStore):
         return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
 
     @reads
-    def tool_statistics(self, connection: Connection, since: float = 0.0) -> Sequence[ToolStatistics]:
-        shown = connection.execute(select(seen_tools).where(exposure.c.timestamp >= since).distinct()).scalars()
-        return with_never_used(connection, since, shown)
+    def known_tools(self, connection: Connection) -> frozenset[str]:
+        is_list = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
+        lists = connection.execute(select(exposure.c.available).where(is_list).distinct()).scalars()
+        used = connection.execute(
+            select(invocation.c.tool).where(ran, of_servers, invocation.c.upstream != "").distinct()
+        )
+        return frozenset(tool for names in toolsets(connection, lists).values() for tool in names).union(used.scalars())
 
     @reads
     def recent_calls(
@@ -192,11 +184,12 @@ def _training_calls(
             columns.success,
             columns.timestamp,
             columns.error_kind,
+            columns.duration_ms,
         ).where(columns.session_id.in_(some), *chosen)
         ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id).limit(limit)
-        for id_, tool, upstream, how, success, timestamp, error in connection.execute(ordered):
+        for id_, tool, upstream, how, success, timestamp, error, duration in connection.execute(ordered):
             has_run = error is None or error == ErrorKind.TOOL.value
-            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp, has_run))
+            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp, has_run, duration))
     return found
 
 
@@ -284,94 +277,6 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
         .where(chosen)
         .subquery()
     )
-
-
-def with_never_used(connection: Connection, since: float, lists: Iterable[UUID]) -> Sequence[ToolStatistics]:
-    """Every tool that was used since the given time, and those in the lists, most used first, then by name."""
-    found = [_statistics(row) for row in connection.execute(_statistics_query(connection, since)).mappings()]
-    used = {each.tool for each in found}
-    names = {tool for some in toolsets(connection, lists).values() for tool in some}
-    statistics = [replace(each, in_lists=each.tool in names) for each in found]
-    statistics += [_never_used(tool) for tool in names - used]
-    return sorted(statistics, key=lambda each: (-each.invocations, each.tool, each.upstream))
-
-
-def tool_totals(connection: Connection, tool: str, since: float) -> ToolStatistics | None:
-    """Return how a tool was used since the given time, for any upstream; None if it was not used."""
-    row = connection.execute(_statistics_query(connection, since, tool)).mappings().one_or_none()
-    if row is None:
-        return None
-    upstream, count = invocation.c.upstream, func.count()
-    ran_it = select(upstream).where(invocation.c.tool == tool, invocation.c.timestamp >= since).group_by(upstream)
-    most = connection.execute(ran_it.order_by(count.desc(), upstream).limit(1)).scalar_one()
-    return _statistics(row, upstream=most)
-
-
-def _statistics_query(connection: Connection, since: float, tool: str | None = None) -> Any:
-    """How each tool of each upstream was used, or one tool of any."""
-    calls = invocation.c
-    key = (calls.tool, calls.upstream) if tool is None else (calls.tool,)
-
-    def found(how: DiscoveryMethod) -> ColumnElement[int]:
-        return func.sum(case((calls.found == how.value, 1), else_=0))
-
-    query = select(
-        *key,
-        func.count().label("invocations"),
-        _failures.label("failures"),
-        func.count(calls.session_id.distinct()).label("sessions"),
-        func.max(calls.timestamp).label("last_used"),
-        func.sum(case((ran, 1), else_=0)).label("uses"),
-        found(DiscoveryMethod.LISTED).label("listed"),
-        found(DiscoveryMethod.SEARCHED).label("searched"),
-        *_durations(connection),
-    ).group_by(*key)
-    if since > 0:  # for a whole table its index is the slower way
-        query = query.where(calls.timestamp >= since)
-    return query if tool is None else query.where(calls.tool == tool)
-
-
-def _durations(connection: Connection) -> tuple[ColumnElement[Any], ...]:
-    """The rows for percentiles: SQLite has no function for them, and is slow to rank rows and to write fractions."""
-    column = invocation.c.duration_ms
-    imported = select(session.c.id).where(session.c.method == IdentificationMethod.TRANSCRIPT.value)
-    is_timed = invocation.c.session_id.not_in(imported)
-    if connection.dialect.name == "sqlite":
-        microseconds = func.group_concat(cast(column * _MICROSECONDS + 0.5, Integer))
-        return (microseconds.filter(is_timed).label("microseconds"),)
-    return tuple(
-        func.percentile_disc(literal(percent / 100)).within_group(column).filter(is_timed).label(name)
-        for name, percent in _PERCENTILES.items()
-    )
-
-
-def _statistics(row: RowMapping, **known: str) -> ToolStatistics:
-    values = {**row, **known}
-    if "microseconds" in values:
-        durations = values.pop("microseconds")
-        ascending = sorted(map(int, durations.split(","))) if durations else []
-        values |= {name: _nearest_rank(ascending, percent) for name, percent in _PERCENTILES.items()}
-    return ToolStatistics(**values)
-
-
-def _never_used(tool: str) -> ToolStatistics:
-    return ToolStatistics(
-        tool=tool,
-        upstream="",
-        invocations=0,
-        failures=0,
-        sessions=0,
-        median_ms=0.0,
-        p95_ms=0.0,
-        last_used=0.0,
-        in_lists=True,
-    )
-
-
-def _nearest_rank(microseconds: Sequence[int], percent: int) -> float | None:
-    """Return the milliseconds that at least `percent` percent of ascending values do not exceed; None without any."""
-    place = math.ceil(len(microseconds) * percent / 100) - 1
-    return microseconds[place] / _MICROSECONDS if microseconds else None
 
 
 def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,10 @@ async def sessions(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> models.Page[models.SessionEntry]:
-    """Newest first. Following the cursors misses no session and returns none twice."""
+    """All recorded sessions, newest first. Following the cursors misses no session and returns none twice.
+
+    Unlike in the statistics, sessions imported from transcripts are included, and so are calls of meta-tools.
+    """
     return await port.sessions(active_only=active, limit=limit, cursor=cursor)
 
 
@@ -117,8 +120,8 @@ async def tools(
 ) -> models.Page[models.ToolEntry]:
     """Every tool that was listed or ran, or that a server has now: most used first, then by name.
 
-    Meta-tools are among them, with the upstream `riglm`; the summary counts those of servers alone. A name that
-    only clients used, and no server ever listed, is none. A call that riglm refused counts for no tool.
+    Its sessions are those of the summary. Meta-tools are left out. A name that only clients used, and no server ever
+    listed, is no tool: its calls count in the summary only. A call that riglm refused counts for no tool.
 
     Pages are read one after the other, while tools are used: one whose count grows meanwhile may move in front of the
     cursor, and be in no page. Up to 1,000 tools fit into one page, which is of one moment.
@@ -179,9 +182,20 @@ async def series(
     since: Annotated[GivenTime | None, Query(description="The begin; by default a day before the end.")] = None,
     until: Annotated[GivenTime | None, Query(description="The end; by default now.")] = None,
     buckets: Annotated[int, Query(ge=1, le=models.MAX_BUCKETS, description="Number of parts of equal length.")] = 60,
+    sessions_since: Annotated[
+        GivenTime | None,
+        Query(
+            description="Count the sessions that started since then; by default since the begin. That of "
+            "`/stats/summary` gives the same calls and lists."
+        ),
+    ] = None,
 ) -> models.Series:
-    """Calls, how their tools were found, and lists; none where the end is not after the begin."""
-    return models.Series(buckets=await port.series(since=since, until=until, buckets=buckets))
+    """Calls, how their tools were found, and lists; none where the end is not after the begin.
+
+    They are those that the summary counts: of the same sessions, and lists of its mode.
+    """
+    found = await port.series(since=since, until=until, buckets=buckets, sessions_since=sessions_since)
+    return models.Series(buckets=found)
 
 
 @STATISTICS.get("/stats/cooccurrence", summary="What is used together")

@@ -13,6 +13,7 @@ function h(tag, attributes = {}, ...children) {
 
 const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
 const one = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }));
+const counted = (value, noun) => `${whole(value)} ${noun}${value === 1 ? "" : "s"}`;
 const price = (ratio) => (ratio === null ? "–" : ratio.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${one(value)} %`);
 const range = (ends) => (ends ? `${ends[0].toFixed(0)} to ${ends[1].toFixed(0)} %` : "–");
@@ -45,15 +46,15 @@ function verdict() {
 function recorded(mode, title) {
   const its = report.record[mode];
   if (!its) return [];
-  const missed = mode === "enforce" ? `${whole(its.missed)} calls, ${whole(its.found_by_search)} found by search` : `${whole(its.missed)} calls: one search more for each`;
+  const found = mode === "enforce" ? `, ${whole(its.found_by_search)} found by search` : ": one search more for each";
   const { cost } = its;
   const facts = [
-    ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${whole(cost.sessions)} sessions)`],
+    ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${counted(cost.sessions, "session")})`],
     ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced a list)`],
-    ["hit rate", `${share(its.in_list)} of ${whole(its.calls)} (${range(its.in_list_interval)})`],
-    ["the same for tools new to the session", `${share(its.new_in_list)} of ${whole(its.new_calls)}`],
+    ["hit rate", `${share(its.hit_rate)} of ${whole(its.calls)} (${range(its.hit_rate_interval)})`],
+    ["the same for tools new to the session", `${share(its.new_hit_rate)} of ${whole(its.new_calls)}`],
     ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
-    ["missed", missed],
+    ["missed", `${counted(its.missed, "call")}${its.missed ? found : ""}`],
     ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_meta_tools)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
     ["net for a list", `${whole(its.net_per_list)} tokens`],
   ];
@@ -62,7 +63,7 @@ function recorded(mode, title) {
 }
 
 /** True if the chart shows recorded lists; otherwise the replay, which may be of fewer days. */
-const isRecorded = report.days.some((day) => day.recorded.in_list !== null);
+const isRecorded = report.days.some((day) => day.recorded.hit_rate !== null);
 
 function days() {
   if (report.days.length === 0) return [];
@@ -70,10 +71,10 @@ function days() {
   const columns = [
     ["day", (day) => day.day],
     ["calls replayed", (day) => whole(day.calls), true],
-    ["in the list", (day) => share(day.in_list), true],
-    ["95 of 100", (day) => range(day.in_list_interval), true],
+    ["hit rate", (day) => share(day.hit_rate), true],
+    ["95 of 100", (day) => range(day.hit_rate_interval), true],
     ["tools in the list", (day) => one(day.mean_list), true],
-    ["recorded: in the list", (day) => share(day.recorded.in_list), true],
+    ["recorded: hit rate", (day) => share(day.recorded.hit_rate), true],
     ["tools", (day) => one(day.recorded.mean_list), true],
     ["tokens net", (day) => (day.recorded.lists ? whole(day.recorded.tokens_net) : "–"), true],
   ];
@@ -92,17 +93,17 @@ function strategies() {
   const columns = [
     ["strategy", (row) => row.predictor],
     ["calls", (row) => whole(row.calls), true],
-    ["in the list", (row) => share(row.in_list), true],
-    ["95 of 100", (row) => range(row.in_list_interval), true],
-    ["new tools in the list", (row) => share(row.new_in_list), true],
-    ["95 of 100", (row) => range(row.new_in_list_interval), true],
+    ["hit rate", (row) => share(row.hit_rate), true],
+    ["95 of 100", (row) => range(row.hit_rate_interval), true],
+    ["hit rate of new tools", (row) => share(row.new_hit_rate), true],
+    ["95 of 100", (row) => range(row.new_hit_rate_interval), true],
     ["tools in the list", (row) => one(row.mean_list), true],
     ["hidden", (row) => share(row.reduction), true],
   ];
   const { calls, sessions, skipped } = report.replayed;
   const rest = skipped ? `, the latest; ${whole(skipped)} before them were skipped` : "";
   const isConfigured = (row) => (row.predictor === report.rules.strategy ? "configured" : "");
-  return [section(`Replayed by strategy: ${whole(sessions)} sessions with ${whole(calls)} calls${rest}`, table(columns, report.strategies, isConfigured))];
+  return [section(`Replayed by strategy: ${counted(sessions, "session")} with ${counted(calls, "call")}${rest}`, table(columns, report.strategies, isConfigured))];
 }
 
 function tools() {
@@ -155,7 +156,7 @@ function draw(chart) {
         { type: "value", min: 0, axisLabel: text, splitLine: line },
         { type: "value", min: 0, max: 100, axisLabel: { ...text, formatter: "{value} %" }, splitLine: { show: false } },
       ],
-      series: [series("tools in the list", "mean_list", colour("size"), 0, "bar"), series("hit rate, %", "in_list", colour("hits"), 1, "line")],
+      series: [series("tools in the list", "mean_list", colour("size"), 0, "bar"), series("hit rate, %", "hit_rate", colour("hits"), 1, "line")],
     },
     { notMerge: true },
   );

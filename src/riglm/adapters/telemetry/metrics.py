@@ -73,15 +73,15 @@ class CallCounters:
 
 
 class ExposureCounters:
-    """What the lists of one mode came to, how the tools were found that were used with them, and what sessions cost."""
+    """What the lists of one mode came to, the hits and misses among the uses of tools, and what sessions cost."""
 
-    __slots__ = ("available", "changes", "cost", "found", "tokens", "tools")
+    __slots__ = ("available", "changes", "cost", "tokens", "tools", "uses")
 
     def __init__(self, tools: Sequence[float]) -> None:
         """`tools` are the bounds of the buckets for numbers of tools."""
         self.tools = HistogramCounter(tools)
         self.available = HistogramCounter(tools)
-        self.found = dict.fromkeys(DiscoveryMethod, 0)
+        self.uses = {True: 0, False: 0}
         self.changes = 0
         self.tokens = TokenTally()
         self.cost = Cost()
@@ -264,7 +264,6 @@ _PREDICTED: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 _TOOLS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 128.0, 256.0, 512.0, 1024.0)
 _SEARCHES: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 _MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow", "off")
-_HITS: Final = {DiscoveryMethod.LISTED: "hit", DiscoveryMethod.SEARCHED: "searched", DiscoveryMethod.NAMED: "missed"}
 
 
 class PrometheusMetrics(MeterPort):
@@ -307,13 +306,13 @@ class PrometheusMetrics(MeterPort):
         error_kind: ErrorKind | None,
         seconds: float,
         mode: Mode = "off",
-        result: DiscoveryMethod | None = None,
+        is_hit: bool | None = None,
     ) -> None:
         calls = self._calls.get(upstream) or self._calls[OTHER]
         calls.add(found, error_kind, seconds)
         if error_kind in USES and upstream and upstream != OWN_UPSTREAM:
-            if result is not None:
-                self._shown[mode].found[result] += 1
+            if is_hit is not None:
+                self._shown[mode].uses[is_hit] += 1
             if session_id in self._costs:
                 self._costs[session_id].called(tool)
 
@@ -431,12 +430,12 @@ class PrometheusMetrics(MeterPort):
         yield counter(
             "riglm_hit_rate_calls",
             "Tools of servers that were used while the list hid something, by result: hit, the tool was in the list "
-            "shown or riglm suggested it; searched, a search found it; missed, it was called by a name that was in "
-            "neither. Names that no server lists do not count. In the mode shadow, what would have been.",
+            "or riglm suggested it; missed, it was not in the list. Names that no server lists do not count. In the "
+            "mode shadow, what would have been.",
             [
-                ((mode, _HITS[found]), count)
+                ((mode, "hit" if is_hit else "missed"), count)
                 for mode, shown in self._shown.items()
-                for found, count in dict(shown.found).items()
+                for is_hit, count in shown.uses.items()
             ],
             ("mode", "result"),
         )

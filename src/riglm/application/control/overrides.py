@@ -9,7 +9,7 @@ from uuid import UUID
 
 from riglm.application.control.sessions import cursor_of, key_of, page, unknown_session
 from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
-from riglm.application.control.tool_use import LiveTools, was_offered
+from riglm.application.control.tool_use import LiveTools
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.list_writer import NAMES
@@ -141,8 +141,7 @@ class OverrideService:
 
     async def _require_offered(self, tool: str, *, has_live_tools: bool) -> None:
         """Refuse the name of a tool that was never offered, which is a typing error, once any tool is known."""
-        recorded = await self._store.ask(lambda store: store.tools_known())
-        offered = {each.tool for each in recorded if was_offered(each)}
+        offered = await self._store.ask(lambda store: store.known_tools())
         if tool not in offered and (offered or has_live_tools):
             raise NotFoundError(f"no server has a tool {tool!r} — fix: use a name from GET /tools, as clients see it")
 

@@ -154,9 +154,14 @@ class ControlService(ControlPort):
         return await self._desks.statistics.summary(since)
 
     async def series(
-        self, *, since: float | None = None, until: float | None = None, buckets: int = 60
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        buckets: int = 60,
+        sessions_since: float | None = None,
     ) -> tuple[Bucket, ...]:
-        return await self._desks.history.buckets(since=since, until=until, count=buckets)
+        return await self._desks.history.buckets(since=since, until=until, count=buckets, sessions_since=sessions_since)
 
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:
         return await self._desks.tools.cooccurrence(limit)
@@ -196,7 +201,7 @@ def build_control(
     aside = StoreThread(open_store, "riglm-control-counting", timeout_seconds=COUNTING_SECONDS)
     stores = (at_hand, aside)
     archive = None if open_archive is None else StoreThread(open_archive, "riglm-control-archive")
-    counting = CachedQueries(aside, archive, retention_days)
+    counting = CachedQueries(aside, archive, retention_days, prices=lambda: proxy.filtering.prices)
     history = UsageHistory(counting)
     registry = proxy.services.sessions
 
@@ -223,7 +228,6 @@ def build_control(
             counting,
             tools,
             proxy.recorder.counts,
-            prices=lambda: proxy.filtering.prices,
             predicts=lambda: proxy.filtering.rules.is_on and proxy.filtering.rules.strategy == "prediction",
         ),
         steering=OverrideService(

@@ -5,19 +5,10 @@ from dataclasses import asdict
 
 from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, mean
-from riglm.application.evaluation.record import (
-    CallObservation,
-    ListObservation,
-    Observations,
-    cost_fields,
-    list_figures,
-    read_figures,
-)
+from riglm.application.evaluation.record import ListObservation, cost_fields, hit_figures, list_figures
 from riglm.application.recording.record_queue import RecordCounts
 from riglm.application.reporting.verdict import judge_figures
 from riglm.domain.exposure import Mode
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
-from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.control_api import (
     HitRate,
     ListTotals,
@@ -29,7 +20,7 @@ from riglm.domain.schemas.control_api import (
     ToolTotals,
     VerdictModel,
 )
-from riglm.ports.analytics import AnalyticsPort
+from riglm.ports.analytics import SessionHistoryPort
 
 
 class Statistics:
@@ -40,11 +31,9 @@ class Statistics:
         counting: CachedQueries,
         tools: ToolQueries,
         records: Callable[[], RecordCounts],
-        prices: Callable[[], Prices] = Prices,
         predicts: Callable[[], bool] = lambda: True,
     ) -> None:
-        """All may be called by any thread; `prices` returns those in force, `predicts` whether filtering predicts."""
-        self._prices = prices
+        """`records` and `predicts` may be called by any thread; `predicts` returns whether filtering predicts."""
         self._predicts = predicts
         self._counting = counting
         self._tools = tools
@@ -53,12 +42,13 @@ class Statistics:
     async def summary(self, since: float) -> Summary:
         """All at a glance."""
 
-        def counted(store: AnalyticsPort) -> tuple[Observations, tuple[int, int], int]:
-            figures = read_figures(store, self._prices(), since=since)
-            return figures, store.count_sessions(since), store.count_sessions()[1]
+        def counted(store: SessionHistoryPort) -> tuple[int, int]:
+            return store.count_sessions(since)[1], store.count_sessions()[1]
 
-        figures, (active, in_time), stored = await self._counting.counted(("summary", since), counted)
-        known = [each for each in await self._tools.known(since) if each.upstream != OWN_UPSTREAM]
+        figures = await self._counting.figures(since)
+        active, _ = await self._counting.counted("active sessions", lambda store: store.count_sessions())
+        in_time, stored = await self._counting.counted_since(since, ("sessions", since), counted)
+        known = await self._tools.known(since)
         used = len({each.tool for each in known if each.uses})
         names = len({each.tool for each in known})
         usage, now, mode = figures.usage, figures.now, figures.mode
@@ -79,7 +69,7 @@ class Statistics:
                 of_no_proxy=priced["price"],
                 of_host_search=priced["price_of_search"],
             ),
-            hit_rate=_hit_rate(now.judged),
+            hit_rate=HitRate(**hit_figures(now.judged)),
             lists=_lists(now.lists),
             tokens=_tokens(mode, now.lists),
             records=RecordTotals(
@@ -93,12 +83,6 @@ class Statistics:
             tools=ToolTotals(known=names, used=used, never_used=names - used),
             searches=list_figures(figures.lists)["searches"],
         )
-
-
-def _hit_rate(uses: Sequence[CallObservation]) -> HitRate:
-    missed = [use for use in uses if not use.in_list]
-    searched = sum(use.found is DiscoveryMethod.SEARCHED for use in missed)
-    return HitRate(hits=len(uses) - len(missed), searched=searched, missed=len(missed) - searched)
 
 
 def _lists(lists: Sequence[ListObservation]) -> ListTotals:

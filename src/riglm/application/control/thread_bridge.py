@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
+from riglm.application.evaluation.record import Observations, read_figures
 from riglm.application.worker import Worker
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort
-from riglm.ports.dashboard import DashboardQueriesPort
+from riglm.domain.list_plan import Prices
+from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort, SessionHistoryPort
 
 TIMEOUT_SECONDS: Final = 5.0
 """Seconds to wait for an answer by default."""
@@ -295,8 +296,13 @@ class CachedQueries:
         archive: StoreThread[ArchivePort] | None = None,
         retention_days: float = 0.0,
         clock: Callable[[], float] = time.time,
+        prices: Callable[[], Prices] = Prices,
     ) -> None:
-        """`archive` is asked about times that are more than `retention_days` ago; `clock` is the time of day."""
+        """`archive` is asked about times that are more than `retention_days` ago; `clock` is the time of day.
+
+        `prices` returns those in force, on any thread.
+        """
+        self._prices = prices
         self._store = store
         self._archive = archive
         self._retention_seconds = retention_days * _SECONDS_PER_DAY
@@ -311,8 +317,18 @@ class CachedQueries:
         """
         return await self._remembering.ask(key, lambda: self._store.ask(_timed(question)))
 
+    async def figures(self, since: float) -> Observations:
+        """Return the figures of the sessions that started since a time, for all that is shown of them.
+
+        Raises:
+            ControlUnavailableError: the store is unavailable, or takes too long.
+        """
+        return await self.counted_since(
+            since, ("figures", since), lambda store: read_figures(store, self._prices(), since=since)
+        )
+
     async def counted_since(
-        self, since: float, key: Hashable, question: Callable[[DashboardQueriesPort], _Answer]
+        self, since: float, key: Hashable, question: Callable[[SessionHistoryPort], _Answer]
     ) -> _Answer:
         """Return the answer for all that happened since a time.
 
@@ -331,16 +347,16 @@ class CachedQueries:
         return await self.counted(key, question)
 
     async def _archived(
-        self, archive: StoreThread[ArchivePort], key: Hashable, question: Callable[[DashboardQueriesPort], _Answer]
+        self, archive: StoreThread[ArchivePort], key: Hashable, question: Callable[[SessionHistoryPort], _Answer]
     ) -> _Answer:
         return await self._remembering.ask(("archive", key), lambda: archive.ask(_timed(question)))
 
 
-def _earliest_call(store: DashboardQueriesPort) -> float:
+def _earliest_call(store: SessionHistoryPort) -> float:
     return store.earliest_call()
 
 
-_AskedT = TypeVar("_AskedT", bound=DashboardQueriesPort)
+_AskedT = TypeVar("_AskedT", bound=SessionHistoryPort)
 
 
 def _timed(question: Callable[[_AskedT], _Answer]) -> Callable[[_AskedT], tuple[_Answer, float]]:

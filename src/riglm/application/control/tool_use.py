@@ -6,9 +6,15 @@ from typing import Final
 
 from riglm.application.control.sessions import cursor_of, key_of, page
 from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop
+from riglm.application.evaluation.usage_figures import (
+    ToolStatistics,
+    UsageCounts,
+    tool_statistics,
+    tool_totals,
+    usage_over_time,
+)
 from riglm.domain.control import FieldError, InvalidInputError, NotFoundError
 from riglm.domain.cooccurrence import ToolCooccurrence
-from riglm.domain.invocation import OWN_UPSTREAM
 from riglm.domain.schemas.control_api import (
     MAX_BUCKETS,
     Bucket,
@@ -21,7 +27,6 @@ from riglm.domain.schemas.control_api import (
     ToolPair,
 )
 from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.dashboard import DashboardQueriesPort, ToolStatistics, UsageCounts
 
 FRESH_SECONDS: Final = 30.0
 """So old it may be; maintenance lets it become much older, since nothing else waits for it."""
@@ -63,11 +68,18 @@ class UsageHistory:
         self._clock = clock
 
     async def buckets(
-        self, *, since: float | None, until: float | None, count: int, tool: str | None = None
+        self,
+        *,
+        since: float | None,
+        until: float | None,
+        count: int,
+        sessions_since: float | None = None,
+        tool: str | None = None,
     ) -> tuple[Bucket, ...]:
         """What happened from `since` until `until`; by default until now, and for a day.
 
-        A time without length has no buckets. With `tool`, only its calls count.
+        Sessions count that started since `sessions_since`, by default since `since`. A time without length has no
+        buckets. With `tool`, only its calls count.
 
         Raises:
             Invalid: there are too many buckets.
@@ -80,11 +92,9 @@ class UsageHistory:
             raise InvalidInputError(FieldError(path="buckets", detail=f"there may be 1 to {MAX_BUCKETS}"))
         seconds = (end - start) / count
 
-        def counted(store: DashboardQueriesPort) -> tuple[Bucket, ...]:
-            usage = store.usage(start, end, count, tool)
-            return tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
-
-        return await self._counting.counted_since(start, ("history", since, until, count, tool), counted)
+        figures = await self._counting.figures(start if sessions_since is None else sessions_since)
+        usage = usage_over_time(figures, start, end, count, tool)
+        return tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
 
 
 def mean(total: int, count: int) -> float | None:
@@ -109,6 +119,8 @@ def _bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
 
 _BUCKETS: Final = 60
 _MAX_COMPANIONS: Final = 50
+_LEAD_SECONDS: Final = 900.0
+"""The series of a tool begins this long before its first call, so that spans are not shorter than 15 seconds."""
 
 LiveTools = Callable[[], Mapping[str, str]]
 """The tools that are listed now by the names that clients use, each with its server; called on the proxy's loop."""
@@ -136,18 +148,13 @@ class ToolQueries:
         self._cooccurrences = CooccurrenceRefresher(clock)
 
     async def known(self, since: float) -> Sequence[ToolEntry]:
-        """Every tool that ran or was listed since then, or is listed now, most used first, then by name.
+        """Every tool that ran or was listed in sessions since then, or is listed now, most used first, then by name.
 
-        Names that only clients used, of tools that there never were, are none. A call that riglm refused counts for no
-        tool: no server had it.
+        Meta-tools are left out, and so are names that only clients used, of tools that there never were.
         """
-        recorded = await self._counting.counted_since(since, ("tools", since), lambda store: store.tools_known(since))
         live = await self._proxy.look(self._live_tools)
-        servers = {**{each.tool: "" for each in recorded if was_offered(each)}, **live}
-        found = [_entry(each) for each in recorded if each.tool in servers and _was_reached(each)]
-        names = {each.tool for each in found}
-        found += [ToolEntry(tool=tool, upstream=upstream) for tool, upstream in servers.items() if tool not in names]
-        return sorted(found, key=_place)
+        found = tool_statistics(await self._counting.figures(since), live)
+        return [_entry(each, live.get(each.tool, "")) for each in found]
 
     async def entries(self, *, unused_only: bool, since: float, limit: int, cursor: str | None) -> Page[ToolEntry]:
         """The known tools, page by page."""
@@ -158,7 +165,7 @@ class ToolQueries:
         return page(chosen, limit, lambda each: cursor_of(each.invocations, each.tool, each.upstream))
 
     async def detail(self, name: str, *, since: float) -> ToolDetail:
-        """One tool, over all servers that had it.
+        """One tool, over all servers that had it; its series begins shortly before its first call.
 
         Raises:
             NotFoundError: it was neither used nor listed.
@@ -167,13 +174,14 @@ class ToolQueries:
         if not entries:
             raise NotFoundError("there is no tool of this name: none was used or listed in that time")
         entry = entries[0]
+        figures = await self._counting.figures(since)
         if len(entries) > 1:
-            totals = await self._counting.counted_since(
-                since, ("tool", name, since), lambda store: store.tool_totals(name, since)
-            )
-            entry = entry if totals is None else _entry(totals)
+            entry = _entry(tool_totals(figures, name))
         pairs = await self._together(("company", name), lambda store: store.get_cooccurrences([name]))
-        series = await self._history.buckets(since=since or None, until=None, count=_BUCKETS, tool=name)
+        begins = [max(0.0, call.timestamp - _LEAD_SECONDS) for _, call in figures.calls if call.tool == name]
+        series = await self._history.buckets(
+            since=min(begins, default=None), until=None, count=_BUCKETS, sessions_since=since, tool=name
+        )
         companions = tuple(_companions(name, pairs))
         description = await self._proxy.look(lambda: self._describe(name))
         return ToolDetail(
@@ -208,20 +216,10 @@ def _tool_key(invocations: int, tool: str, upstream: str) -> tuple[int, str, str
     return -int(invocations), str(tool), str(upstream)
 
 
-def was_offered(found: ToolStatistics) -> bool:
-    """True if more than a call by that name indicates a tool: that it ran, or that riglm or a server offered it."""
-    return bool(found.uses or found.listed or found.searched or found.in_lists or found.upstream == OWN_UPSTREAM)
-
-
-def _was_reached(found: ToolStatistics) -> bool:
-    """Whether the calls got to the tool's server, or ran without one, as tools of an agent's own do."""
-    return bool(found.upstream or found.uses)
-
-
-def _entry(found: ToolStatistics) -> ToolEntry:
+def _entry(found: ToolStatistics, live_upstream: str = "") -> ToolEntry:
     return ToolEntry(
         tool=found.tool,
-        upstream=found.upstream,
+        upstream=found.upstream if found.invocations else live_upstream,
         invocations=found.invocations,
         uses=found.uses,
         failures=found.failures,

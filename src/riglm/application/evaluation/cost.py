@@ -127,7 +127,7 @@ def recorded_figures(record: Observations) -> CostMetrics:
         cost=record.cost,
         tools=_mean([each.available for each in shown]),
         first_list=_mean([each.shown for each in shown]),
-        listed=_mean([use.in_list for use in uses]) if uses else None,
+        listed=_mean([use.is_hit for use in uses]) if uses else None,
     )
 
 

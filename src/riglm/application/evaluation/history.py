@@ -111,7 +111,7 @@ class ReplayedCall:
     taken_ms: float
 
     @property
-    def in_list(self) -> bool:
+    def is_hit(self) -> bool:
         """Whether the list held the tool."""
         return self.place < self.size
 
@@ -178,7 +178,7 @@ def walk_history(
 def figures(steps: Sequence[ReplayedCall]) -> dict[str, Any]:
     """The figures of a walk; shares are in percent, and None where there is nothing to share.
 
-    `calls` and `new_calls` (of tools that the session had not used) are counted, `in_list` and `new_in_list` are the
+    `calls` and `new_calls` (of tools that the session had not used) are counted, `hit_rate` and `new_hit_rate` are the
     shares of them whose tool was in the list, `reduction` how many of all tools it did not show; `mean_list` is its
     mean length.
     """
@@ -189,8 +189,8 @@ def figures(steps: Sequence[ReplayedCall]) -> dict[str, Any]:
         "sessions": len({step.session for step in steps}),
         "calls": len(steps),
         "new_calls": len(fresh),
-        "in_list": _percent(sum(step.in_list for step in steps), len(steps)),
-        "new_in_list": _percent(sum(step.in_list for step in fresh), len(fresh)),
+        "hit_rate": _percent(sum(step.is_hit for step in steps), len(steps)),
+        "new_hit_rate": _percent(sum(step.is_hit for step in fresh), len(fresh)),
         "mean_list": round(shown / len(steps), 2) if steps else None,
         "reduction": _percent(available - shown, available),
         "p50_ms": percentile(taken, 0.5),

@@ -5,7 +5,7 @@ The report, `riglm stats`, the dashboard and the control API take them from `rea
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -39,11 +39,11 @@ class ListObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallObservation:
-    """One call, and the list that its session had then: whether the tool was in it, as counted in `ListObservation`.
+    """One call, and the list that its session had then, as counted in `ListObservation`.
 
-    `hides` is True if that list hid any tool; only then the call counts for the hit rate. A tool that riglm suggested
-    in a result counts as listed. `found` is how the client discovered the tool; in shadow mode it had all of them. With
-    preload hints the tools without one count as hidden, and as found by the host's search.
+    `is_hit` is True if the tool was in the list, or if riglm suggested it in a result. `hides` is True if that list hid
+    any tool; only then the call counts for the hit rate. With preload hints the tools without one count as hidden.
+    `found` is how the client discovered the tool; in shadow mode and with preload hints it had all of them.
     """
 
     session: UUID
@@ -52,7 +52,7 @@ class CallObservation:
     tool: str
     server: str
     fresh: bool
-    in_list: bool
+    is_hit: bool
     found: DiscoveryMethod
     hides: bool
     shown: int
@@ -92,13 +92,19 @@ class UsageFigures:
 class Observations:
     """The lists of sessions in the order of sessions and time, the calls made with them, and what sessions cost.
 
-    `usage` is of all sessions, also after `of`.
+    `sessions` and `usage` are of all sessions, also after `of`.
     """
 
+    sessions: tuple[TrainingSession, ...] = ()
     usage: UsageFigures = UsageFigures()
     lists: tuple[ListObservation, ...] = ()
     uses: tuple[CallObservation, ...] = ()
     costs: tuple[SessionCostObservation, ...] = ()
+
+    @property
+    def calls(self) -> Iterator[tuple[UUID, TrainingCall]]:
+        """Yield the calls of upstream tools, each with its session."""
+        return ((each.id, call) for each in self.sessions for call in each.calls if call.upstream != OWN_UPSTREAM)
 
     @property
     def judged(self) -> tuple[CallObservation, ...]:
@@ -113,6 +119,7 @@ class Observations:
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
         return Observations(
+            sessions=self.sessions,
             usage=self.usage,
             lists=tuple(each for each in self.lists if each.mode == mode),
             uses=tuple(each for each in self.uses if each.mode == mode),
@@ -160,6 +167,13 @@ def list_figures(lists: Sequence[ListObservation]) -> dict[str, int]:
     }
 
 
+def hit_figures(uses: Sequence[CallObservation]) -> dict[str, int]:
+    """Return the numbers of hits, of misses, and of the misses whose tool a search of riglm had found."""
+    missed = [use for use in uses if not use.is_hit]
+    found_by_search = sum(use.found is DiscoveryMethod.SEARCHED for use in missed)
+    return {"hits": len(uses) - len(missed), "missed": len(missed), "found_by_search": found_by_search}
+
+
 _TOKENS: Final = ("shown", "hidden", "meta_tools", "resent", "net")
 
 
@@ -188,7 +202,7 @@ def read_record(
         costs += _costs(session, ran, shown, prices)
         on_session(1)
     usage = _usage(sessions, by_session)
-    return Observations(usage=usage, lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
+    return Observations(sessions=tuple(sessions), usage=usage, lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
 
 
 def _usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
@@ -264,8 +278,8 @@ def _uses(
         if place < 0:
             continue
         shown = lists[place]
-        in_list = call.tool in shown.shown
-        if not in_list and call.tool not in shown.hidden:
+        is_listed = call.tool in shown.shown
+        if not is_listed and call.tool not in shown.hidden:
             continue
         is_deferred = shown.surface == Surface.HINTS
         is_suggested = shown.mode != "shadow" and not is_deferred and call.found is DiscoveryMethod.LISTED
@@ -276,8 +290,8 @@ def _uses(
             tool=call.tool,
             server=call.upstream,
             fresh=fresh,
-            in_list=in_list or is_suggested,
-            found=DiscoveryMethod.SEARCHED if is_deferred and not in_list else call.found,
+            is_hit=is_listed or is_suggested,
+            found=call.found,
             hides=bool(shown.hidden and (shown.shown or not is_deferred)),
             shown=len(shown.shown),
             available=len(shown.shown) + len(shown.hidden),

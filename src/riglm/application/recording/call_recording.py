@@ -205,8 +205,8 @@ class CallRecordingService:
                 else:
                     self._audit(AuditEvent.TOOL_REFUSED, {**whose, "reason": refusal or "no server has this tool"})
             if self._meter is not None:
-                seconds, result = duration_ms / 1000.0, with_list.result(tool, found)
-                self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, result)
+                seconds, is_hit = duration_ms / 1000.0, with_list.is_hit(tool, found)
+                self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, is_hit)
             if self._hides_arguments:
                 arguments = None
             note = DeferredToolCall(

@@ -11,6 +11,7 @@ from riglm.application.evaluation.record import (
     ListObservation,
     Observations,
     cost_fields,
+    hit_figures,
     list_figures,
 )
 from riglm.application.reporting.verdict import Interval, judge_figures, share_by_session, wilson
@@ -27,13 +28,13 @@ def shares_of(calls: Iterable[JudgedCall]) -> Interval | None:
     all_: dict[object, int] = {}
     for call in calls:
         all_[call.session] = all_.get(call.session, 0) + 1
-        hits[call.session] = hits.get(call.session, 0) + call.in_list
+        hits[call.session] = hits.get(call.session, 0) + call.is_hit
     return share_by_session(list(hits.values()), list(all_.values()))
 
 
 def percents(calls: Sequence[JudgedCall]) -> float | None:
     """The share of calls whose tool was in the list, in percent; None without calls."""
-    return round(100 * sum(call.in_list for call in calls) / len(calls), 2) if calls else None
+    return round(100 * sum(call.is_hit for call in calls) / len(calls), 2) if calls else None
 
 
 def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
@@ -59,18 +60,18 @@ def days_of(
 def _day(
     day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
-    interval = wilson(sum(step.in_list for step in steps), len(steps))
+    interval = wilson(sum(step.is_hit for step in steps), len(steps))
     told = figures(steps)
     judged = [use for use in uses if use.hides]
     return {
         "day": day,
-        **{name: told[name] for name in ("sessions", "calls", "new_calls", "in_list", "new_in_list", "mean_list")},
-        "in_list_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
+        **{name: told[name] for name in ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")},
+        "hit_rate_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
         "recorded": {
             **lists_of(lists),
             "calls": len(judged),
-            "in_list": percents(judged),
-            "missed": sum(not use.in_list for use in judged),
+            "hit_rate": percents(judged),
+            "missed": sum(not use.is_hit for use in judged),
             "mean_list": round(sum(use.shown for use in judged) / len(judged), 2) if judged else None,
         },
     }
@@ -88,21 +89,21 @@ def missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation])
 
     `missed` of `calls` by the replay, `place` the usual one that the tool had in the ranking then, counted from 1: a
     list of that length would have held it. `recorded_missed` of `recorded_calls` by what was recorded; of those,
-    `searched` were found by a search and `named` called by their name all the same. In shadow mode both are 0, since
-    the client saw every tool: a search, one call more, would have found them.
+    `searched` were found by a search and `named` called by their name all the same. In shadow mode and with preload
+    hints both are 0, since the client had every tool: a search, one call more, would have found them.
     """
     found: dict[str, dict[str, Any]] = {}
     places: dict[str, list[int]] = {}
     for step in steps:
         row = _row(found, step.tool, step.server)
         row["calls"] += 1
-        if not step.in_list:
+        if not step.is_hit:
             row["missed"] += 1
             places.setdefault(step.tool, []).append(step.place + 1)
     for use in uses:
         row = _row(found, use.tool, use.server)
         row["recorded_calls"] += 1
-        if not use.in_list:
+        if not use.is_hit:
             row["recorded_missed"] += 1
             row["searched"] += use.found is DiscoveryMethod.SEARCHED
             row["named"] += use.found is DiscoveryMethod.NAMED
@@ -123,7 +124,7 @@ EXPLANATION: Final = (
     "50,000 calls. Recorded lists are those that these rules showed, or in shadow mode would have shown. The replay "
     "makes a new list before every call, from the calls in the store alone; it compares strategies, and mostly hides "
     "more and misses more. price is that of all model requests, with prompt caching, relative to no proxy; it takes "
-    "two sessions. in_list is the share of calls whose tool was in the list, new_in_list the same for tools that the "
+    "two sessions. hit_rate is the share of calls whose tool was in the list, new_hit_rate the same for tools that the "
     "session had not used before; of recorded lists, only those that hid something count; with preload hints, tools "
     "without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of 100 "
     "cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net."
@@ -194,17 +195,15 @@ def _recorded(its: Observations) -> dict[str, Any] | None:
         return None
     judged = its.judged
     fresh = [use for use in judged if use.fresh]
-    missed = [use for use in judged if not use.in_list]
     return {
         **lists_of(its.lists),
         "cost": cost_fields(its.cost),
         "calls": len(judged),
         "new_calls": len(fresh),
-        "in_list": percents(judged),
-        "new_in_list": percents(fresh),
-        "missed": len(missed),
-        "found_by_search": sum(use.found == "searched" for use in missed),
-        "in_list_interval": _percents(shares_of(judged)),
+        "hit_rate": percents(judged),
+        "new_hit_rate": percents(fresh),
+        **hit_figures(judged),
+        "hit_rate_interval": _percents(shares_of(judged)),
         "mean_list": _mean([use.shown for use in judged]),
         "mean_available": _mean([use.available for use in judged]),
         "surfaces": {
@@ -218,8 +217,8 @@ def _strategy(name: str, steps: Sequence[ReplayedCall]) -> dict[str, Any]:
     return {
         "predictor": name,
         **figures(steps),
-        "in_list_interval": _percents(shares_of(steps)),
-        "new_in_list_interval": _percents(shares_of([step for step in steps if step.fresh])),
+        "hit_rate_interval": _percents(shares_of(steps)),
+        "new_hit_rate_interval": _percents(shares_of([step for step in steps if step.fresh])),
     }
 
 

@@ -39,22 +39,20 @@ class ListSelection:
         """Return the tools whose definitions the client sends to its model with the first request."""
         return self.shown if self.preloaded is None else self.preloaded
 
-    def result(self, tool: str, found: DiscoveryMethod) -> DiscoveryMethod | None:
-        """Return how a call found its tool; in shadow mode, how it would have.
+    def is_hit(self, tool: str, found: DiscoveryMethod) -> bool | None:
+        """Return True if a tool was in the list, or if riglm had suggested it; in shadow mode, if it would have been.
 
         None if the list hid nothing, or if the tool was neither shown nor hidden.
         """
         if self.preloaded:
-            if tool in self.preloaded:
-                return DiscoveryMethod.LISTED
-            return DiscoveryMethod.SEARCHED if tool in self.shown else None
+            return tool in self.preloaded or (False if tool in self.shown else None)
         if not self.hidden or self.preloaded is not None:
             return None
         if tool in self.shown:
-            return DiscoveryMethod.LISTED
+            return True
         if tool not in self.hidden:
             return None
-        return found if self.mode != "shadow" else DiscoveryMethod.NAMED
+        return found is DiscoveryMethod.LISTED and self.mode != "shadow"
 
     def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
         """Return the record that a session was shown this, at a time in seconds since the epoch."""

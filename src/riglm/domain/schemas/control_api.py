@@ -191,7 +191,11 @@ class Companion(_Model):
 
 
 class Bucket(_Model):
-    """What happened in a span of time. Means are over its lists, and null without any."""
+    """What happened in a span of time. Means are over its lists, and null without any.
+
+    `listed`, `searched` and `named` count the calls by how the client discovered their tools. In mode `shadow`, where
+    it got every tool, lists are those that would have been shown.
+    """
 
     at: Time
     seconds: float
@@ -309,20 +313,17 @@ class VerdictModel(_Model):
 
 
 class HitRate(_Model):
-    """How tools were found while a list hid something: the hit rate."""
+    """The uses of tools while a list hid something; in mode `shadow`, as if the list had been shown."""
 
-    hits: int = Field(description="In the list, or suggested by riglm.")
-    searched: int
-    missed: int = Field(
-        description="By a name that was in no list of the session. If a client keeps lists from session to session, "
-        "these include its calls before it requested one."
-    )
+    hits: int = Field(description="The tool was in the list, or riglm had suggested it.")
+    missed: int = Field(description="The tool was not in the list.")
+    found_by_search: int = Field(description="Those of `missed` whose tool a search of riglm had found.")
 
     @computed_field(description="The share of hits; null without uses.")  # type: ignore[prop-decorator]
     @property
     def rate(self) -> float | None:
         """The share of hits."""
-        uses = self.hits + self.searched + self.missed
+        uses = self.hits + self.missed
         return self.hits / uses if uses else None
 
 

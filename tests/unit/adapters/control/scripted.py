@@ -291,7 +291,7 @@ class ScriptedControl(ControlPort):
             calls=4,
             failures=1,
             price=PriceTotals(mode="enforce", sessions=2, of_no_proxy=0.71, of_host_search=0.93),
-            hit_rate=HitRate(hits=3, searched=1, missed=0),
+            hit_rate=HitRate(hits=3, missed=1, found_by_search=1),
             lists=ListTotals(shown=2, changes=1, mean_shown=5.0, mean_available=20.0),
             tokens=TokenTotals(shown=10, hidden=100, meta_tools=20, resent=30),
             records=RecordTotals(accepted=9, stored=6, queued=1, spooled=1, dropped=1, reasons={"full": 1}),
@@ -300,9 +300,14 @@ class ScriptedControl(ControlPort):
         )
 
     async def series(
-        self, *, since: float | None = None, until: float | None = None, buckets: int = 60
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        buckets: int = 60,
+        sessions_since: float | None = None,
     ) -> tuple[Bucket, ...]:
-        self._answering(since=since, until=until, buckets=buckets)
+        self._answering(since=since, until=until, buckets=buckets, sessions_since=sessions_since)
         return (Bucket(at=NOON, seconds=60.0, calls=2, mean_shown=5.0, mean_available=20.0),)
 
     async def cooccurrence(self, *, limit: int = 30) -> CooccurrenceMap:

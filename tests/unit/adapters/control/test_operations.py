@@ -133,8 +133,15 @@ def test_what_is_computed_of_totals_is_told_too(served: Served):
 
 
 def test_a_series_is_asked_for_as_parameters_say(served: Served):
-    assert len(served.ask("GET", "/stats/series?since=10&until=1970-01-01T00:00:20Z&buckets=3").json["buckets"]) == 1
-    assert served.inside.asked[-1] == {"since": 10.0, "until": 20.0, "buckets": 3}
+    assert (
+        len(
+            served.ask("GET", "/stats/series?since=10&until=1970-01-01T00:00:20Z&buckets=3&sessions_since=5").json[
+                "buckets"
+            ]
+        )
+        == 1
+    )
+    assert served.inside.asked[-1] == {"since": 10.0, "until": 20.0, "buckets": 3, "sessions_since": 5.0}
 
 
 def test_a_prediction_tells_each_tool_and_the_list_without_each_signal(served: Served):

@@ -184,24 +184,22 @@ def test_hit_rate_counts_the_tools_of_servers_that_were_used_with_a_list_that_hi
         ("", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL),
     ]
     for upstream, found, kind in ends:
-        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce", found)
+        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce", found is DiscoveryMethod.LISTED)
         metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce")
-    assert found_by_mode(metrics, "enforce") == [2, 1, 1]
+    assert found_by_mode(metrics, "enforce") == [2, 2]
 
 
 def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
-    return [
-        value(metrics, "riglm_hit_rate_calls_total", mode=mode, result=one) for one in ("hit", "searched", "missed")
-    ]
+    return [value(metrics, "riglm_hit_rate_calls_total", mode=mode, result=one) for one in ("hit", "missed")]
 
 
 def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.NAMED)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.NAMED)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", DiscoveryMethod.LISTED)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, None, 0.1, "enforce", DiscoveryMethod.SEARCHED)
-    assert found_by_mode(metrics, "shadow") == [1, 0, 2]
-    assert found_by_mode(metrics, "enforce") == [0, 1, 0]
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", False)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", False)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", True)
+    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, None, 0.1, "enforce", False)
+    assert found_by_mode(metrics, "shadow") == [1, 2]
+    assert found_by_mode(metrics, "enforce") == [0, 1]
     assert value(metrics, "riglm_calls_total", upstream="docs", found="listed", outcome="success") == 3
 
 
@@ -240,7 +238,7 @@ def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
     shown = exposed(1, 3, session_id=SESSION, tokens_shown=1_200, tokens_hidden=3_000, tokens_own=200)
     metrics.exposed(shown, changed=False)
     for tool, upstream in (("t0", "docs"), ("search_available_tools", OWN_UPSTREAM)):
-        metrics.called(SESSION, tool, upstream, DiscoveryMethod.LISTED, None, 0.1, "enforce", DiscoveryMethod.LISTED)
+        metrics.called(SESSION, tool, upstream, DiscoveryMethod.LISTED, None, 0.1, "enforce", True)
     metrics.called(
         SESSION, "made_up", "docs", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL, 0.1, "enforce", DiscoveryMethod.NAMED
     )
@@ -257,7 +255,7 @@ def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
 
 def test_a_session_that_goes_on_elsewhere_has_no_price_here(metrics):
     metrics.exposed(exposed(1, 3, session_id=SESSION, tokens_shown=1_200), changed=False)
-    metrics.called(SESSION, "t0", "docs", DiscoveryMethod.LISTED, None, 0.1, "enforce", DiscoveryMethod.LISTED)
+    metrics.called(SESSION, "t0", "docs", DiscoveryMethod.LISTED, None, 0.1, "enforce", True)
     metrics.session_closed(SESSION, ended=False)
     assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="no_proxy") == 0
 

@@ -45,7 +45,7 @@ async def test_a_tool_is_told_with_how_it_was_used(desk):
     session = a_session()
     calls = [an_invocation(session, "read", found=each, duration_ms=4.0) for each in DiscoveryMethod]
     calls.append(an_invocation(session, "read", success=False, error_kind=ErrorKind.TIMEOUT, duration_ms=9.0))
-    desk.archive.record_many(list(calls))
+    desk.archive.record_many([session, *calls])
     assert await desk.tools() == {
         "read": ToolEntry(
             tool="read",
@@ -66,7 +66,9 @@ async def test_a_tool_is_told_with_how_it_was_used(desk):
 
 async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(desk):
     session = a_session()
-    desk.archive.record_many([an_exposure(session, "shown", hidden=("hidden",)), an_invocation(session, "used")])
+    desk.archive.record_many(
+        [session, an_exposure(session, "shown", hidden=("hidden",)), an_invocation(session, "used")]
+    )
     desk.live = {"new": "github", "shown": "github", "used": "github"}
     found = await desk.tools(unused_only=True)
     assert {name: each.upstream for name, each in found.items()} == {"hidden": "", "new": "github", "shown": "github"}
@@ -79,14 +81,10 @@ async def test_a_name_that_only_clients_used_is_no_tool(desk):
     made_up = [an_invocation(session, f"made_up_{number}", **refused) for number in range(50)]
     failing = [an_invocation(session, name, **refused) for name in ("listed_then", "listed_now")]
     own = an_invocation(session, "search_available_tools", upstream=OWN_UPSTREAM, **refused)
-    desk.archive.record_many([*made_up, *failing, own, an_exposure(session, "listed_then")])
+    desk.archive.record_many([session, *made_up, *failing, own, an_exposure(session, "listed_then")])
     desk.live = {"listed_now": "github"}
     found = await desk.tools()
-    assert {name: each.invocations for name, each in found.items()} == {
-        "listed_then": 1,
-        "listed_now": 1,
-        "search_available_tools": 1,
-    }
+    assert {name: each.invocations for name, each in found.items()} == {"listed_then": 1, "listed_now": 1}
     tools = (await desk.statistics.summary(0.0)).tools
     assert (tools.known, tools.used, tools.never_used) == (2, 0, 2)
     with pytest.raises(NotFoundError):
@@ -99,7 +97,7 @@ async def test_calls_that_riglm_refused_make_no_second_tool_and_count_for_none(d
     names = ("ran", "only_refused", "listed_then", "made_up")
     calls = [an_invocation(session, name, **refused) for name in names]
     calls += [an_invocation(session, "ran", upstream="alpha"), an_invocation(session, "of_an_agent", upstream="")]
-    desk.archive.record_many([*calls, an_exposure(session, "listed_then")])
+    desk.archive.record_many([session, *calls, an_exposure(session, "listed_then")])
     desk.live = {"ran": "alpha", "only_refused": "alpha"}
     page = await desk.use.entries(unused_only=False, since=0.0, limit=1000, cursor=None)
     assert [(each.tool, each.upstream, each.invocations, each.failures) for each in page.items] == [
@@ -112,6 +110,7 @@ async def test_calls_that_riglm_refused_make_no_second_tool_and_count_for_none(d
 
 async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
     session = a_session()
+    desk.archive.record_many([session])
     for name, uses in {"b": 2, "a": 2, "z": 5, "m": 1}.items():
         desk.archive.record_many([an_invocation(session, name) for _ in range(uses)])
     desk.live = {"never": "x", "ever": "x"}
@@ -125,7 +124,7 @@ async def test_tools_come_most_used_first_then_by_name_page_by_page(desk):
 
 async def test_one_tool_is_told_over_all_servers_with_its_company(desk):
     one, two = a_session(), a_session()
-    desk.archive.record_many([an_invocation(one, "read", upstream="old"), an_invocation(one, "write")])
+    desk.archive.record_many([one, two, an_invocation(one, "read", upstream="old"), an_invocation(one, "write")])
     desk.archive.record_many([an_invocation(two, "read", upstream="new") for _ in range(3)])
     desk.archive.record_many([an_invocation(two, "write"), an_invocation(two, "list")])
     desk.now = 2000.0
@@ -156,7 +155,7 @@ async def test_the_summary_counts_uses_by_how_their_tools_were_found(desk):
     desk.archive.record_many([session, a_session(ended_at=2000.0), shown, *calls, lost, own])
     summary = await desk.statistics.summary(0.0)
     assert (summary.calls, summary.failures) == (6, 1)
-    assert summary.hit_rate == HitRate(hits=3, searched=1, missed=1)
+    assert summary.hit_rate == HitRate(hits=3, missed=2, found_by_search=1)
     assert summary.hit_rate.rate == 0.6
     assert (summary.sessions.active, summary.sessions.total) == (1, 2)
     assert (summary.mode, summary.verdict.code) == ("enforce", "empty")
@@ -199,9 +198,9 @@ async def test_without_records_there_are_no_rates(desk):
 
 
 async def test_time_is_cut_into_buckets_that_end_now(desk):
-    session = a_session()
+    session = a_session(started_at=desk.now - 86_400.0)
     times = [desk.now - 86_399.0, desk.now - 1.0]
-    desk.archive.record_many([an_invocation(session, "read", timestamp=at) for at in times])
+    desk.archive.record_many([session, *(an_invocation(session, "read", timestamp=at) for at in times)])
     desk.archive.record_many([an_exposure(session, "a", hidden=("b",), timestamp=times[1])])
     first, second = await desk.history.buckets(since=None, until=None, count=2)
     assert (first.at, first.seconds, first.calls, first.mean_shown) == (desk.now - 86_400.0, 43_200.0, 1, None)

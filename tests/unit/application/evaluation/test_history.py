@@ -44,19 +44,19 @@ def test_a_workflow_that_repeats_ends_up_in_short_lists():
     history = [a_session(number, "tool30", "tool31", "tool32") for number in range(60)]
     found = judged(history, Witness())
     assert found["calls"] == found["new_calls"] == 180
-    assert found["in_list"] == pytest.approx(100 * 177 / 180, abs=0.01)
+    assert found["hit_rate"] == pytest.approx(100 * 177 / 180, abs=0.01)
     assert found["mean_list"] < 2
     assert found["reduction"] > 95
 
 
 def test_a_strategy_that_knows_nothing_of_the_calls_misses_them():
     history = [a_session(number, f"tool{39 - number % 20}") for number in range(40)]
-    assert judged(history, ServerPredictor())["in_list"] == 0
+    assert judged(history, ServerPredictor())["hit_rate"] == 0
 
 
 def test_a_tool_that_was_called_counts_as_available():
     found = judged([a_session(1, "elsewhere", available=("here",))], Witness())
-    assert found["in_list"] == 100
+    assert found["hit_rate"] == 100
     assert found["reduction"] == 0
 
 
@@ -80,4 +80,4 @@ def test_what_was_before_the_time_that_is_judged_is_learned_from():
 def test_no_history_has_no_shares():
     found = judged([], Witness())
     assert found["sessions"] == found["calls"] == 0
-    assert found["in_list"] is found["mean_list"] is None
+    assert found["hit_rate"] is found["mean_list"] is None

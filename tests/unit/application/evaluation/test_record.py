@@ -1,6 +1,6 @@
 """What recorded lists and calls come to."""
 
-from riglm.application.evaluation.record import cost_fields, read_record
+from riglm.application.evaluation.record import cost_fields, hit_figures, read_record
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import IdentificationMethod
@@ -40,7 +40,7 @@ def test_a_call_goes_with_the_last_list_before_it():
         called(session, "b", 13.0),
         called(session, "a", 14.0),
     )
-    assert [(use.tool, use.in_list, use.fresh, use.shown, use.available) for use in found.uses] == [
+    assert [(use.tool, use.is_hit, use.fresh, use.shown, use.available) for use in found.uses] == [
         ("b", True, True, 3, 3),
         ("b", False, False, 1, 3),
         ("a", True, True, 1, 3),
@@ -64,7 +64,7 @@ def test_hit_rates_count_only_lists_that_hid_something():
         called(session, "a", 13.0),
         called(session, "b", 14.0),
     )
-    assert [(use.tool, use.in_list) for use in found.judged] == [("a", True), ("b", False)]
+    assert [(use.tool, use.is_hit) for use in found.judged] == [("a", True), ("b", False)]
 
 
 def test_a_tool_that_riglm_suggested_counts_as_listed():
@@ -73,7 +73,7 @@ def test_a_tool_that_riglm_suggested_counts_as_listed():
     found = read(
         session, shown, called(session, "b", 11.0), called(session, "c", 12.0, DiscoveryMethod.NAMED), mode="enforce"
     )
-    assert [(use.tool, use.in_list) for use in found.judged] == [("b", True), ("c", False)]
+    assert [(use.tool, use.is_hit) for use in found.judged] == [("b", True), ("c", False)]
 
 
 def test_the_answer_to_a_search_is_no_list():
@@ -85,7 +85,7 @@ def test_the_answer_to_a_search_is_no_list():
         called(session, "b", 12.0, DiscoveryMethod.SEARCHED),
         mode="enforce",
     )
-    assert [(use.in_list, use.found) for use in found.uses] == [(False, DiscoveryMethod.SEARCHED)]
+    assert [(use.is_hit, use.found) for use in found.uses] == [(False, DiscoveryMethod.SEARCHED)]
     assert len(found.lists) == 1
 
 
@@ -128,7 +128,7 @@ def test_a_session_is_priced_in_the_order_in_which_things_happened():
     assert cost_fields(twice)["price"] == round(twice.price, 3)
 
 
-def test_with_preload_hints_the_tools_without_one_are_found_by_the_search_of_the_client():
+def test_with_preload_hints_the_tools_without_one_are_missed_and_no_search_of_riglm_found_them():
     session = a_session(started_at=10.0)
     found = read(
         session,
@@ -137,7 +137,8 @@ def test_with_preload_hints_the_tools_without_one_are_found_by_the_search_of_the
         called(session, "b", 12.0),
         mode="enforce",
     )
-    assert [(use.in_list, use.found.value) for use in found.judged] == [(True, "listed"), (False, "searched")]
+    assert [(use.is_hit, use.found.value) for use in found.judged] == [(True, "listed"), (False, "listed")]
+    assert hit_figures(found.judged) == {"hits": 1, "missed": 1, "found_by_search": 0}
     assert found.lists[0].tokens.hidden == 0  # the client would defer them without riglm too
     assert found.cost.no_proxy == found.cost.host_search > found.cost.riglm
 

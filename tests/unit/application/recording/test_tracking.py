@@ -54,8 +54,8 @@ class Meter:
     def exposed(self, exposure, *, changed):
         """Lists are not noted."""
 
-    def called(self, session_id, tool, upstream, found, error_kind, seconds, mode="off", result=None):
-        self.calls.append((mode, result))
+    def called(self, session_id, tool, upstream, found, error_kind, seconds, mode="off", is_hit=None):
+        self.calls.append((mode, is_hit))
 
 
 def call(service, session, **known):
@@ -299,9 +299,4 @@ def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     service.exposed(session, ListSelection(("write",), ("read",), mode="enforce", surface="dynamic"))
     for with_list in (before_any, without, now, service.list_of(session)):
         call(service, session, tool="read", with_list=with_list)
-    assert meter.calls == [
-        ("off", None),
-        ("shadow", DiscoveryMethod.NAMED),
-        ("shadow", DiscoveryMethod.LISTED),
-        ("enforce", DiscoveryMethod.LISTED),
-    ]
+    assert meter.calls == [("off", None), ("shadow", False), ("shadow", True), ("enforce", True)]

@@ -9,6 +9,9 @@ const orNothing = (format) => (value) => (value === null || value === undefined 
 /** 12,345 */
 export const count = orNothing((value) => withMinus(WHOLE.format(value)));
 
+/** The noun of a count: session, sessions */
+export const noun = (value, one) => (value === 1 ? one : `${one}s`);
+
 /** 12.3K, −4.56M: for large estimates. */
 export const rough = orNothing((value) => withMinus(Math.abs(value) < 10_000 ? WHOLE.format(value) : SHORT.format(value)));
 

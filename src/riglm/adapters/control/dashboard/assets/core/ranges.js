@@ -36,15 +36,13 @@ export function span() {
 /** The time that a chart covers: the chosen range, or only its end if nothing was recorded before. */
 export class ChartSpan {
   #range = "";
-  #subject = "";
   #first = 0;
 
-  /** The span to request for a subject, given the buckets of the last response (if any). */
-  get(subject, buckets = []) {
+  /** The span to request, given the buckets of the last response (if any). */
+  get(buckets = []) {
     const whole = span();
-    if (this.#range !== chosenRange() || this.#subject !== subject) {
+    if (this.#range !== chosenRange()) {
       this.#range = chosenRange();
-      this.#subject = subject;
       this.#first = 0;
     }
     const used = buckets.find((bucket) => bucket.calls > 0 || bucket.lists > 0);

@@ -1,4 +1,5 @@
 import { h, name } from "../core/dom.js";
+import * as format from "../core/formats.js";
 import { address } from "../core/routes.js";
 import { shower } from "../parts/numbers.js";
 import { empty, facts, missing, panel } from "../parts/panels.js";
@@ -14,7 +15,7 @@ export const clusters = {
     if (!found) return [h("h1", {}, "Kinds of work"), missing(refusals.clusters)];
     const show = shower("clusters", found);
     const summary = found.clusters.length
-      ? h("p", { class: "note" }, show("/sessions"), " sessions in ", show("/total"), " kinds of work, by their servers, tools and contexts. Each is named by its most distinctive tools; numbers count sessions.")
+      ? h("p", { class: "note" }, show("/sessions"), format.noun(found.sessions, " session"), " with calls, imported ones included, in ", show("/total"), format.noun(found.total, " kind"), " of work, by their servers, tools and contexts. Each is named by its most distinctive tools; numbers count sessions.")
       : empty("No session used a tool so far.", h("p", {}, "riglm groups sessions that use similar tools. The groups appear here after the first calls."));
     return [h("h1", {}, "Kinds of work"), summary, found.clusters.map((cluster, index) => kind(cluster, index, show))];
   },

@@ -19,12 +19,12 @@ export const overview = {
   hasRange: true,
   sources(_subject, data = {}) {
     const { since } = span();
-    const chart = chartSpan.get("", data.series?.buckets);
+    const chart = chartSpan.get(data.series?.buckets);
     return {
       health: "/health",
       config: "/config",
       summary: `/stats/summary?since=${since}`,
-      series: `/stats/series?since=${chart.since}&until=${chart.until}&buckets=${chart.buckets}`,
+      series: `/stats/series?since=${chart.since}&until=${chart.until}&buckets=${chart.buckets}&sessions_since=${since}`,
       sessions: `/sessions?active=true&limit=${LIVE_SESSIONS}`,
       tools: `/tools?since=${since}&limit=1000`,
     };
@@ -63,7 +63,8 @@ const CHART_TITLES = { found: "How tools were found", lists: "List size", calls:
 
 function chart(kind, data, refusals) {
   const content = data.series ? overTime(kind, data.series.buckets, shower("series", data.series), "/buckets") : missing(refusals.series);
-  return panel(`over-time-${kind}`, CHART_TITLES[kind], {}, content);
+  const would = kind === "lists" && data.summary?.mode === "shadow" ? ", as it would be" : "";
+  return panel(`over-time-${kind}`, `${CHART_TITLES[kind]}${would}`, {}, content);
 }
 
 /** The key figures. */
@@ -71,12 +72,12 @@ function headline(summary) {
   const show = shower("summary", summary);
   const would = summary.mode === "shadow" ? "would be, " : "";
   const figures = [
-    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [would, "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), " sessions"]],
-    ["Hit rate", show("/hit_rate/rate", format.percent), [would, show("/hit_rate/hits"), " from the list, ", show("/hit_rate/searched"), " by a search, ", show("/hit_rate/missed"), " by name only"]],
+    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [would, "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), format.noun(summary.price.sessions, " session")]],
+    ["Hit rate", show("/hit_rate/rate", format.percent), [would, show("/hit_rate/hits"), " from the list, ", show("/hit_rate/missed"), " missed", summary.mode === "enforce" && [", ", show("/hit_rate/found_by_search"), " of them found by a search"]]],
     ["Tools in a list", show("/lists/mean_shown", format.mean), [would, "of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
     ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/meta_tools", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
-    ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), " searches"]],
-    ["Sessions", show("/sessions/total"), ["counted of ", show("/sessions/in_time"), ", ", show("/sessions/active"), " live, ", show("/lists/changes"), " list changes"]],
+    ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), summary.searches === 1 ? " search" : " searches"]],
+    ["Sessions", show("/sessions/total"), ["counted of ", show("/sessions/in_time"), ", ", show("/sessions/active"), " live, ", show("/lists/changes"), format.noun(summary.lists.changes, " list change")]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],
   ];
   return h(
@@ -118,7 +119,7 @@ function result(summary) {
   const show = shower("summary", summary);
   const { price, verdict: found, hit_rate: hits } = summary;
   const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/hit_rate/rate", format.percent)];
-  const priced = price.of_no_proxy === null ? "no price yet" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), " sessions"];
+  const priced = price.of_no_proxy === null ? "no price yet" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), format.noun(price.sessions, " session")];
   const unmet = found.reasons.findIndex((reason) => reason.met !== true);
   return [mark(...(VERDICTS[found.code] ?? ["quiet", "No verdict yet"])), " ", found.text, " ", priced, ", ", hitRate, unmet >= 0 && ["; ", found.reasons[unmet].text], "."];
 }

@@ -32,7 +32,7 @@ function found(data, refusals) {
   if (!data.sessions) return missing(refusals.sessions);
   if (data.sessions.items.length === 0) return empty(state.activeOnly ? "No session is live." : "No session was recorded.", h("p", {}, "A session appears as soon as a client has connected."));
   const more = data.sessions.next_cursor !== null && state.limit < MOST;
-  return [sessionTable(data.sessions, "Sessions"), more && h("p", { class: "more" }, h("button", { type: "button", "data-action": "more" }, "Show more"))];
+  return [sessionTable(data.sessions, "Sessions"), h("p", { class: "note" }, "All recorded sessions, imported ones included. Their calls include those of meta-tools, which the overview and the tools do not count."), more && h("p", { class: "more" }, h("button", { type: "button", "data-action": "more" }, "Show more"))];
 }
 
 /** Sessions as a table; `answer` is a response of `/sessions`. */

@@ -13,7 +13,7 @@ export const together = {
   sources: () => ({ cooccurrence: `/stats/cooccurrence?limit=${TOOLS}` }),
   render(data, refusals) {
     const { cooccurrence: found } = data;
-    const note = "Number of sessions in which both tools were used. Darker fields are more.";
+    const note = "Number of recorded sessions, imported ones included, in which both tools were used. Darker fields are more.";
     return [
       h("h1", {}, "Tools used together"),
       h(

@@ -1,6 +1,6 @@
 import { h, name } from "../core/dom.js";
 import * as format from "../core/formats.js";
-import { ChartSpan } from "../core/ranges.js";
+import { span } from "../core/ranges.js";
 import { address } from "../core/routes.js";
 import { ago, shower } from "../parts/numbers.js";
 import { draw, overTime } from "../parts/over_time.js";
@@ -9,16 +9,11 @@ import { bar, table } from "../parts/tables.js";
 import { inWords, overrideButton, overridesOf } from "./overrides.js";
 
 const CHARTS = ["calls", "found"];
-const chartSpan = new ChartSpan();
 
 export const tool = {
   title: (subject) => subject,
   hasRange: true,
-  sources(subject, data = {}) {
-    const calls = data.tool?.series.buckets.map((bucket) => ({ ...bucket, lists: 0 }));
-    const { since } = chartSpan.get(subject, calls);
-    return { tool: `/tools/stats?name=${encodeURIComponent(subject)}&since=${since}`, overrides: "/override?limit=1000" };
-  },
+  sources: (subject) => ({ tool: `/tools/stats?name=${encodeURIComponent(subject)}&since=${span().since}`, overrides: "/override?limit=1000" }),
   render(data, refusals, subject) {
     const above = h("p", { class: "above" }, h("a", { href: address("tools") }, "Tools"), " /");
     const title = h("h1", {}, name(subject));

@@ -68,7 +68,7 @@ function columns(answer) {
     number("Failed", "failures"),
     number("Sessions", "sessions"),
     number("In the list", "listed", undefined, "calls whose tool was in the list"),
-    number("Searched", "searched", undefined, "calls whose tool came by a search"),
+    number("Searched", "searched", undefined, "calls whose tool a search of riglm had found"),
     number("By name", "named", undefined, "calls whose tool was in no list"),
     number("Median", "median_ms", format.duration),
     number("95 %", "p95_ms", format.duration),
