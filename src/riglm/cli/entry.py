@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from typing import Any
 
 _OPTIONS = {"--config": "config", "--mcp-json": "mcp_json", "--url": "url", "--log-level": "log_level"}
@@ -17,17 +18,32 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data; 130 after Ctrl-C."""
     try:
         _main()
-    except KeyboardInterrupt:  # while modules are loaded, before any command handles it
-        sys.exit(_INTERRUPTED)
-    except SystemExit:
-        raise
+    except (KeyboardInterrupt, SystemExit) as error:
+        code = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else error.code
+        if code == _INTERRUPTED:  # by Ctrl-C, or by OpenBLAS if it could not start its threads
+            _end_if_short(_thread_failure())
+        sys.exit(code)
     except BaseException as error:
-        from riglm.domain.shortage import shortage_in
+        _end_if_short(error)
+        raise
 
-        if not (words := shortage_in(error)):
-            raise
+
+def _end_if_short(error: BaseException | None) -> None:
+    """Print what the machine is short of and exit, if that caused the error."""
+    from riglm.domain.shortage import shortage_in
+
+    if error is not None and (words := shortage_in(error)):
         print(f"riglm: {words}", file=sys.stderr)  # noqa: T201  # for the user who started it
         sys.exit(1)
+
+
+def _thread_failure() -> BaseException | None:
+    """Return why no thread can be started now, None if one can."""
+    try:
+        threading.Thread(target=int, daemon=True).start()
+    except RuntimeError as error:
+        return error
+    return None
 
 
 def _main() -> None:

@@ -199,6 +199,20 @@ def test_nothing_is_started_before_the_first_record(pipe: Pipe) -> None:
         assert "riglm-logs" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_a_record_that_finds_no_thread_allowed_is_written_with_the_next(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with JsonLogs(descriptor=pipe.writer):
+        with monkeypatch.context() as refusing:
+            refusing.setattr(threading.Thread, "start", refuse)
+            logger.info("first")
+        logger.info("second")
+    assert [line["event"] for line in pipe.objects()] == ["first", "second"]
+
+
 def test_another_level_and_other_secrets_count_from_the_next_record_on() -> None:
     reader, writer = os.pipe()
     logger = logging.getLogger("riglm.test")

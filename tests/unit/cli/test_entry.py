@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 
 import pytest
 import typer
@@ -21,6 +22,27 @@ def test_an_interrupt_while_modules_are_loaded_is_no_failure(monkeypatch: pytest
     with pytest.raises(SystemExit) as ended:
         entry.main()
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(130)], ids=["while loading", "in a command"])
+def test_an_interrupt_by_a_library_that_could_start_no_thread_names_the_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interrupt: BaseException
+):
+    def interrupted() -> None:
+        raise interrupt
+
+    monkeypatch.setattr(sys, "argv", ["riglm", "doctor"])
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+    monkeypatch.setattr(main, "main", interrupted)
+    monkeypatch.setattr(threading.Thread, "start", refuse_thread)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 1
+    assert "— fix: end processes that are not needed, or raise the limit (`ulimit -u`" in capsys.readouterr().err
+
+
+def refuse_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from select import select
 from typing import Final, Self
@@ -95,8 +96,10 @@ class JsonLogs(logging.Handler):
 
     def _start_writer(self) -> None:
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write_all, name="riglm-logs", daemon=True)
-            self._writer.start()
+            writer = threading.Thread(target=self._write_all, name="riglm-logs", daemon=True)
+            with suppress(RuntimeError):  # no thread is allowed now: the next record tries again
+                writer.start()
+                self._writer = writer
 
     def _write_all(self) -> None:
         told = 0

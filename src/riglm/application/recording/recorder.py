@@ -74,6 +74,7 @@ class Recorder:
 
     def start(self) -> None:
         """Begin to store what is put; what was put before waits in the queue."""
+        self._writer.start()  # before the other thread, so that the caller gets the error if no thread is allowed
         self._thread.start()
 
     def open_at_once(self) -> None:
@@ -152,7 +153,6 @@ class Recorder:
             _log.warning("%d records could not be stored before the end and are lost", lost)
 
     def _run(self) -> None:
-        self._writer.start()
         if self._at_once:
             self._dispatcher.open_store()
         else:

@@ -509,3 +509,20 @@ def test_the_first_record_after_a_pause_wakes_the_recorder(monkeypatch):
     queue.put(call, 1)
     assert len(notified) == 2
     assert queue.due_in() == 0.0
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_recorder_whose_threads_are_not_allowed_fails_where_it_is_started(shop, monkeypatch, allowed):
+    start, started = threading.Thread.start, []
+
+    def refuse(thread):
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    recorder = Recorder(lambda: shop)
+    with pytest.raises(RuntimeError, match="new thread"):
+        recorder.start()
+    assert len(started) == allowed
