@@ -23,6 +23,8 @@ class SetupJournal(InstallationsPort):
     def __init__(self, directory: Path) -> None:
         """The directory need not exist."""
         self._directory = directory
+        self._made: list[Path] = []
+        """The folders that were made for it by this process."""
 
     def all(self) -> tuple[ClientSetup, ...]:
         try:
@@ -59,8 +61,8 @@ class SetupJournal(InstallationsPort):
     def forget(self, name: str) -> None:
         self.where(name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # they hold something else
-            self._directory.rmdir()
-            self._directory.parent.rmdir()
+            for folder in dict.fromkeys([self._directory, self._directory.parent, *self._made]):
+                folder.rmdir()
 
     def _read(self) -> tuple[ClientSetup, ...]:
         file = self._directory / _NAME
@@ -90,6 +92,7 @@ class SetupJournal(InstallationsPort):
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(self._directory / name)
+            self._made += absent
         except OSError as error:
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -288,7 +288,13 @@ def _unwritable(file: Path, error: OSError) -> ConflictError:
 
 
 class SafeFiles(FilesPort):
-    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone."""
+    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone.
+
+    Folders that were made for a file go with it.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Path] = []
 
     def read(self, file: Path) -> bytes | None:
         try:
@@ -317,9 +323,9 @@ class SafeFiles(FilesPort):
         try:
             if after is None:
                 file.unlink()
-                _remove_empty([file.parent])
+                _remove_empty([file.parent, *(folder for folder in file.parent.parents if folder in self._made)])
             else:
-                _make(file, after)
+                self._made += _make(file, after)
         except OSError as error:
             raise ConflictError(failed_write(file, error, "let riglm write there")) from None
 
@@ -341,7 +347,8 @@ def _replace(file: Path, before: bytes, after: bytes) -> None:
         raise
 
 
-def _make(file: Path, content: bytes) -> None:
+def _make(file: Path, content: bytes) -> Sequence[Path]:
+    """Create a file; return the folders that were made for it."""
     absent = [each for each in file.parents if not each.exists()]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -358,6 +365,7 @@ def _make(file: Path, content: bytes) -> None:
     except BaseException:
         _remove_empty(absent)
         raise
+    return absent
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
