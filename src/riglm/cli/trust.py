@@ -76,17 +76,18 @@ def approve(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve tools as their server lists them now. Running processes notice within seconds."""
+    """Approve tools as their server lists them now, after a question. Running processes notice within seconds."""
     if everything is (server is not None):
         raise UnusableInputError("which tools to approve is not clear — fix: name a SERVER, or give --all")
-    found = [pin for pin in _changed(config) if server in {None, pin.server} and (not names or pin.name in names)]
+    changed = _changed(config)
+    found = [pin for pin in changed if server in {None, pin.server} and (not names or pin.name in names)]
     missing = sorted(set(names or ()) - {pin.name for pin in found})
     if missing:
         raise RiglmError(
             f"{server} has no changed tool {printable(', '.join(missing))} — fix: use names from `riglm tools changes`"
         )
     if digests:
-        found = _with_digests(found, digests)
+        found = _with_digests(found, digests, changed)
     elif yes:
         _require_shown(found)
     if found and not yes:
@@ -169,17 +170,21 @@ def pin_fields(pin: "ToolPin") -> dict[str, Any]:
     }
 
 
-def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str]) -> "list[ToolPin]":
+def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str], changed: "Iterable[ToolPin]") -> "list[ToolPin]":
     """Return the tools whose server lists a definition with one of these digests.
 
     Raises:
-        RiglmError: no tool has one of them.
+        RiglmError: none of these tools has one of them; the message names one in `changed` that has.
     """
     chosen = [pin for pin in found if pin.seen_digest in set(digests)]
     missing = sorted(set(digests) - {pin.seen_digest for pin in chosen})
+    other = next((pin for pin in changed if pin.seen_digest in missing), None)
+    if other is not None:
+        name = printable(f"{other.server}/{other.name}")
+        raise RiglmError(f"{name}: has the digest {other.seen_digest}, and is not among those named — fix: name it")
     if missing:
         raise RiglmError(
-            f"no changed tool has the digest {printable(missing[0])} — fix: look at `riglm tools changes --json` again"
+            f"no changed tool has the digest {printable(missing[0])} — fix: look at `riglm tools changes` again"
         )
     return chosen
 
@@ -246,7 +251,8 @@ def _print_changes(found: "Iterable[ToolPin]") -> None:
 
     pins = list(found)
     for pin in pins:
-        typer.echo(f"{printable(pin.server)}/{printable(pin.name)}: {pin.change}")
+        digest = f", digest {pin.seen_digest}" if pin.seen_digest else ""
+        typer.echo(f"{printable(pin.server)}/{printable(pin.name)}: {pin.change}{digest}")
         for line in definition_diff(pin):
             typer.echo(f"  {printable(line)}")
     columns = ("server", "tool", "change", "resembles", "seen")
