@@ -41,6 +41,7 @@ def make_engine(url: str, timeout: float, *, durable: bool) -> Engine:
 
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver begins no transactions: _begin does
+        connection.text_factory = lambda raw: raw.decode(errors="replace")  # damaged text ends no reading
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}").close()
         connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
         connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()

@@ -62,7 +62,8 @@ def test_text_that_is_no_utf8_stops_no_reading_of_catalogs(store, file):
     catalog = a_tool_catalog()
     store.record_many([catalog])
     damage(file, "UPDATE tool_catalog SET instructions = CAST(x'ff41' AS TEXT)")
-    assert [each.tools for each in SqliteChoices(file).list_tool_catalogs([catalog.fingerprint])] == [catalog.tools]
+    for choices in (store, SqliteChoices(file)):
+        assert [each.tools for each in choices.list_tool_catalogs([catalog.fingerprint])] == [catalog.tools]
 
 
 @pytest.mark.parametrize(
