@@ -221,7 +221,9 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
         if servers is not None and not servers:
             return []
         rows = self._find("tool_pin", _PINS.format(servers=named), *map(storable, servers or ()))
-        return [pin for row in rows if (pin := _pin(*row)) is not None]
+        found = [(row, pin) for row in rows if (pin := _pin(*row)) is not None]
+        _log_lost_approvals([pin for (_, _, digest, definition, *_), pin in found if _is_lost(pin, digest, definition)])
+        return [pin for _, pin in found]
 
     def approve_tools(self, approved: Sequence[ToolPin]) -> None:
         with self._changing() as execute:
@@ -241,6 +243,7 @@ def _catalog(
         and isinstance(updated_at, float)
         and isinstance(entries, list)
         and all(isinstance(entry, dict) for entry in entries)
+        and (not entries or any(isinstance(entry.get("name"), str) for entry in entries))
         and (not capabilities or isinstance(rawjson.plain(capabilities), dict))
     )
     if not is_whole:
@@ -270,25 +273,26 @@ def _pin(
 ) -> ToolPin | None:
     """Return a stored pin, less what is damaged of it; None if its tool is unknown.
 
-    A tool without its digest is not approved any more. A definition comes back with the next list.
+    A tool without its digest is not approved any more. An approved definition may be what was listed last, and what was
+    listed comes back with the next list.
     """
     if not isinstance(server, str) or not isinstance(name, str):
         _log_damage("tool_pin")
         return None
     approved, listed = _digest(digest), _digest(seen_digest)
+    last = _definition(seen) if listed else b""
     pin = ToolPin(
         server=original(server),
         name=original(name),
         digest=approved,
-        definition=_definition(definition) if approved else b"",
-        seen_digest=listed if _definition(seen) else "",
-        seen=_definition(seen) if listed else b"",
+        definition=(_definition(definition) or (last if listed == approved else b"")) if approved else b"",
+        seen_digest=listed if last else "",
+        seen=last,
         resembles=original(resembles) if isinstance(resembles, str) else "",
         pinned_at=_time(pinned_at),
         seen_at=_time(seen_at),
     )
-    stored = digest, definition, seen_digest, seen, pinned_at, seen_at
-    if (pin.digest, pin.definition, pin.seen_digest, pin.seen, pin.pinned_at, pin.seen_at) != stored:
+    if (pin.seen_digest, pin.seen, pin.seen_at) != (seen_digest, seen, seen_at):
         _log_damage("tool_pin")
     return pin
 
@@ -307,7 +311,9 @@ def _time(stored: Any) -> float:
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_TIME: Final = 1e11
+_MAX_NAMED: Final = 20
 _damaged: Final[set[str]] = set()
+"""The tables and tools whose damage was reported."""
 
 
 def _log_damage(table: str) -> None:
@@ -315,6 +321,26 @@ def _log_damage(table: str) -> None:
     if table not in _damaged:
         _damaged.add(table)
         _log.warning("damaged rows of the store are skipped until they are written again", extra={"table": table})
+
+
+def _is_lost(pin: ToolPin, digest: Any, definition: Any) -> bool:
+    """True if the stored digest or definition that was approved is damaged."""
+    return digest != pin.digest or (definition != b"" and not pin.definition)
+
+
+def _log_lost_approvals(pins: Sequence[ToolPin]) -> None:
+    """Report tools with a damaged approval, each once."""
+    tools = [tool for pin in pins if (tool := f"{pin.server}/{pin.name}") not in _damaged]
+    _damaged.update(tools)
+    if tools:
+        named = ", ".join(tool if tool.isprintable() else ascii(tool) for tool in tools[:_MAX_NAMED]) + (
+            ", …" if len(tools) > _MAX_NAMED else ""
+        )
+        _log.warning(
+            "%s: the stored approval is damaged — fix: look at `riglm tools changes`, then run `riglm tools approve`",
+            named,
+            extra={"table": "tool_pin", "number": len(tools)},
+        )
 
 
 class SqliteChoices(PredictionStatements):

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,7 @@ def damage(file, statement):
         "tools = 7",
         "tools = x'7b7d'",
         "tools = x'5b375d'",
+        """tools = CAST('[{"x":1},{"name":2}]' AS BLOB)""",
         "capabilities = x'5b5d'",
         "capabilities = 'x'",
         "instructions = x'00'",
@@ -91,6 +93,35 @@ def test_what_is_whole_of_a_damaged_pin_still_counts(store, file, assignment, ch
     assert pin.change is change
     assert pin.digest in {"a" * 64, ""}
     definition_diff(pin)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "change"),
+    [
+        ("digest = 'zz'", ToolChange.ADDED),
+        ("digest = 7, definition = 'x', seen_at = 'x'", ToolChange.ADDED),
+        ("definition = x'7b', seen_digest = substr(seen_digest, 2) || 'b'", ToolChange.CHANGED),
+    ],
+)
+def test_a_damaged_approval_is_reported_once_with_the_tools_and_the_fix(store, file, caplog, assignment, change):
+    store.record_many([a_tool_pin(name=name) for name in ("read", "write", "move")])
+    damage(file, f"UPDATE tool_pin SET {assignment} WHERE name != 'move'")
+    for choices in (store, SqliteChoices(file)):
+        assert [pin.change for pin in choices.list_tool_pins()] == [None, change, change]
+    [message] = [each for each in caplog.messages if "approval" in each]
+    assert message.startswith("files/read, files/write: ")
+    assert "`riglm tools approve`" in message
+    approved = [replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in store.list_tool_pins()]
+    store.approve_tools(approved)
+    assert [(pin.change, pin.definition) for pin in store.list_tool_pins()] == [(None, pin.seen) for pin in approved]
+
+
+def test_an_approved_definition_that_is_damaged_is_what_was_listed_if_that_is_approved(store, file, caplog):
+    pin = a_tool_pin()
+    store.record_many([pin])
+    damage(file, "UPDATE tool_pin SET definition = x'7b22'")
+    assert list(store.list_tool_pins()) == [replace(pin, definition=pin.seen)]
+    assert not caplog.messages
 
 
 def test_a_pin_without_a_name_is_skipped(store, file):
