@@ -316,7 +316,8 @@ def scan_definition(
     suspicious = {kind for kind, texts in pieces.items() if not _is_harmless(texts, others, server)}
     switches = {name for name in pieces["names"] if _is_switch(name)} if "names" in suspicious else ()
     if switches:
-        read = [each._replace(text=_without_switches(each, switches)) for each in read]
+        named = re.compile(rf"\b(?:{'|'.join(switches)})\b")
+        read = [each._replace(text=named.sub("", each.text or "")) for each in read]
         pieces = _pieces(read)
     for each in read:
         if each.kind in suspicious:
@@ -351,16 +352,6 @@ def _is_switch(name: str) -> bool:
     """Whether the name of a property only resembles an instruction, such as `ignore_all_rules`."""
     is_short = name.isidentifier() and name.isascii() and len(_WORD.findall(name)) <= _MAX_WORDS_OF_NAME
     return is_short and set(_find_meanings(name)) == {ScanRule.INSTRUCTION}
-
-
-def _without_switches(part: _String, switches: Collection[str]) -> str:
-    """Return a text without such names, in quotes if it is no name itself."""
-    text = part.text or ""
-    if part.kind == "names":
-        return "" if text in switches else text
-    for name in switches:
-        text = re.sub(rf"([`'\"]){name}\1", "", text)
-    return text
 
 
 def _scan_text(part: _String, others: OtherTools, server: str) -> Iterator[ScanFinding]:
@@ -553,7 +544,7 @@ def _is_quoted(match: re.Match[str]) -> bool:
     """Whether a text describes a phrase, in quotes or as an object: other words in front of it change nothing."""
     before = match.string[max(0, match.start() - 300) : match.start()]
     quoted = _QUOTED.search(before)
-    if quoted is None:
+    if quoted is None or (quoted[1] in '"`' and match.string.count(quoted[1], 0, match.start()) % 2 == 0):
         return _OBJECT.search(before) is not None
     closing = re.escape(_CLOSING.get(quoted[1], quoted[1]))
     return re.compile(rf"[^{closing}]{{0,200}}{closing}(?!\w)").match(match.string, match.end()) is not None

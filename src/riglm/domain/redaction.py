@@ -254,16 +254,20 @@ def mask_options(options: Any) -> Any:
 
 
 def secrets_of_options(options: Any) -> list[str]:
-    """Return the texts under secret-sounding names among options, at any depth."""
+    """Return the texts under secret-sounding names among options, at any depth, without paths and plain URLs."""
     if isinstance(options, Mapping):
         return [
             text
             for key, value in options.items()
-            for text in (_texts_in(value) if sounds_secret(str(key)) else secrets_of_options(value))
+            for text in (_secrets_in(str(key), value) if sounds_secret(str(key)) else secrets_of_options(value))
         ]
     if isinstance(options, list | tuple):
         return [text for item in options for text in secrets_of_options(item)]
     return []
+
+
+def _secrets_in(name: str, value: Any) -> list[str]:
+    return [text for text in _texts_in(value) if holds_secret(name, text)]
 
 
 def secrets_of_url(url: str) -> list[str]:

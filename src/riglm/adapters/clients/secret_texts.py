@@ -45,7 +45,7 @@ class Cover:
         """
         found = [text for document in documents for text in _secrets(document)]
         found += [text for whole in texts for text in _in_comments(whole)]
-        found += [text for each in documents for text in secrets_of_options(each) if holds_secret("secret", text)]
+        found += [text for each in documents for text in secrets_of_options(each)]
         self._whole = {part for text in found for part in _parts(text)} - set(shown)
         written = {form for text in self._whole for form in _forms(text)}
         self._redact = Redactor(written)

@@ -52,6 +52,12 @@ def test_commands_names_and_paths_are_shown() -> None:
         "LEVEL": "debug",
         "REGION": "eu-west-1",
         "API": "https://api.example.com/v1",
+        "AUTH_URL": "https://login.example.com/oauth",
+        "MODEL": "gpt-4o-mini",
+        "VERSION": "2024-11-05",
+        "IMAGE": "ghcr.io/github/github-mcp-server:0.4.1",
+        "MAX_TOKENS": "4096",
+        "NODE_OPTIONS": "--max-old-space-size=4096",
     }
     args = [
         "-c",
