@@ -169,6 +169,23 @@ class MaintenanceContract:
         analytics.note_time(a_day(200), a_day(499) + 1)
         assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(200)
 
+    def test_records_of_the_future_stay_and_keep_no_others(
+        self, analytics: AnalyticsPort, used: tuple[Session, Session]
+    ) -> None:
+        """A clock was ahead and is right again: what it stamped goes in its turn."""
+        session = a_session(started_at=a_day(500))
+        shown = an_exposure(session, "read", timestamp=a_day(500) + 2)
+        analytics.record_many([session, an_invocation(session, "read", timestamp=a_day(500) + 1), shown])
+        assert analytics.end_idle_sessions(a_day(110)) == 0
+        removed = summed(analytics.purge(Expiry.of_all(a_day(50), now=a_day(110))))
+        assert (removed.sessions, removed.invocations, removed.exposures) == (1, 2, 1)
+        assert known_sessions(analytics) == {session.id, used[1].id}
+        assert analytics.end_idle_sessions(a_day(501)) == 1
+        [ended] = [each.session for each in analytics.list_sessions() if each.session.id == session.id]
+        assert ended.ended_at == a_day(500) + 2
+        removed = summed(analytics.purge(Expiry.of_all(a_day(501), now=a_day(601))))
+        assert (removed.sessions, removed.invocations, removed.exposures) == (2, 3, 2)
+
     def test_what_has_expired_by_itself_is_purged(self, analytics: AnalyticsPort) -> None:
         """Overrides by their time, warm sets by their age, overrides of a session with the session."""
         now = a_day(100)

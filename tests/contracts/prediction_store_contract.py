@@ -1,5 +1,6 @@
 """What every analytics store must keep for prediction; `AnalyticsContract` holds it."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ import pytest
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
@@ -330,6 +332,21 @@ class PredictionStoreContract:
         latest = a_tool_catalog(updated_at=unused.updated_at + CATALOG_KEPT_SECONDS + 1.0)
         analytics.record_many([latest])
         assert list(choices.list_tool_catalogs([latest.fingerprint, unused.fingerprint])) == [latest]
+
+    def test_a_row_stamped_in_the_future_is_replaced_and_removes_no_other(
+        self, analytics: AnalyticsPort, choices: Choices
+    ) -> None:
+        """A clock was ahead and is right again."""
+        now, ahead = time.time(), time.time() + 400 * DAY_SECONDS
+        other = a_tool_catalog(variant="modern", updated_at=now)
+        for catalog in (other, a_tool_catalog(updated_at=ahead, tools=b"[]"), right := a_tool_catalog(updated_at=now)):
+            analytics.record_many([catalog])
+        found = choices.list_tool_catalogs([right.fingerprint])
+        assert sorted(found, key=lambda each: each.variant) == [right, other]
+        changed = a_tool_pin(seen_at=now, seen_digest="b" * 64)
+        for pin in (a_tool_pin(seen_at=ahead), changed):
+            analytics.record_many([pin])
+        assert list(choices.list_tool_pins()) == [changed]
 
     def test_a_tool_pin_comes_back_as_it_was_stored(self, analytics: AnalyticsPort, choices: Choices) -> None:
         """Every byte is kept, by server and name, and of the servers that are asked for only."""

@@ -303,6 +303,24 @@ async def test_riglm_starts_without_the_server_and_finds_it_later(caplog: pytest
             assert await heard.until(bool) == [b"news"]
 
 
+@pytest.mark.parametrize("days", [-400, 400], ids=["behind", "ahead"])
+async def test_a_process_with_a_wrong_clock_that_starts_without_the_server_hears_what_is_sent_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + days * 86_400)
+    with valkey.own_server() as server:
+        for place in ("1-0", "*"):
+            server.ask("XADD", "riglm:news", place, "news", "old")
+        server.freeze()
+        async with RedisSessionState(server.url, deadline=0.3) as state:
+            heard = Heard(state)
+            server.thaw()
+            await back(state)
+            await state.notify(b"new")
+            assert await heard.until(bool) == [b"new"]
+
+
 async def test_the_backlog_is_bounded_and_says_what_it_forgot(
     server: valkey.ValkeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:

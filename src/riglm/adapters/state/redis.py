@@ -38,7 +38,9 @@ class NewsReader:
     def __init__(self, client: Redis, stream: str) -> None:
         self._client = client
         self._stream = stream
-        self._last = _BEGINNING
+        self._last: bytes | None = None
+        """The entry after which it reads; None until the server was available."""
+        self._started_at = 0.0
         self._is_strange = False
         self._listeners: list[Callable[[bytes], None]] = []
         self._reading: asyncio.Task[None] | None = None
@@ -48,8 +50,8 @@ class NewsReader:
         self._listeners.append(listener)
 
     async def start(self, *, is_away: bool = False) -> None:
-        """Read what is sent from now on; without the server, or if it `is_away`, what is sent once it is available."""
-        self._last = b"%d-0" % int(time.time() * 1000)  # places in a stream are times of the server
+        """Read what is sent from now on, also if the server is unavailable or `is_away`."""
+        self._started_at = time.monotonic()
         if not is_away:
             with contextlib.suppress(RedisError, OSError, TimeoutError, LookupError, TypeError):
                 async with asyncio.timeout(_GRACE_SECONDS):
@@ -79,6 +81,8 @@ class NewsReader:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _read_on(self) -> None:
+        if self._last is None:
+            self._last = min(await self._newest(), await self._start_place(), key=_order)
         answer = await self._ask(*_READ, self._stream, self._last)
         if answer:
             self._heard(answer)
@@ -95,6 +99,12 @@ class NewsReader:
         newest = await self._ask("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
         place: bytes = newest[0][0] if newest else _BEGINNING
         return place
+
+    async def _start_place(self) -> bytes:
+        """The place in the stream at which this reader started, by the server's clock."""
+        seconds, microseconds = map(int, await self._ask("TIME"))
+        elapsed = time.monotonic() - self._started_at
+        return b"%d-0" % max(0, seconds * 1000 + microseconds // 1000 - round(elapsed * 1000))
 
     async def _ask(self, *command: str | bytes | int) -> Any:
         return await self._client.execute_command(*command)  # type: ignore[no-untyped-call]

@@ -1,7 +1,6 @@
-"""Rows of tools that are damaged, or stamped by a wrong clock: skipped, and replaced by the next list."""
+"""Rows of tools that are damaged: skipped, and replaced by the next list."""
 
 import sqlite3
-import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -128,16 +127,3 @@ def test_a_pin_without_a_name_is_skipped(store, file):
     store.record_many([a_tool_pin(), a_tool_pin(name="write")])
     damage(file, "UPDATE tool_pin SET name = x'ff' WHERE name = 'read'")
     assert [pin.name for pin in store.list_tool_pins()] == ["write"]
-
-
-def test_a_row_stamped_in_the_future_is_replaced_and_removes_no_other(store):
-    ahead, now = time.time() + 400 * 86_400, time.time()
-    wrong, other = a_tool_catalog(updated_at=ahead, tools=b"[]"), a_tool_catalog(variant="modern", updated_at=now)
-    store.record_many([other])
-    store.record_many([wrong])
-    right = a_tool_catalog(updated_at=now)
-    store.record_many([right])
-    assert sorted(store.list_tool_catalogs([right.fingerprint]), key=lambda each: each.variant) == [right, other]
-    store.record_many([a_tool_pin(seen_at=ahead)])
-    store.record_many([a_tool_pin(seen_at=now, seen_digest="b" * 64)])
-    assert [pin.change for pin in store.list_tool_pins()] == [ToolChange.CHANGED]
