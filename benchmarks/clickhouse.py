@@ -59,7 +59,7 @@ def fill(store: ClickHouse, calls: int, now: float) -> None:
     )
     run(
         f"INSERT INTO exposure SELECT generateUUIDv7(number), {_SESSION.format('intDiv(number, 2)')},"
-        f" {started} + intDiv(number, 2) * {step} + (number % 2) * 300, {_TOOLSET}, {_TOOLSET}, 12, 200, 'online',"
+        f" {started} + intDiv(number, 2) * {step} + (number % 2) * 300, {_TOOLSET}, {_TOOLSET}, 'online',"
         f" 'warm', 'enforce', 'dynamic', 3000, 40000, 500 FROM numbers({2 * sessions})"
     )
 

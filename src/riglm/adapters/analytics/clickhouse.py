@@ -111,7 +111,7 @@ class ClickHouse(ArchivePort):
             self._insert("session", [_session_row(each) | {"installation": self._installation} for each in sessions])
             ends = (each for each in records if isinstance(each, SessionClosed))
             self._insert("session", [{"id": each.session_id, "ended_at": each.ended_at} for each in ends])
-            self._insert_new("exposure", [_exposure_row(each) for each in lists])
+            self._insert_new("exposure", [rows.exposure_row(each) for each in lists])
             calls = (each for each in records if isinstance(each, ToolInvocation))
             self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
         self._delete(self._stored(self._erased(ids)))  # some may have been erased meanwhile
@@ -323,7 +323,7 @@ class ClickHouse(ArchivePort):
             self._opened.insert(table, data, column_names=list(new[0]), settings=settings)
 
     def _exposures(self, session_ids: Sequence[UUID], order: str, **values: Any) -> list[Exposure]:
-        query = "SELECT * EXCEPT (shown_count, available_count) FROM exposure WHERE session_id IN {ids:Array(UUID)}"
+        query = "SELECT * FROM exposure WHERE session_id IN {ids:Array(UUID)}"
         found = self._query(f"{query} {order}", ids=session_ids, **values)
         names = self._toolsets(row[column] for row in found for column in ("shown", "available"))
         return [rows.exposure_from(row, names) for row in found]
@@ -395,11 +395,6 @@ def _session_row(session: Session) -> Row:
     row = rows.session_row(session)
     texts = {"keys": json.dumps(row["keys"]), "metadata": json.dumps(row["metadata"])}
     return {name: _storable(value) for name, value in (row | texts).items()}
-
-
-def _exposure_row(exposure: Exposure) -> Row:
-    counts = {"shown_count": len(exposure.shown), "available_count": len(exposure.available)}
-    return rows.exposure_row(exposure) | counts
 
 
 def _storable(value: Any) -> Any:

@@ -27,8 +27,8 @@ def table_definitions(days: int) -> Sequence[str]:
         {_SETTINGS}"""
     lists = f"""
         CREATE TABLE IF NOT EXISTS exposure (
-            id UUID, session_id UUID, timestamp Float64, shown UUID, available UUID, shown_count UInt32,
-            available_count UInt32, predictor {_WORD}, reason String, mode {_WORD}, surface {_WORD},
+            id UUID, session_id UUID, timestamp Float64, shown UUID, available UUID,
+            predictor {_WORD}, reason String, mode {_WORD}, surface {_WORD},
             tokens_shown Int64, tokens_hidden Int64, tokens_own Int64,
             time DateTime64(6, 'UTC') MATERIALIZED fromUnixTimestamp64Micro(toInt64(timestamp * 1e6), 'UTC'),
             PROJECTION of_session (SELECT * ORDER BY session_id, timestamp)
