@@ -83,7 +83,7 @@ def _numbers(seen: dict[str, Any], width: int) -> Table:
         ("sessions", f"{_whole(summary['sessions']['active'])} live of {_whole(summary['sessions']['total'])}"),
         ("calls", f"{_whole(summary['calls'])}, {_per_second(seen['series'])}/s"),
         ("failed", _whole(summary["failures"])),
-        ("hit rate", f"{_share(hits['rate'])}, {_whole(summary['searches'])} searches"),
+        ("hit rate", f"{_share(hits['rate'])}, {_searches(summary['searches'])}"),
         ("list", f"{_mean(lists['mean_shown'])} of {_mean(lists['mean_available'])} tools"),
         ("tokens net", f"{would}{_whole(tokens['net'])} of {_whole(tokens['hidden'])} hidden"),
         ("tools", f"{_whole(summary['tools']['used'])} used of {_whole(summary['tools']['known'])}"),
@@ -98,6 +98,10 @@ def _numbers(seen: dict[str, Any], width: int) -> Table:
     for start in range(0, len(facts), across):
         grid.add_row(*(cell for fact in facts[start : start + across] for cell in fact))
     return grid
+
+
+def _searches(count: int) -> str:
+    return f"{_whole(count)} search{'' if count == 1 else 'es'}"
 
 
 def _ratio(value: float | None) -> str:

@@ -172,7 +172,7 @@ class ToolQueries:
         """
         entries = [each for each in await self.known(since) if each.tool == name]
         if not entries:
-            raise NotFoundError("there is no tool of this name: none was used or listed in that time")
+            raise NotFoundError("there is no tool of this name: none was used or listed in the sessions that count")
         entry = entries[0]
         figures = await self._counting.figures(since)
         if len(entries) > 1:

@@ -8,6 +8,8 @@ import { table } from "../parts/tables.js";
 import { predictionActions, predictionPanels } from "./prediction.js";
 import { client } from "./sessions.js";
 
+/** The server of meta-tools, which have no page. */
+const OWN_UPSTREAM = "riglm";
 const FOUND = { listed: "in the list", searched: "by a search", named: "by name" };
 
 export const session = {
@@ -57,7 +59,7 @@ function calls(one) {
     key: (row) => String(row.sequence),
     columns: [
       { head: "No.", number: true, cell: (row) => show(`/calls/${row.index}/sequence`) },
-      { head: "Tool", label: true, cell: (row) => h("a", { href: address("tools", row.tool) }, name(row.tool)) },
+      { head: "Tool", label: true, cell: (row) => (row.upstream === OWN_UPSTREAM ? name(row.tool) : h("a", { href: address("tools", row.tool) }, name(row.tool))) },
       { head: "At", cell: (row) => ago(row.at) },
       { head: "Took", number: true, cell: (row) => show(`/calls/${row.index}/duration_ms`, format.duration) },
       { head: "Outcome", cell: (row) => (row.success ? mark("good", "ok") : mark("bad", label(row.error_kind ?? "failed"))) },

@@ -17,7 +17,7 @@ export const tool = {
   render(data, refusals, subject) {
     const above = h("p", { class: "above" }, h("a", { href: address("tools") }, "Tools"), " /");
     const title = h("h1", {}, name(subject));
-    if (!data.tool) return [above, title, refusals.tool?.status === 404 ? empty("There is no such tool.") : missing(refusals.tool)];
+    if (!data.tool) return [above, title, refusals.tool?.status === 404 ? empty("No counted session used or listed this tool in this time.", h("p", {}, "Imported sessions and calls of meta-tools are not counted.")) : missing(refusals.tool)];
     const show = shower("tool", data.tool);
     return [
       above,
