@@ -10,7 +10,7 @@ _BETWEEN_WORDS: Final = re.compile(r"[-_.~@+:,=/ ]+")
 _WORD: Final = re.compile(r"[A-Za-z]?[a-z]*|[A-Z]{1,4}")
 _HUMPS: Final = re.compile(r"(?:[A-Z]{2,5}(?=[A-Z][a-z]{2})|[a-z]{2,})?(?:[A-Z][a-z]+){1,3}")
 _NUMBERED: Final = re.compile(
-    r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,3}[A-Za-z]{1,2}|v\d{1,4}|sha\d{3}|[a-z]{1,8}2[a-z]{1,8}|[a-z]\d{1,2}[a-z]"
+    r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,3}[A-Za-z]{1,2}|v\d{1,4}|sha\d{3}|[a-z]{1,9}365|[a-z]{1,8}2[a-z]{1,8}|[a-z]{1,6}\d{1,2}[a-z]{1,3}"
 )
 _DAY: Final = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
 _UNSPEAKABLE: Final = re.compile(r"[^aeiouy]{5}", re.IGNORECASE)
@@ -123,7 +123,8 @@ def assigned_secrets(text: str) -> list[str]:
 
 _PLACE: Final = re.compile(r"(?:(?:~|\.{1,2}|\$\{?[\w:]+\}?|%\w+%)?[\\/]|[A-Za-z]:[\\/])[^\x00-\x1f\"'`;|&<>]*")
 _FILE: Final = re.compile(r"[\w@./\\ ~+-]*\.(?:[cm]?[jt]s|py|sh|jar|exe|dll|json|ya?ml|toml|db|sqlite3?)")
-_BASE64_PART: Final = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*\d)[A-Za-z0-9+]{20,}=*")
+_BASE64_PART: Final = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*\d)[A-Za-z0-9+]{6,}=*")
+_MIN_BASE64_LENGTH: Final = 20
 _HARMLESS: Final = re.compile(
     r"[-+]?\d{1,8}(?:\.\d{1,8})?|\d{1,5}x\d{1,5}|\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15}(?:Z|[-+]\d\d:?\d\d)?)?"
     r"|v?\d{1,4}(?:\.\d{1,8}){1,3}(?:[-+.]?[a-z]{1,8}[-.]?\d{0,8})*|[A-Z]{1,16}\d{0,2}(?:_[A-Z]{1,16}\d{0,2})+"
@@ -146,11 +147,17 @@ def looks_secret(value: str) -> bool:
     """
     value = _without_references(value)
     if is_path(value):
-        return any(map(_BASE64_PART.fullmatch, value.split("/")))
+        return _is_base64(value)
     if "://" in value or (_FILE.fullmatch(value) and not begins_like_a_key(value)):
         return False
     parts = _BETWEEN_PARTS.split(_IMAGE_DIGEST.sub("", value))
     return not _HARMLESS.fullmatch(value) and any(looks_random(part) and not _is_harmless(part) for part in parts)
+
+
+def _is_base64(path: str) -> bool:
+    """Whether a path is rather a key that begins with a slash: letters of both cases and digits in most of it."""
+    lengths = [len(part) for part in path.split("/") if _BASE64_PART.fullmatch(part)]
+    return max(lengths, default=0) >= _MIN_BASE64_LENGTH or (len(path) % 4 == 0 and 2 * sum(lengths) > len(path))
 
 
 def _is_harmless(part: str) -> bool:

@@ -57,12 +57,14 @@ npx -y firecrawl-mcp <fc-0123456789abcdef0123>
 npx -y @smithery/cli@latest run @upstash/context7-mcp --key <d9428888-122b-11e1-b85c-61cd3cbb3210>
 npx -y @playwright/mcp@0.0.30 --browser chrome --viewport-size 1280x720 --no-auth chrome
 uvx mcp-server-qdrant --token=<abcdef> fastmcp duckdb
+uvx mcp-neo4j-cypher --db-url bolt://localhost:7687 --username neo4j --password <hunter> ms365 md2pdf
 uvx --from git+https://github.com/oraios/serena serena start-mcp-server --context ide-assistant
 uvx -p 3.12 mcp-server-fetch==2025.1.17 --user-agent MyAgent/1.0
 uvx mcp-atlassian --jira-url https://c.atlassian.net --jira-username me@c.com --jira-token <ATATT3xFfGF0abc>
 uv run --directory /srv/tools server.py --model claude-3-5-sonnet-20241022 --temperature 0.7 gpt-4o-mini llama3.1:8b
 node /opt/build/index.js --log-level DEBUG --max-tokens 4096 --timeout 86400000 --region eu-west-1 x86_64
 node dist/index.js <wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY> </9j4AAQSkZJRgABAQEAYABgAAD>
+node dist/index.js </auJb6DcUmKK7PJ/L42zWrW0W/qczK0Q> /Users/Ann/Projects2/Build7X /home/me/2f9a7c1e4b3d/x
 node server.js <c2VjcmV0LWtleS1mb3ItdGhlLXNlcnZlcg==> <{JWT}> <3f2c9a77b1d04e5f8a7b9c0d1e2f3a4b>
 python srv.py 'Server=db.example.com;Database=Sales;User Id=sa;Password=<hunter>;'
 srv --dsn '<host=db password=hunter user=me>' redis://<:hunter>@cache:6379/0
