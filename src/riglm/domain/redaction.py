@@ -156,7 +156,8 @@ def looks_secret(value: str) -> bool:
 
 def _is_base64(path: str) -> bool:
     """Whether a path is rather a key that begins with a slash: letters of both cases and digits in most of it."""
-    lengths = [len(part) for part in path.split("/") if _BASE64_PART.fullmatch(part)]
+    parts = [part for part in path.split("/") if _BASE64_PART.fullmatch(part) and looks_random(part)]
+    lengths = list(map(len, parts))
     return max(lengths, default=0) >= _MIN_BASE64_LENGTH or (len(path) % 4 == 0 and 2 * sum(lengths) > len(path))
 
 
