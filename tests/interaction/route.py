@@ -28,24 +28,30 @@ class Route:
         return self.through == DIRECT
 
 
-def _routes(pairs: tuple[tuple[str, str], ...], eras: tuple[str, ...]) -> list[Route]:
-    return [Route(front, back, RIGLM, era) for era in eras for front, back in pairs]
+MAIN = [
+    Route("stdio", "stdio", RIGLM, HANDSHAKE),
+    Route("http", "http", RIGLM, HANDSHAKE),
+    Route("stdio", "http", RIGLM, MODERN),
+    Route("http", "stdio", RIGLM, MODERN),
+]
+"""stdio and Streamable HTTP: every pair of front and back, of front and era, and of back and era."""
 
+CORNERS = [Route("stdio", "stdio", RIGLM, HANDSHAKE), Route("http", "http", RIGLM, MODERN)]
+"""One route for each era, where what a transport does makes no difference."""
 
-MAIN = _routes((("stdio", "stdio"), ("http", "http"), ("stdio", "http"), ("http", "stdio")), (HANDSHAKE, MODERN))
-"""stdio and Streamable HTTP on either side, both eras."""
+CROSSED = [
+    Route("stdio", "http", RIGLM, HANDSHAKE),
+    Route("http", "stdio", RIGLM, HANDSHAKE),
+    Route("http", "http", RIGLM, MODERN),
+    Route("sse", "sse", RIGLM, HANDSHAKE),
+]
+"""Every transport once on either side: enough for what one side alone can do or spoil."""
 
-CORNERS = [route for route in MAIN if route.front == route.back]
-"""The same transport on both sides, where what crosses between them makes no difference."""
-
-OLD = _routes((("sse", "stdio"), ("stdio", "sse"), ("sse", "sse"), ("http", "sse"), ("sse", "http")), (HANDSHAKE,))
-"""The transport of 2024-11-05 on one side or both."""
+OLD = [Route("sse", "stdio", RIGLM, HANDSHAKE), Route("http", "sse", RIGLM, HANDSHAKE)]
+"""The transport of 2024-11-05 on one side."""
 
 EVERY = MAIN + OLD
-"""The same and the transport of 2024-11-05."""
-
-CROSSED = [route for route in MAIN if route.front != route.back] + [Route("sse", "sse", RIGLM, HANDSHAKE)]
-"""Every transport once on either side in each era: enough for what one side alone can do or spoil."""
+"""Those of `MAIN`, and the transport of 2024-11-05 beside others."""
 
 STDIO_BACK = [route for route in MAIN if route.back == "stdio"]
 HTTP_BACK = [route for route in MAIN if route.back == "http"]

@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import Entry, ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, HTTP_FRONT, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, HTTP_FRONT, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
 MODERN_LEVEL = "io.modelcontextprotocol/logLevel"
@@ -137,7 +137,7 @@ async def test_log_messages_reach_the_client_that_asked(actors: Stage, route: Ro
 
 
 @behaviour("call.cancel")
-@routes(CROSSED)
+@routes(MAIN + CROSSED[-1:])
 async def test_a_cancelled_call_is_cancelled_upstream(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -150,7 +150,7 @@ async def test_a_cancelled_call_is_cancelled_upstream(actors: Stage, route: Rout
 
 
 @behaviour("call.cancel")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_the_reason_of_a_cancellation_reaches_the_server(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:
@@ -193,7 +193,7 @@ async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(actors: 
 
 
 @behaviour("call.cancel")
-@routes(CROSSED, MODERN)
+@routes(MAIN, MODERN)
 async def test_a_client_that_leaves_cancels_what_it_asked_for(actors: Stage, route: Route):
     log = actors.log()
     async with actors.client(route) as client:

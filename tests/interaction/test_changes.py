@@ -78,7 +78,7 @@ async def test_updates_reach_subscribers_until_they_unsubscribe(stage: Stage, ro
 
 
 @behaviour("change.listen")
-@routes(CROSSED, MODERN)
+@routes(MAIN, MODERN)
 async def test_a_listener_hears_what_it_asked_for_stamped_with_its_id(stage: Stage, route: Route):
     uri = "note://scripted/one"
     async with stage.client(route) as client:
@@ -119,7 +119,7 @@ async def test_listeners_with_the_same_id_hear_what_each_asked_for(stage: Stage,
 
 
 @behaviour("change.listen")
-@routes(CROSSED, MODERN)
+@routes(MAIN, MODERN)
 async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route: Route):
     log = stage.log()
     async with stage.client(route) as client:
@@ -147,7 +147,7 @@ async def _until_bridged(log: ServerLog, client: RawClient) -> None:
 
 
 @behaviour("change.storm")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_a_storm_of_changes_leaves_the_final_state(stage: Stage, route: Route):
     async with stage.client(route) as client:
         state = (await client.call("change", {"what": "tools", "times": 2001}, within=60)).words

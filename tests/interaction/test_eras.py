@@ -3,7 +3,7 @@ import pytest
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, EVERY, HTTP_FRONT, RIGLM, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, HTTP_FRONT, MAIN, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import HANDSHAKE_VERSIONS, MODERN_VERSION
 from tests.interaction.stage import Stage, raw_post
@@ -29,7 +29,7 @@ async def test_the_upstream_is_spoken_to_in_the_client_s_era(stage: Stage, route
 
 
 @behaviour("era.fallback")
-@routes(CROSSED, MODERN)
+@routes(MAIN, MODERN)
 async def test_a_modern_request_to_a_handshake_upstream_names_the_versions(stage: Stage, route: Route):
     async with stage.client(route, "--eras", "handshake", greet=False) as client:
         for method in ("server/discover", "tools/list"):
@@ -42,7 +42,7 @@ async def test_a_modern_request_to_a_handshake_upstream_names_the_versions(stage
 
 
 @behaviour("era.fallback")
-@routes([Route("stdio", "stdio", RIGLM, HANDSHAKE), Route("stdio", "http", RIGLM, HANDSHAKE)])
+@routes(CROSSED[:1])
 async def test_a_client_that_was_refused_can_initialize_on_the_same_pipe(stage: Stage, route: Route):
     async with stage.client(route, "--eras", "handshake", greet=False) as client:
         modern = RawClient(client.link, MODERN)
@@ -70,7 +70,7 @@ async def test_a_modern_client_is_served_once_a_slow_server_has_started(stage: S
 
 
 @behaviour("era.fallback")
-@routes(CORNERS, MODERN)
+@routes(MAIN, MODERN)
 async def test_an_unknown_modern_version_is_answered_as_by_the_server(stage: Stage, route: Route):
     async with stage.client(route, greet=False, version="2099-01-01") as client:
         reply = await client.request("tools/list", within=40)
@@ -122,7 +122,7 @@ async def test_progress_and_cancellation_are_translated_too(stage: Stage, route:
 
 @behaviour("era.versions")
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-@routes([route for route in EVERY if route.front == route.back], HANDSHAKE)
+@routes(MAIN + CROSSED[-1:], HANDSHAKE)
 async def test_every_handshake_revision_is_negotiated(actors: Stage, route: Route, version: str):
     log = actors.log()
     async with actors.client(route, version=version) as client:

@@ -6,7 +6,7 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, RIGLM, STDIO_BACK, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, OLD, STDIO_BACK, Route, routes
 from tests.interaction.stage import Stage
 from tests.waiting import WAIT_SECONDS
 
@@ -46,7 +46,7 @@ async def _works(client: RawClient, nonce: str = "again") -> None:
 
 
 @behaviour("fault.crash")
-@routes(STDIO_BACK)
+@routes(STDIO_BACK + CROSSED[1:2])
 async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_works(stage: Stage, route: Route):
     log = stage.log()
     upstream = stage.config("one", {"frail": stage.entry("stdio")})
@@ -76,7 +76,7 @@ async def test_all_calls_in_flight_end_with_a_crash(stage: Stage, route: Route):
 
 
 @behaviour("fault.crash")
-@routes(STDIO_BACK, HANDSHAKE)
+@routes(CROSSED[1:2])
 async def test_an_upstream_that_always_crashes_does_not_end_riglm(stage: Stage, route: Route):
     async with stage.client(route) as client:
         for _ in range(4):
@@ -162,7 +162,7 @@ async def test_many_calls_at_once_after_a_restart_open_one_session(stage: Stage,
 
 
 @behaviour("fault.restart")
-@routes([Route("stdio", "sse", RIGLM, HANDSHAKE), Route("http", "sse", RIGLM, HANDSHAKE)])
+@routes(OLD[1:])
 async def test_an_sse_upstream_that_restarted_is_not_noticed_for_long(stage: Stage, route: Route):
     async with stage.client(route) as client:
         await _works(client, "before")

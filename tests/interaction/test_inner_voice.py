@@ -605,7 +605,11 @@ OWNERS = {"local": ""} | {
 
 
 @behaviour("voice.owner")
-@pytest.mark.parametrize("shared", ["false", "true"], ids=["kept apart", "shared"])
+@pytest.mark.parametrize(
+    ("era", "shared"),
+    [(HANDSHAKE, "false"), (MODERN, "false"), (MODERN, "true")],
+    ids=["handshake, kept apart", "modern, kept apart", "shared"],
+)
 async def test_each_principal_gets_its_own_unless_the_store_is_shared(stage: Stage, era: str, shared: str):
     own: dict[str, set[str]] = {}
     for name, owner in OWNERS.items():
@@ -659,7 +663,9 @@ for line in sys.stdin:
 
 
 @behaviour("voice.lists")
-@pytest.mark.parametrize("enabled", ["true", "false"], ids=["filtering", "not filtering"])
+@pytest.mark.parametrize(
+    ("era", "enabled"), [(HANDSHAKE, "true"), (MODERN, "false")], ids=["filtering", "not filtering"]
+)
 async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage: Stage, era: str, enabled: str):
     env = {**ON, "RIGLM_FILTERING__ENABLED": enabled}
     upstream = ["--", sys.executable, "-c", WITHOUT_TOOLS]

@@ -15,8 +15,7 @@ from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
-SEVERAL = [Route(front, "many", RIGLM, era) for era in (HANDSHAKE, MODERN) for front in ("stdio", "http")]
-BOTH_ERAS = [SEVERAL[0], SEVERAL[-1]]
+BOTH_ERAS = [Route("stdio", "many", RIGLM, HANDSHAKE), Route("http", "many", RIGLM, MODERN)]
 """A handshake client on stdio, and a modern one over HTTP."""
 LOGGED = "notifications/message"
 SLOW_START = {"RIGLM_TIMEOUTS__INITIALIZE": "30", "RIGLM_TIMEOUTS__LIST": "2"}
@@ -50,7 +49,7 @@ def names(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 @behaviour("many.names")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_tools_are_listed_by_server_and_routed(stage: Stage, route: Route):
     logs = {"alpha": stage.log(*ALPHA), "beta": stage.log(*BETA)}
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -114,7 +113,7 @@ async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
 
 
 @behaviour("many.names")
-@routes(BOTH_ERAS)
+@routes(BOTH_ERAS[:1])
 async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
     long = "a" * 40
     servers = {f"{letter}-{long}": stage.entry("stdio", "--tools", f"{'t' * 60}1,{'t' * 60}2") for letter in "xy"}
@@ -128,7 +127,7 @@ async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
 
 
 @behaviour("many.health")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route: Route):
     servers = {
         "hung": stage.entry("stdio", "--hang-at", "initialize" if route.era == HANDSHAKE else "server/discover"),
@@ -158,7 +157,7 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
 
 
 @behaviour("many.health")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_a_server_that_fails_at_the_start_is_started_again_and_announced(stage: Stage, route: Route):
     servers = pair(stage)
     marker, alpha = stage.folder / "alpha may start", servers["alpha"]
@@ -176,7 +175,7 @@ async def test_a_server_that_fails_at_the_start_is_started_again_and_announced(s
 
 
 @behaviour("many.health")
-@routes(SEVERAL)
+@routes(BOTH_ERAS)
 async def test_a_server_that_crashes_leaves_the_others(stage: Stage, route: Route):
     servers = pair(stage, backs=("stdio", "stdio"))
     async with stage.client(route, upstream=stage.config("two", servers)) as client:

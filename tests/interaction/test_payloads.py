@@ -3,7 +3,7 @@ import os
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, MAIN, Route, routes
 from tests.interaction.servers.catalog import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
 
@@ -146,7 +146,7 @@ async def test_unknown_notifications_of_the_server_reach_the_client(actors: Stag
 
 
 @behaviour("payload.vendor_notification")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_what_a_server_says_of_its_own_accord_reaches_the_client(actors: Stage, route: Route):
     async with actors.client(route) as client:
         assert (await client.wait_for("notifications/vendor/hello")).params == b'{"n":1.0}'
@@ -171,7 +171,7 @@ async def test_ten_megabytes_go_out_in_one_call(actors: Stage, route: Route):
 
 
 @behaviour("payload.big")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_sizes_around_buffer_bounds_pass(actors: Stage, route: Route):
     async with actors.client(route) as client:
         for size in (bound + more for bound in (1 << 16, 1 << 17, 1 << 18, 1 << 20) for more in range(-150, 3, 51)):

@@ -131,10 +131,16 @@ async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
 
 @behaviour("era.fallback")
 @pytest.mark.parametrize(
-    ("eras", "version"), [("handshake", "2025-11-25"), ("modern", DATED), ("both", DATED)], ids=["old", "new", "both"]
+    ("front", "eras", "version"),
+    [
+        ("stdio", "handshake", "2025-11-25"),
+        ("stdio", "modern", DATED),
+        ("stdio", "both", DATED),
+        ("http", "handshake", "2025-11-25"),
+    ],
 )
-@routes(CORNERS, HANDSHAKE)
-async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, route: Route, eras: str, version: str):
+async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, front: str, eras: str, version: str):
+    route = Route(front, front, RIGLM, HANDSHAKE)
     async with sdk_client(stage, route, "auto", "--eras", eras) as client:
         assert client.protocol_version == version
         assert len((await client.list_tools()).tools) == len(catalog.NAMES)
@@ -199,7 +205,7 @@ def inspector() -> Inspector:
 
 @behaviour("peer.inspector")
 @pytest.mark.timeout(300)
-@routes([CORNERS[0], CORNERS[-1]])  # both transports and both eras
+@routes(CORNERS)
 def test_the_inspector_lists_and_calls(actors: Stage, route: Route, inspector: Inspector):
     if route.front == "stdio":
         command, *arguments = command_of(actors, route)

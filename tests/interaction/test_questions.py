@@ -4,7 +4,7 @@ from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient, Refuse
 from tests.interaction.manifest import behaviour
-from tests.interaction.route import CORNERS, CROSSED, MAIN, Route, routes
+from tests.interaction.route import CROSSED, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
 QUESTIONS = {
@@ -32,7 +32,7 @@ async def test_questions_reach_the_client_and_answers_the_server(actors: Stage, 
 
 
 @behaviour("question.refused")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_refusals_reach_the_server(actors: Stage, route: Route):
     refusal = b'{"code":-31998,"message":"n\\u006f","data":{"why":1.0}}'
 
@@ -59,7 +59,7 @@ async def test_questions_go_to_the_client_whose_call_raised_them(actors: Stage, 
 
 
 @behaviour("question.own_client")
-@routes(CORNERS, HANDSHAKE)
+@routes(MAIN, HANDSHAKE)
 async def test_a_question_does_not_hold_up_other_calls(actors: Stage, route: Route):
     async with actors.client(route) as client:
         asked = asyncio.Event()
@@ -88,7 +88,7 @@ async def test_notifications_of_the_client_reach_the_server(actors: Stage, route
 
 
 @behaviour("question.input_required")
-@routes(CROSSED, MODERN)
+@routes(MAIN, MODERN)
 async def test_rounds_of_input_required_pass(actors: Stage, route: Route):
     async with actors.client(route) as client:
         for method, params in QUESTIONS.items():
