@@ -323,3 +323,8 @@ def test_certificates_that_cannot_be_read_are_logged_with_their_variable(
     missing, broken = str(tmp_path / "missing.pem"), str(tmp_path / "broken.pem")
     create_ssl_context(environment={"NODE_EXTRA_CA_CERTS": missing, "REQUESTS_CA_BUNDLE": broken, "SSL_CERT_FILE": ""})
     assert [record.__dict__["variable"] for record in caplog.records] == ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"]
+
+
+def test_a_file_that_several_variables_name_is_read_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    create_ssl_context(environment=dict.fromkeys(VARIABLES, str(tmp_path / "missing.pem")))
+    assert len(caplog.records) == 1
