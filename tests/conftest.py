@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite("riglm.testing", "tests.contracts")
 
-settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "same", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("search", parent=settings.get_profile("same"), derandomize=False, max_examples=2000)
 settings.load_profile("same")
 

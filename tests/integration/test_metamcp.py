@@ -134,8 +134,7 @@ async def next_list(client, expected, prefix=""):
             client.changed.clear()
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("transport", ["mcp", "sse"])
+@pytest.mark.parametrize(("transport", "mode"), [("mcp", "auto"), ("sse", "legacy")])
 async def test_tools_of_a_namespace_work_through_riglm(home, demo_gateway, transport, mode):
     home.configure({"url": demo_gateway.url(transport), "auth": {"token": demo_gateway.key}})
     async with home.client(mode) as client:
@@ -144,8 +143,7 @@ async def test_tools_of_a_namespace_work_through_riglm(home, demo_gateway, trans
         assert (await client.call_tool("Notes__read_note", {"title": "a"})).content[0].text == "b"
 
 
-@pytest.mark.parametrize("is_one_of_several", [False, True])
-@pytest.mark.parametrize("transport", ["mcp", "sse"])
+@pytest.mark.parametrize(("transport", "is_one_of_several"), [("mcp", False), ("sse", True)])
 async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transport, is_one_of_several):
     meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
     units = {"command": home.servers["Units"]}
@@ -168,8 +166,7 @@ async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transp
         assert not (await client.call_tool(f"{prefix}{EXCLUDED}", {})).is_error
 
 
-@pytest.mark.parametrize("is_one_of_several", [False, True])
-@pytest.mark.parametrize("transport", ["mcp", "sse"])
+@pytest.mark.parametrize(("transport", "is_one_of_several"), [("mcp", False), ("sse", True)])
 async def test_a_change_in_metamcp_is_announced(home, gateway, transport, is_one_of_several):
     meta, prefix = entry(gateway, transport), "meta__" if is_one_of_several else ""
     home.configure({"meta": meta, "own": {"command": home.servers["Units"]}} if is_one_of_several else meta)

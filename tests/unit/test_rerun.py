@@ -48,7 +48,7 @@ def test_a_test_that_fails_once_is_flaky_and_passes(tmp_path: Path, workers: str
 
 
 def test_a_crash_of_a_worker_is_repeated(tmp_path: Path) -> None:
-    code, output = run(tmp_path, CRASHES_ONCE + PASSES, "-n2")
+    code, output = run(tmp_path, CRASHES_ONCE + PASSES, "-n1")
     assert (code, output.splitlines()[-1].endswith("::test_crash")) == (0, True)
 
 
@@ -62,10 +62,10 @@ def test_what_fails_twice_fails_and_the_others_are_named(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        (FAILS + PASSES, ("-n2",)),
+        (FAILS + PASSES, ("-n1",)),
         (LATER_SKIPPED, ()),
-        (TEARDOWN, ("-n2",)),
-        (NO_IMPORT_ONCE, ("-n2",)),
+        (TEARDOWN, ("-n1",)),
+        (NO_IMPORT_ONCE, ("-n1",)),
         (INTERRUPTED + PASSES, ()),
         (CRASHES_ONCE, ("-n0",)),
         (FLAKY + FAILS, ("-x", "-n2")),

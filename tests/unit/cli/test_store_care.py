@@ -319,14 +319,7 @@ def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used,
 
 
 @pytest.mark.parametrize(
-    ("whom", "unseen"),
-    [
-        ("client", []),
-        ("client", ["--unseen"]),
-        ("principal", ["--unseen"]),
-        ("session", []),
-        ("end of a session's id", []),
-    ],
+    ("whom", "unseen"), [("client", []), ("principal", ["--unseen"]), ("session", []), ("end of a session's id", [])]
 )
 def test_run_again_it_removes_what_stayed_while_shared_state_was_away(store, used, shared, whom, unseen, monkeypatch):
     given = {

@@ -101,7 +101,7 @@ _requests = st.builds(
 )
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=200)
 @given(_requests, _thoughts, _graph)
 def test_the_same_is_selected_as_by_the_steps_taken_one_by_one(
     request: SnippetQuery, of_thoughts: list[SnippetCandidate], of_graph: list[SnippetCandidate]
@@ -118,7 +118,6 @@ def by_piece(candidates: list[SnippetCandidate]) -> list[SnippetCandidate]:
     return [first.setdefault((each.table, each.key), each) for each in candidates]
 
 
-@settings(max_examples=200)
 @given(_requests, _thoughts, _graph)
 def test_a_selection_keeps_its_promises(
     request: SnippetQuery, of_thoughts: list[SnippetCandidate], of_graph: list[SnippetCandidate]
