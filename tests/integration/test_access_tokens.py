@@ -117,9 +117,10 @@ async def test_a_token_of_the_issuer_opens_a_session(stage, issuer, era):
     assert issuer.fetches == 1
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
-async def test_a_key_without_an_algorithm_verifies_all_algorithms_of_its_type(stage, issuer, algorithm):
-    assert (await initialize(serve(stage, issuer), issuer.signed({"alg": algorithm})))[0] == 200
+async def test_a_key_without_an_algorithm_verifies_all_algorithms_of_its_type(stage, issuer):
+    origin = serve(stage, issuer)
+    for algorithm in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"):
+        assert (await initialize(origin, issuer.signed({"alg": algorithm})))[0] == 200, algorithm
 
 
 async def test_a_token_may_expire_in_the_far_future(stage, issuer):

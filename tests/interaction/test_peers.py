@@ -71,7 +71,7 @@ async def sdk_client(
 
 
 @behaviour("peer.sdk")
-@routes(CROSSED)
+@routes(CORNERS + CROSSED[-1:])
 async def test_the_sdk_s_client_works_with_the_sdk_s_server(actors: Stage, route: Route):
     told: list[tuple[float, float | None, str | None]] = []
 
