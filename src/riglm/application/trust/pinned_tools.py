@@ -37,6 +37,9 @@ _MAX_SCANNED: Final = 1000
 _MAX_NAMED: Final = 5
 _KEY_BYTES: Final = 64
 _CLOSE_SECONDS: Final = 2.0
+_AFTER_LIST_SECONDS: Final = 0.25
+"""Seconds for which a comparison that may come later waits, so that it does not slow the answer to the client."""
+
 _log: Final = logging.getLogger("riglm.trust")
 
 
@@ -136,6 +139,7 @@ class PinnedTools:
         """Pages to compare, and pins of added tools to record, once the pins have been read."""
         self._unscanned: list[ToolPin] = []
         self._working: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self._first_sight_until: dict[str, float] = {}
         self._compared: WeakKeyDictionary[UpstreamLink, _LinkTools] = WeakKeyDictionary()
         """Two links may lead to different versions of one server."""
@@ -277,6 +281,7 @@ class PinnedTools:
 
     async def close(self) -> None:
         """Wait a short time until everything that was listed is compared and recorded; report what is not."""
+        self._closing.set()
         if self._waiting:
             await self.ready(_CLOSE_SECONDS)
         if self._working is not None:
@@ -320,6 +325,9 @@ class PinnedTools:
 
     async def _work(self) -> None:
         """Compare and record what waits, then scan what was recorded."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_AFTER_LIST_SECONDS):
+                await self._closing.wait()
         while self._waiting or self._unscanned:
             with self._guarded:
                 if not self._waiting:
