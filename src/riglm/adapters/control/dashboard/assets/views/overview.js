@@ -119,7 +119,7 @@ function result(summary) {
   const show = shower("summary", summary);
   const { price, verdict: found, hit_rate: hits } = summary;
   const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/hit_rate/rate", format.percent)];
-  const priced = price.of_no_proxy === null ? "no price yet" : ["price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), format.noun(price.sessions, " session")];
+  const priced = price.of_no_proxy === null ? "No price yet" : ["Price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), format.noun(price.sessions, " session")];
   const unmet = found.reasons.findIndex((reason) => reason.met !== true);
   return [mark(...(VERDICTS[found.code] ?? ["quiet", "No verdict yet"])), " ", found.text, " ", priced, ", ", hitRate, unmet >= 0 && ["; ", found.reasons[unmet].text], "."];
 }
