@@ -61,11 +61,13 @@ def _day(
     day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
     interval = wilson(sum(step.is_hit for step in steps), len(steps))
-    told = figures(steps)
+    replayed = figures(steps)
     judged = [use for use in uses if use.hides]
     return {
         "day": day,
-        **{name: told[name] for name in ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")},
+        **{
+            name: replayed[name] for name in ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")
+        },
         "hit_rate_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
         "recorded": {
             **lists_of(lists),

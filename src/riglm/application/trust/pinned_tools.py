@@ -355,7 +355,7 @@ class PinnedTools:
         return ()
 
     def _compare(self, page: _Page) -> _Comparison | None:
-        """Compare a page with the pins, and change nothing; None if it is no list."""
+        """Compare a page with the pins, without a change to them; None if it is no list."""
         entries, is_last = page.entries, True
         if entries is None:
             fields = jsonrpc.members(page.content)
