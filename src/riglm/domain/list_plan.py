@@ -62,28 +62,6 @@ class Prices:
         return rewritten + self.cached_input * (requests + 1) * (after - before)
 
 
-class SessionPrice:
-    """The price of one session's model requests, added up request by request."""
-
-    def __init__(self, prices: Prices) -> None:
-        self.total = 0.0
-        self.requests = 0
-        self.messages = float(PROMPT_TOKENS)
-        """Tokens of the system prompt and the messages so far."""
-        self._prices = prices
-        self._list: object = None
-        self._cached = 0.0
-
-    def request(self, list_tokens: float, list_key: object) -> None:
-        """Add a model request whose prompt begins with a tool list; equal keys mean equal bytes."""
-        prices, prompt = self._prices, list_tokens + self.messages
-        cached = self._cached if self.requests and list_key == self._list else 0.0
-        self.total += prices.cached_input * cached + prices.cache_write * (prompt - cached)
-        self.total += prices.output * OUTPUT_TOKENS
-        self._cached, self._list = prompt, list_key
-        self.requests += 1
-
-
 UNSURE: Final = 0.3
 """Below this context confidence the context does not narrow the list."""
 

@@ -1,9 +1,10 @@
 """What a session's model requests cost through riglm, without a proxy, and with the tool search of a host.
 
-Every call and every search is one model request, and one more request ends the session. Prices follow `Prices` and
-`SessionPrice`. The host's search defers every tool: each tool that is new to the session takes one more request, and
-its result adds definitions to the conversation. On the surface `hints` the host defers the tools without a preload
-hint, and it would defer all of them without riglm: no proxy then costs what the host's search costs.
+Every search is one model request, every call as many as `SessionSizes` has, by default one, and one more request ends
+the session. Prices follow `Prices` and `SessionPrice`. The host's search defers every tool: each tool that is new to
+the session takes one more request, and its result adds definitions to the conversation. On the surface `hints` the host
+defers the tools without a preload hint, and it would defer all of them without riglm: no proxy then costs what the
+host's search costs.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,11 @@ from riglm.domain.exposure import Exposure, Mode, Surface
 from riglm.domain.list_plan import (
     CALL_TOKENS,
     HOST_SEARCH_RESULTS,
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
     RESULT_OVERHEAD,
     SEARCH_TOKENS,
     Prices,
-    SessionPrice,
 )
 
 HOST_LIST_TOKENS: Final = 300
@@ -34,6 +36,58 @@ MAX_CALLS: Final = 50_000
 
 MIN_PRICED_SESSIONS: Final = 2
 """Of fewer sessions no price is reported: one session says nothing of others."""
+
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSizes:
+    """The sizes that the price of a client's sessions depends on. The defaults are estimates.
+
+    `prompt_tokens` are those of the system prompt and the first message, `call_tokens` those that a request and the
+    results for it add to the conversation, and `output_tokens` those that a request generates. `cached_share` is the
+    share of the previous prompt that a request reads from the cache, and `written_share` the share of all other input
+    tokens that is written to the cache. `requests_per_call` is the number of model requests for each call of a tool
+    that riglm proxies: the client's own tools take requests as well.
+    """
+
+    prompt_tokens: float = PROMPT_TOKENS
+    call_tokens: float = CALL_TOKENS
+    output_tokens: float = OUTPUT_TOKENS
+    cached_share: float = 1.0
+    written_share: float = 1.0
+    requests_per_call: float = 1.0
+
+
+DEFAULT_SIZES: Final = SessionSizes()
+
+CODING_AGENT: Final = SessionSizes(prompt_tokens=20_000, call_tokens=2_000)
+"""The sizes of a coding agent, whose instructions and results are longer."""
+
+
+class SessionPrice:
+    """The price of one session's model requests, added up request by request."""
+
+    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
+        self.total = 0.0
+        self.requests = 0
+        self.messages = float(sizes.prompt_tokens)
+        """Tokens of the system prompt and the messages so far."""
+        self._prices = prices
+        self._sizes = sizes
+        self._list: object = None
+        self._cached = 0.0
+
+    def request(self, list_tokens: float, list_key: object) -> None:
+        """Add a model request whose prompt begins with a tool list; equal keys mean equal bytes."""
+        prices, sizes, prompt = self._prices, self._sizes, list_tokens + self.messages
+        is_repeated = self.requests and list_key == self._list
+        cached = sizes.cached_share * self._cached if is_repeated else 0.0
+        uncached_price = sizes.written_share * prices.cache_write + (1.0 - sizes.written_share)
+        self.total += prices.cached_input * cached + uncached_price * (prompt - cached)
+        self.total += prices.output * sizes.output_tokens
+        self._cached, self._list = prompt, list_key
+        self.requests += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +127,11 @@ class SessionCost:
     once for each tool.
     """
 
-    def __init__(self, prices: Prices) -> None:
-        self._riglm = SessionPrice(prices)
-        self._no_proxy = SessionPrice(prices)
-        self._host_search = SessionPrice(prices)
+    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
+        self._sizes = sizes
+        self._riglm = SessionPrice(prices, sizes)
+        self._no_proxy = SessionPrice(prices, sizes)
+        self._host_search = SessionPrice(prices, sizes)
         self._list: Exposure | None = None
         self._riglm_list: tuple[float, object] = (0.0, None)
         self._whole_list: tuple[float, object] = (0.0, None)
@@ -85,6 +140,7 @@ class SessionCost:
         self._used: set[str] = set()
         self._found: set[str] = set()
         self._calls = 0
+        self._call_requests = 0
 
     @property
     def mode(self) -> Mode:
@@ -128,9 +184,11 @@ class SessionCost:
                 self.searched_by_host()
             else:
                 self._result(SHADOW_SEARCH_RESULTS * self._definition)
-        self._request()
-        for arm in (self._riglm, self._no_proxy, self._host_search):
-            arm.messages += CALL_TOKENS
+        while self._call_requests + 1 <= self._calls * self._sizes.requests_per_call + _ROUNDING:
+            self._call_requests += 1
+            self._request()
+            for arm in (self._riglm, self._no_proxy, self._host_search):
+                arm.messages += self._sizes.call_tokens
 
     def finish(self) -> Cost | None:
         """Add the last request and return the cost; None if no call had a price. To be called once."""

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.list_plan import OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices, SessionPrice
+from riglm.domain.list_plan import OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices
+from riglm.domain.session_cost import SessionPrice
 
 PRICES = Prices(cached_input=0.1, cache_write=1.25, output=5.0, extra_request=100.0)
 tokens = st.integers(0, 100_000)

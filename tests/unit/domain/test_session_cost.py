@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.domain.list_plan import Prices
-from riglm.domain.session_cost import Cost, SessionCost
+from riglm.domain.session_cost import CODING_AGENT, Cost, SessionCost, SessionSizes
 from tests.records import a_session, an_exposure
 
 SESSION = a_session()
@@ -15,9 +15,9 @@ FIRST = 1.25 * (1_200 + 6_000) + 5 * 80  # the whole prompt is written to the ca
 NEXT = 1.25 * 450 + 5 * 80  # a call and its result are new, the rest is read
 
 
-def cost_of(*events, prices=None):
+def cost_of(*events, prices=None, sizes=None):
     """Return the cost of exposures and of calls, by the name of the tool."""
-    session = SessionCost(prices or Prices())
+    session = SessionCost(prices or Prices(), sizes or SessionSizes())
     for event in events:
         if isinstance(event, str):
             session.called(event)
@@ -96,6 +96,20 @@ def test_prices_are_those_that_are_given():
     uncached = Prices(cached_input=1.0, cache_write=1.0, output=0.0)
     cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", prices=uncached)
     assert cost.riglm == 7_200 + 7_650
+
+
+def test_the_sizes_of_a_client_replace_the_defaults():
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", sizes=CODING_AGENT)
+    assert cost.riglm == 1.25 * 21_200 + 400 + 0.1 * 21_200 + 1.25 * 2_000 + 400
+    sizes = SessionSizes(
+        prompt_tokens=100, call_tokens=10, output_tokens=1, cached_share=0.5, written_share=0.0, requests_per_call=1.5
+    )
+    cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", "a", sizes=sizes)
+    assert (cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (2, 4, 4)
+    prompts = (1_300, 1_310, 1_320, 1_330)
+    cached = (0, 650, 655, 660)
+    billed = sum(0.1 * read + (prompt - read) + 5 for prompt, read in zip(prompts, cached, strict=True))
+    assert cost.riglm == pytest.approx(billed)
 
 
 def test_costs_are_summed_before_they_are_compared():
