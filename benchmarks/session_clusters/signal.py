@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from riglm.adapters.prediction.features import Features
+from riglm.adapters.prediction.counts import IndexedInput
 from riglm.adapters.prediction.hybrid import HybridPredictor
-from riglm.adapters.prediction.weighing import Matrix, Mixture
+from riglm.adapters.prediction.online_logit import Matrix
 from riglm.application.evaluation.retrieval import prepare
 from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.domain.prediction import Prediction, PredictionInput, Scores, Vector
@@ -27,6 +27,7 @@ _GROWTH: Final = 1.1
 _PRIOR_SESSIONS: Final = 5.0
 _CONTEXT_WEIGHT: Final = 5.0
 _MIN_SHARE: Final = 1e-12
+_PRIOR_CALLS: Final = 100.0
 
 
 class KindOfWork:
@@ -42,21 +43,21 @@ class KindOfWork:
         self._clusters: list[tuple[int, Counter[str], Vector | None]] = []
         self._overall: Counter[str] = Counter()
 
-    def learn(self, features: Features, tool: str) -> None:
+    def learn(self, indexed: IndexedInput, tool: str) -> None:
         """Add a call to the current session; one without calls before it begins a session."""
-        if not features.calls or not self._sessions:
-            self._sessions.append(([], _context(features)))
-        self._sessions[-1][0].append(ClusteredCall(tool, features.server_of(tool)))
+        if not indexed.calls or not self._sessions:
+            self._sessions.append(([], _context(indexed)))
+        self._sessions[-1][0].append(ClusteredCall(tool, indexed.server_of(tool)))
 
-    def share(self, features: Features) -> Scores:
+    def share(self, indexed: IndexedInput) -> Scores:
         """The probability of each candidate to be among the tools of the session."""
         if len(self._sessions) >= _GROWTH * self._clustered:
             self._cluster()
-        logs = np.array([self._log_posterior(features, *cluster) for cluster in self._clusters])
+        logs = np.array([self._log_posterior(indexed, *cluster) for cluster in self._clusters])
         posterior = np.exp(logs - logs.max()) if len(logs) else logs
-        found = np.full(features.size, 1.0 / features.size)
+        found = np.full(indexed.size, 1.0 / indexed.size)
         for weight, (sessions, tools, _) in zip(posterior / posterior.sum(), self._clusters, strict=True):
-            found += weight * features.spread(tools) / sessions
+            found += weight * indexed.spread(tools) / sessions
         return np.asarray(found / found.sum())
 
     def _cluster(self) -> None:
@@ -70,13 +71,31 @@ class KindOfWork:
             self._clusters.append((len(inside), tools, np.mean(contexts, axis=0) if contexts else None))
         self._overall = sum((tools for _, tools, _ in self._clusters), Counter[str]())
 
-    def _log_posterior(self, features: Features, sessions: int, tools: Counter[str], context: Vector | None) -> float:
+    def _log_posterior(
+        self, indexed: IndexedInput, sessions: int, tools: Counter[str], context: Vector | None
+    ) -> float:
         found = float(np.log(sessions))
-        for tool in features.ages:
+        for tool in indexed.ages:
             prior = _PRIOR_SESSIONS * (self._overall[tool] + 0.1) / (self._clustered + 1)
             found += float(np.log((tools[tool] + prior) / (sessions + _PRIOR_SESSIONS)))
-        now = _context(features)
+        now = _context(indexed)
         return found + (_CONTEXT_WEIGHT * float(context @ now) if context is not None and now is not None else 0.0)
+
+
+class Mixture:
+    """Shares of explanations, learned by online expectation and maximization from prior shares."""
+
+    def __init__(self, prior: Mapping[str, float]) -> None:
+        self._counts = _PRIOR_CALLS * np.array(list(prior.values()))
+
+    def mix(self, explanations: Matrix) -> Scores:
+        """Return the mixed distribution over the candidates; explanations are rows."""
+        return np.asarray(self._counts @ explanations / self._counts.sum())
+
+    def learn(self, explanations: Matrix, target: int, weight: float) -> None:
+        """The candidate at `target` was called: raise the shares of the explanations that expected it."""
+        made = explanations[:, target] * self._counts
+        self._counts += weight * made / max(float(made.sum()), _MIN_SHARE)
 
 
 class KindPredictor(HybridPredictor):
@@ -91,26 +110,26 @@ class KindPredictor(HybridPredictor):
         self._mixture = Mixture({"hybrid": 1.0 - share, "kind": share}) if share else None
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(prediction_input)
+        indexed = IndexedInput(prediction_input)
         if self._mixture is not None:
-            target = features.column[tool]
-            if not features.used[target]:
+            target = indexed.column[tool]
+            if not indexed.used[target]:
                 scores = super().predict(prediction_input).scores
-                self._mixture.learn(self._explanations(features, scores), target, weight)
-            self._kind.learn(features, tool)
+                self._mixture.learn(self._explanations(indexed, scores), target, weight)
+            self._kind.learn(indexed, tool)
         super().learn(prediction_input, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        found, features = super().predict(prediction_input, explain=explain), Features(prediction_input)
-        if self._mixture is None or features.used.all():
+        found, indexed = super().predict(prediction_input, explain=explain), IndexedInput(prediction_input)
+        if self._mixture is None or indexed.used.all():
             return found
-        mixed, _ = self._mixture.mix(self._explanations(features, found.scores))
-        mass = np.logaddexp.reduce(found.scores[~features.used])
-        return Prediction(scores=np.where(features.used, found.scores, np.log(np.maximum(mixed, _MIN_SHARE)) + mass))
+        mixed = self._mixture.mix(self._explanations(indexed, found.scores))
+        mass = np.logaddexp.reduce(found.scores[~indexed.used])
+        return Prediction(scores=np.where(indexed.used, found.scores, np.log(np.maximum(mixed, _MIN_SHARE)) + mass))
 
-    def _explanations(self, features: Features, scores: Scores) -> Matrix:
+    def _explanations(self, indexed: IndexedInput, scores: Scores) -> Matrix:
         """The distributions over the new tools by the hybrid, and by the kind of work."""
-        rows = np.stack([np.exp(scores - scores.max()), self._kind.share(features)]) * ~features.used
+        rows = np.stack([np.exp(scores - scores.max()), self._kind.share(indexed)]) * ~indexed.used
         return np.asarray(rows / rows.sum(1, keepdims=True))
 
 
@@ -133,8 +152,8 @@ def _measure(directory: Path, embedder: EmbedderPort) -> Mapping[str, Mapping[st
     return {str(share): evaluate_sequences(sessions, prepared, partial(KindPredictor, share)) for share in _SHARES}
 
 
-def _context(features: Features) -> Vector | None:
-    context = features.prediction_input.context
+def _context(indexed: IndexedInput) -> Vector | None:
+    context = indexed.prediction_input.context
     if context is None or context.vector is None:
         return None
     return context.vector if context.vector.ndim == 1 else context.vector[0]

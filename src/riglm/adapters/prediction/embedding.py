@@ -1,16 +1,12 @@
-"""What fits the context: the strategy `embedding`, and signals of the hybrid."""
+"""The strategy `embedding`, and the baseline of evaluations."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.features import Counts, Features
-from riglm.adapters.prediction.novelty import finite, relevant, standard
+from riglm.adapters.prediction.counts import Counts, IndexedInput, finite
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
-
-_NAMES: Final = ("described", "learned", "relevant")
 
 
 class EmbeddingPredictor(PredictorPort):
@@ -29,15 +25,6 @@ class EmbeddingPredictor(PredictorPort):
             contributions={"relevant": scores} if explain else {},
             confidence=min(max(relevance.confidence, 0.0), 1.0),
         )
-
-
-def signals(features: Features) -> Mapping[str, Scores]:
-    """`described`, `learned` and `relevant`, both: each against its mean over the candidates."""
-    relevance = features.prediction_input.relevance
-    if relevance is None:
-        return {name: np.zeros(features.size) for name in _NAMES}
-    parts = (relevance.described, relevance.learned, relevant(relevance))
-    return {name: standard(part) / 2 for name, part in zip(_NAMES, parts, strict=True)}
 
 
 _UNSEEN: Final = 1e-3
@@ -67,48 +54,48 @@ class BlendPredictor(PredictorPort):
                 self._together.add(tool, other)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(prediction_input)
-        if not features.size:
+        indexed = IndexedInput(prediction_input)
+        if not indexed.size:
             return Prediction(scores=np.zeros(0))
-        prior = self._prior(features)
+        prior = self._prior(indexed)
         parts = {
-            "sequence": self._markov(features, prior),
-            "recency": 0.1 * features.spread({tool: 0.8**age for tool, age in features.ages.items()}),
-            "cooccurrence": 0.1 * self._shared(features, prior),
-            "server": 0.02 * _home(features),
-            "context": np.zeros(features.size),
+            "sequence": self._markov(indexed, prior),
+            "recency": 0.1 * indexed.spread({tool: 0.8**age for tool, age in indexed.ages.items()}),
+            "cooccurrence": 0.1 * self._shared(indexed, prior),
+            "server": 0.02 * _home(indexed),
+            "context": np.zeros(indexed.size),
         }
         if prediction_input.relevance is not None:
-            place = np.empty(features.size)
-            place[np.argsort(-finite(prediction_input.relevance.described), kind="stable")] = np.arange(features.size)
+            place = np.empty(indexed.size)
+            place[np.argsort(-finite(prediction_input.relevance.described), kind="stable")] = np.arange(indexed.size)
             parts["context"] = 0.3 / (10 + place)
-        scores: Scores = sum(parts.values(), np.zeros(features.size))
+        scores: Scores = sum(parts.values(), np.zeros(indexed.size))
         return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
 
-    def _prior(self, features: Features) -> Scores:
-        prior: Scores = (features.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * features.size)
+    def _prior(self, indexed: IndexedInput) -> Scores:
+        prior: Scores = (indexed.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * indexed.size)
         return prior
 
-    def _markov(self, features: Features, prior: Scores) -> Scores:
+    def _markov(self, indexed: IndexedInput, prior: Scores) -> Scores:
         found = prior
-        for order in range(1, min(len(features.calls), 2) + 1):
-            past = features.calls[-order:]
+        for order in range(1, min(len(indexed.calls), 2) + 1):
+            past = indexed.calls[-order:]
             if order == 1 or self._after.row(past):
-                counts, total = features.spread(self._after.row(past)), self._after.total(past)
+                counts, total = indexed.spread(self._after.row(past)), self._after.total(past)
                 found = (counts + _MARKOV_TRUST * found) / (total + _MARKOV_TRUST)
         return found
 
-    def _shared(self, features: Features, prior: Scores) -> Scores:
-        found = np.zeros(features.size)
-        for tool in features.ages:
+    def _shared(self, indexed: IndexedInput, prior: Scores) -> Scores:
+        found = np.zeros(indexed.size)
+        for tool in indexed.ages:
             row = self._together.row(tool)
-            found += features.spread(row) / max(row.get(tool, 0.0), 1.0)
-        return found / max(len(features.ages), 1) + _UNSEEN * prior
+            found += indexed.spread(row) / max(row.get(tool, 0.0), 1.0)
+        return found / max(len(indexed.ages), 1) + _UNSEEN * prior
 
 
-def _home(features: Features) -> Scores:
+def _home(indexed: IndexedInput) -> Scores:
     last: dict[str, float] = {}
-    for age, tool in enumerate(reversed(features.calls[-20:])):
-        last.setdefault(features.server_of(tool) or tool, 0.9**age)
-    servers = features.prediction_input.servers
-    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in features.prediction_input.candidates])
+    for age, tool in enumerate(reversed(indexed.calls[-20:])):
+        last.setdefault(indexed.server_of(tool) or tool, 0.9**age)
+    servers = indexed.prediction_input.servers
+    return np.array([last.get(servers.get(tool, "") or tool, 0.0) for tool in indexed.prediction_input.candidates])

@@ -1,212 +1,251 @@
-"""The default strategy: all signals, weighed by what each one got right."""
+"""The default strategy: a small model that is learned online, with the other strategies' statistics as features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from riglm.adapters.prediction import embedding, weighing
-from riglm.adapters.prediction.features import Features, Wording, recency_signals
-from riglm.adapters.prediction.novelty import EXPLANATIONS, FirstCallReranker, Novelty, Ranked, for_whole_context
-from riglm.adapters.prediction.usage_statistics import CooccurrenceCounts, Frequency, MarkovChains, ServerTransitions
-from riglm.adapters.prediction.weighing import Matrix, ProbabilityCalibrator, SignalWeighting, WeightedScores
+from riglm.adapters.prediction.counts import IndexedInput, finite
+from riglm.adapters.prediction.online_logit import Matrix, OnlineLogit, log_softmax
+from riglm.adapters.prediction.signals import UsageSignals
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.prediction import Prediction, PredictionInput, Scores
+from riglm.domain.prediction import Prediction, PredictionInput, Relevance, Scores
 from riglm.ports.predictor import PredictorPort
 
 TOP: Final = 10
 """`confidence` is the probability that the next tool is among this number of first tools."""
 
-SIGNALS: Final[Mapping[str, tuple[str, float, float]]] = {
-    "mixed": ("", 1.2, 0.0),
-    "use": ("frequency", -0.2, -0.15),
-    "who": ("frequency", 1.3, 0.3),
-    "stage": ("frequency", 0.12, 0.1),
-    "moment": ("frequency", 0.1, 0.1),
-    "follows": ("sequence", 0.03, 0.45),
-    "server_moves": ("server", 0.1, 0.1),
-    "word_use": ("words", 0.0, -0.1),
-    "word_follows": ("words", 0.2, 0.15),
-    "age": ("recency", 0.0, 0.3),
-    "again": ("recency", 0.0, 0.25),
-    "again_two": ("recency", 0.0, 0.2),
-    "described": ("context", 0.08, 0.0),
-    "relevant": ("context", 0.17, 0.0),
-    "learned": ("learned", 0.08, 0.0),
-}
-"""The family of each signal, and its weight at the start for tools fresh to the session and for used ones.
+STAGES: Final = ("first", "later", "first_without_context", "later_without_context")
+"""Situations with separate weights of new tools: a session's first call and later ones, with and without a context."""
 
-`mixed` is the logarithm of a mixture, whose parts belong to the families of `EXPLANATIONS`.
+NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
+    "share": ("frequency", (-0.16, 0.09, -0.16, 0.09)),
+    "own": ("frequency", (1.0, 1.0, 1.0, 1.0)),
+    "moment": ("frequency", (0.1, 0.1, 0.1, 0.1)),
+    "mix": ("cooccurrence", (0.0, 0.35, 0.0, 0.35)),
+    "follows": ("sequence", (0.0, 0.32, 0.0, 0.32)),
+    "within": ("server", (0.0, 0.0, 0.0, 0.0)),
+    "begins": ("server", (0.57, 0.36, 0.57, 0.36)),
+    "last_server": ("server", (0.0, 0.21, 0.0, 0.21)),
+    "near_server": ("server", (0.0, 0.05, 0.0, 0.05)),
+    "server_size": ("server", (0.0, -0.11, 0.0, -0.11)),
+    "server_stage": ("server", (0.0, 0.13, 0.0, 0.13)),
+    "server_part": ("server", (0.0, -0.03, 0.0, -0.03)),
+    "neighbor": ("server", (0.0, 0.19, 0.0, 0.19)),
+    "words": ("words", (0.0, 0.28, 0.0, 0.28)),
+    "rank": ("context", (0.76, 0.45, 0.76, 0.45)),
+    "described": ("context", (0.58, 0.58, 0.58, 0.58)),
+    "described_near": ("context", (0.0, 0.08, 0.0, 0.08)),
+    "learned": ("learned", (0.41, 0.22, 0.41, 0.22)),
+}
+"""Features of tools new to the session: family, and default weight by `STAGES`.
+
+Fitted by `python -m benchmarks.prediction fit`, except `own` and `moment`: no public set has clients or times.
 """
 
-_NEST: Final = (0.0, 0.8, 0.0, -0.1, 0.25, -0.2)
-FAMILIES: Final = tuple(
-    dict.fromkeys(
-        [family for family, *_ in SIGNALS.values() if family] + [family for family, _ in EXPLANATIONS.values()]
-    )
+USED: Final[Mapping[str, tuple[str, float]]] = {
+    "follows": ("sequence", 0.37),
+    "age": ("recency", 0.73),
+    "again": ("recency", 0.29),
+    "again_two": ("recency", -0.01),
+    "uses": ("recency", -0.23),
+}
+"""Features of tools that the session has used: family and default weight, fitted likewise."""
+
+TURN: Final[Mapping[str, float]] = {
+    "constant": 0.5,
+    "odds": 0.8,
+    "tools": 0.08,
+    "calls": -0.12,
+    "since": 0.0,
+    "repeated": 0.0,
+}
+"""Features of the decision for a new tool, and their default weights, fitted likewise."""
+
+FAMILIES: Final[tuple[str, ...]] = tuple(
+    dict.fromkeys([family for family, _ in NEW.values()] + [family for family, _ in USED.values()])
 )
-"""The families of signals, by which contributions are reported; `repeat_or_new` is added to them."""
-_MIN_LIFT: Final = 0.02
+"""The families of features, by which contributions are reported; `repeat_or_new` is added to them."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
-    """The signals of a situation, kept until something is learned: a call is predicted, then learned."""
-
-    features: Features
-    explanations: Matrix
-    made: Matrix
-    signals: Matrix
-    hints: tuple[float, float, float]
-    weighed: WeightedScores
-    lifted: Ranked
-    opened: Ranked
+_PRECISION: Final = 5.0
+_FORGETTING: Final = 1e-3
+_LIKELIEST: Final = 2
+_MIN_SPREAD: Final = 1e-9
 
 
 class HybridPredictor(PredictorPort):
-    """All signals in one model that learns online what each is worth.
+    """A nested logit: is the next tool new to the session or used, and which one.
 
-    `rate` is how fast the weights move, `pull` how strongly they are drawn back to where they started. `fresh_bonus`,
-    in log-odds, lifts tools that the session has not used above their probability: a used tool is retained in the list
-    anyway, so a place near the top helps a new one more. Likely used tools stay among the first 15 nevertheless.
-    `without` names families of signals to leave out.
+        log p(tool) = log p(new) + w·x(tool) - log(sum exp(w·x))     over the candidates that the session has not used
+        log p(tool) = log p(used) + v·y(tool) - log(sum exp(v·y))    over those that it has
 
-    Before a session's first call, candidates come in the order of the context's relevance, until the model's own
-    order has proved better there. A `lasting` prediction uses what was of use in such contexts, to the degree that they
-    known.
+    w, v and the weights of p(new) are learned online, w separately by `STAGES`. Scores are log p, lowered by
+    `fresh_bonus` for used tools but the two likeliest: a used tool stays in the list anyway, so a place near the top
+    helps a new one more. `without` names families of features to leave out.
 
     Raises:
         ConfigurationError: `without` names an unknown family.
     """
 
-    def __init__(
-        self, *, rate: float = 0.01, pull: float = 0.01, fresh_bonus: float = 0.8, without: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, *, fresh_bonus: float = 1.6, without: Sequence[str] = ()) -> None:
         unknown = sorted(set(without) - set(FAMILIES))
         if unknown:
             raise ConfigurationError(
                 f"predictor.options.without: no signals are called {', '.join(unknown)} — fix: {', '.join(FAMILIES)}"
             )
         self._fresh_bonus = fresh_bonus
-        self._kept = np.array([[family not in without] for family, *_ in SIGNALS.values()], np.float64)
-        self._frequency = Frequency()
-        self._order = MarkovChains()
-        self._cooccurrences = CooccurrenceCounts()
-        self._home = ServerTransitions()
-        self._wording = Wording()
-        self._novelty = Novelty(
-            frequency=self._frequency,
-            order=self._order,
-            cooccurrences=self._cooccurrences,
-            home=self._home,
-            without=without,
-        )
-        _, fresh, used = zip(*SIGNALS.values(), strict=True)
-        self._weighing = SignalWeighting(fresh, used, _NEST, rate=rate, pull=pull)
-        self._reliability = ProbabilityCalibrator()
-        self._opening = FirstCallReranker() if "context" not in without else None
-        self._lasts = "learned" not in without
-        self._judged: _Judged | None = None
+        self._without = frozenset(without)
+        self._signals = UsageSignals()
+        defaults = {
+            **dict(zip(STAGES, zip(*(weights for _, weights in NEW.values()), strict=True), strict=True)),
+            "used": [weight for _, weight in USED.values()],
+            "turn": list(TURN.values()),
+        }
+        self._logits = {
+            name: OnlineLogit(weights, precision=_PRECISION, forgetting=_FORGETTING)
+            for name, weights in defaults.items()
+        }
+        self._latest: _Features | None = None
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         features = self._features(prediction_input)
-        target = features.column.get(tool)
-        if target is not None and features.size > 1:
-            self._learn_weights(self._judge(prediction_input), target, weight)
-        self._judged = None
-        for statistic in (self._frequency, self._order, self._cooccurrences, self._home, self._wording):
-            statistic.learn(features, tool, weight)
+        self._learn_weights(features, tool, weight)
+        self._latest = None
+        self._signals.learn(features.indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         if not prediction_input.candidates:
             return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
-        judged = self._judge(prediction_input)
-        weighed, lifted, opened = judged.weighed, judged.lifted, judged.opened
-        lasting = self._lasting(judged.features, opened)
-        steps = (weighed.parts.sum(0), lifted.scores, opened.scores, lasting.scores)
-        return Prediction(
-            scores=lasting.scores.copy(),
-            contributions=_contributions(weighed, judged.made, steps) if explain else {},
-            confidence=self._reliability.of(_mass(weighed, opened.scores)),
-            log_probabilities=lasting.log_probabilities.copy(),
-        )
-
-    def _judge(self, prediction_input: PredictionInput) -> _Judged:
         features = self._features(prediction_input)
-        if self._judged is None or self._judged.features is not features:
-            explanations = self._novelty.explanations(features)
-            mixed, made = self._novelty.mix(explanations)
-            signals, hints = self._signals(features, mixed), self._hints(features)
-            weighed = self._weighing.weigh(signals, features.used, hints)
-            lifted = self._lifted(features, weighed)
-            opened = self._opened(features, lifted)
-            self._judged = _Judged(features, explanations, made, signals, hints, weighed, lifted, opened)
-        return self._judged
-
-    def _features(self, prediction_input: PredictionInput) -> Features:
-        if self._judged is not None and self._judged.features.prediction_input is prediction_input:
-            return self._judged.features
-        return Features(prediction_input)
-
-    def _learn_weights(self, judged: _Judged, target: int, weight: float) -> None:
-        features, scores = judged.features, judged.opened.scores
-        self._reliability.learn(_mass(judged.weighed, scores), int((scores > scores[target]).sum()) < TOP, weight)
-        if self._opening is not None:
-            self._opening.learn(features, judged.weighed.scores, target, weight)
-        self._weighing.learn(judged.signals, features.used, judged.hints, target, weight)
-        if not features.used[target]:
-            self._novelty.learn(judged.explanations, target, weight)
-
-    def _signals(self, features: Features, mixed: Scores) -> Matrix:
-        found: dict[str, Scores] = {
-            "mixed": np.where(features.used, 0.0, np.log(mixed * features.size + _MIN_LIFT)),
-            **self._frequency.signals(features),
-            **self._order.signals(features),
-            **self._home.signals(features),
-            **self._wording.signals(features),
-            **recency_signals(features),
-            **embedding.signals(features),
-        }
-        return np.stack([found[name] for name in SIGNALS]) * self._kept
-
-    def _hints(self, features: Features) -> tuple[float, float, float]:
-        return (
-            self._order.fresh_odds(features),
-            float(np.log1p(len(features.ages))),
-            float(np.log1p(len(features.calls))),
+        likely = self._log_probabilities(features)
+        lowered = likely - self._fresh_bonus * _less_likely(likely, features.indexed.used)
+        order, relevance = np.argsort(-lowered, kind="stable"), prediction_input.relevance
+        scores = lowered
+        if prediction_input.lasting and relevance is not None and "learned" not in self._without:
+            scores, likely = (
+                _in_order(values, order, _for_session(lowered, relevance)) for values in (lowered, likely)
+            )
+        return Prediction(
+            scores=scores,
+            contributions=self._contributions(features, lowered, scores) if explain else {},
+            confidence=min(float(np.exp(likely[order[:TOP]]).sum()), 1.0),
+            log_probabilities=likely,
         )
 
-    def _lifted(self, features: Features, weighed: WeightedScores) -> Ranked:
-        likely = weighed.scores
-        return Ranked(weighing.kept(likely + self._fresh_bonus * ~features.used, likely, features.used), likely)
+    def _features(self, prediction_input: PredictionInput) -> "_Features":
+        """Return the features of an input; the latest are kept, because a call is predicted and then learned."""
+        if self._latest is None or self._latest.indexed.prediction_input is not prediction_input:
+            self._latest = _Features(IndexedInput(prediction_input), self._signals, self._without)
+        return self._latest
 
-    def _opened(self, features: Features, ranked: Ranked) -> Ranked:
-        return ranked.given_out(self._opening.order(features) if self._opening is not None else None)
+    def _learn_weights(self, features: "_Features", tool: str, weight: float) -> None:
+        indexed = features.indexed
+        target = indexed.column.get(tool)
+        if target is None:
+            return
+        if indexed.used.any() and not indexed.used.all():
+            self._learn_choice("turn", features.turn, int(indexed.used[target]), weight)
+        nest = features.used if indexed.used[target] else features.new
+        self._learn_choice(nest.logit, nest.table, int(nest.members[:target].sum()), weight)
 
-    def _lasting(self, features: Features, ranked: Ranked) -> Ranked:
-        relevance = features.prediction_input.relevance
-        if relevance is None or not (features.prediction_input.lasting and self._lasts):
-            return ranked
-        return ranked.given_out(for_whole_context(ranked.scores, relevance))
+    def _learn_choice(self, logit: str, table: Matrix, chosen: int, weight: float) -> None:
+        self._logits[logit].learn(table, chosen, weight)
+
+    def _log_probabilities(self, features: "_Features") -> Scores:
+        used = features.indexed.used
+        turn = (
+            log_softmax(self._logits["turn"].weights @ features.turn) if used.any() and not used.all() else np.zeros(2)
+        )
+        found = np.zeros(used.size)
+        for nest, likely in zip((features.new, features.used), turn, strict=True):
+            found[nest.members] = log_softmax(self._logits[nest.logit].weights @ nest.table) + likely
+        return found
+
+    def _contributions(self, features: "_Features", lowered: Scores, scores: Scores) -> dict[str, Scores]:
+        """Return the parts of the scores by family; what no feature has made is `repeat_or_new`."""
+        found = {family: np.zeros(scores.size) for family in FAMILIES}
+        for nest in (features.new, features.used):
+            parts = self._logits[nest.logit].weights[:, None] * nest.table
+            for family, part in zip(nest.families, parts, strict=True):
+                found[family][nest.members] += part
+        found["repeat_or_new"] = lowered - np.sum(list(found.values()), axis=0)
+        found["learned"] += scores - lowered
+        return found
 
 
-def _contributions(weighed: WeightedScores, made: Matrix, steps: Sequence[Scores]) -> dict[str, Scores]:
-    """By family: the parts of the signals, those of the mixture by who made it, and what each step after moved."""
-    found = {family: np.zeros(weighed.nest.size) for family in (*FAMILIES, "repeat_or_new")}
-    for (family, *_), part in zip(SIGNALS.values(), weighed.parts, strict=True):
-        if family:
-            found[family] += part
-    mixed = weighed.parts[list(SIGNALS).index("mixed")]
-    found["repeat_or_new"] += mixed * (1 - made.sum(0))
-    for (family, _), share in zip(EXPLANATIONS.values(), made, strict=True):
-        found[family] += mixed * share
-    for family, before, after in zip(("repeat_or_new", "context", "learned"), steps, steps[1:], strict=False):
-        found[family] += after - before
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nest:
+    """The candidates of a nest, their features (a row per feature), the families of these, and the logit's name."""
+
+    logit: str
+    members: NDArray[np.bool_]
+    table: Matrix
+    families: tuple[str, ...]
+
+
+class _Features:
+    """The features of one prediction input, each nest computed when it is first needed."""
+
+    def __init__(self, indexed: IndexedInput, signals: UsageSignals, without: frozenset[str]) -> None:
+        self.indexed = indexed
+        self._signals = signals
+        self._without = without
+
+    @cached_property
+    def turn(self) -> Matrix:
+        return self._signals.of_turn(self.indexed)
+
+    @cached_property
+    def new(self) -> _Nest:
+        stage = bool(self.indexed.calls) + 2 * (self.indexed.prediction_input.relevance is None)
+        return self._nest(STAGES[stage], ~self.indexed.used, NEW, self._signals.of_new)
+
+    @cached_property
+    def used(self) -> _Nest:
+        return self._nest("used", self.indexed.used, USED, self._signals.of_used)
+
+    def _nest(
+        self,
+        logit: str,
+        members: NDArray[np.bool_],
+        labels: Mapping[str, tuple[str, object]],
+        compute: Callable[[IndexedInput], Mapping[str, Scores]],
+    ) -> _Nest:
+        table = np.zeros((len(labels), int(members.sum())))
+        families = tuple(family for family, _ in labels.values())
+        if table.size:
+            amounts = compute(self.indexed)
+            for row, name in enumerate(labels):
+                if families[row] not in self._without and name in amounts:
+                    table[row] = amounts[name][members]
+        return _Nest(logit, members, table, families)
+
+
+def _less_likely(likely: Scores, used: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return True for used candidates other than the two likeliest of them."""
+    found = used.copy()
+    columns = np.flatnonzero(used)
+    found[columns[np.argsort(-likely[columns], kind="stable")[:_LIKELIEST]]] = False
     return found
 
 
-def _mass(weighed: WeightedScores, scores: Scores) -> float:
-    """The probability of the candidates that come first."""
-    first = np.argsort(-scores, kind="stable")[:TOP]
-    return float(np.exp(weighed.scores[first]).sum())
+def _for_session(scores: Scores, relevance: Relevance) -> NDArray[np.intp]:
+    """Return the candidates, best first, for all that a session needs and not only its next call.
+
+    The higher the confidence of the context, the more counts what was used in similar contexts.
+    """
+    sure = min(max(relevance.confidence, 0.0), 1.0)
+    learned, following = (
+        values / max(float(values.std()), _MIN_SPREAD) for values in (finite(relevance.learned), scores)
+    )
+    return np.lexsort((-scores, -(sure * learned + (1 - sure) * following)))
+
+
+def _in_order(values: Scores, before: NDArray[np.intp], after: NDArray[np.intp]) -> Scores:
+    """Return the values of the candidates `before`, given to the candidates `after` place by place."""
+    found = np.empty_like(values)
+    found[after] = values[before]
+    return found

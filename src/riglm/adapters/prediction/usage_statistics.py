@@ -1,83 +1,80 @@
-"""Usage statistics as predictors and as signals of the hybrid: frequency, co-occurrence, sequence, server."""
+"""Usage statistics, shared by the hybrid, and the strategies frequency, cooccurrence, sequence and server."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
+from functools import lru_cache
+from itertools import repeat
 from time import gmtime
 from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.features import Counts, Features
-from riglm.adapters.prediction.weighing import Mixture
+from riglm.adapters.prediction.counts import Counts, IndexedInput
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
+from riglm.domain.retrieval.words import split_name, words
 from riglm.ports.predictor import PredictorPort
 
-_EVERYBODY: Final = ""
+_ALL: Final = ""
 _HOURS: Final = 4
-_STAGES: Final = (1, 2, 3, 5)
 _MOMENT_WEIGHT: Final = 0.1
-_WHOSE_PRIOR_CALLS: Final = 12.0
-_WHO_FADING: Final = 2.0
 _HALF_SURE: Final = 100.0
 """Number of calls after which a predictor that only counts reports half of its maximum confidence."""
 
 
 class Frequency:
-    """Use by all, by client and by principal, by time of day and weekday, and by the progress of a session."""
+    """Calls by all, by client and by principal, and by time of day and weekday."""
 
     def __init__(self) -> None:
         self._use = Counts(most_rows=1024, most_tools=1024)
-        self._fresh = Counts(most_rows=len(_STAGES) + 2, most_tools=1024)
         self._moment = Counts(most_rows=24 // _HOURS + 7)
-        self._whose = Mixture({"own": 2.0, "common": 1.0}, prior_calls=_WHOSE_PRIOR_CALLS)
 
-    def learn(self, features: Features, tool: str, weight: float) -> None:
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
         """Count a call."""
-        whose, column = _who(features.prediction_input), features.column.get(tool)
-        if column is not None and len(whose) > 1:
-            self._whose.learn(np.stack([self.share(features), self._common(features)]), column, weight)
-        for who in whose:
+        for who in _whose(indexed.prediction_input):
             self._use.add(who, tool, weight)
-        for moment in _moments(features.prediction_input.time):
+        for moment in _moments(indexed.prediction_input.time):
             self._moment.add(moment, tool, weight)
-        if tool not in features.ages:
-            self._fresh.add("any", tool, weight)
-            self._fresh.add(_stage(features), tool, weight)
 
-    def share(self, features: Features) -> Scores:
-        """How probable each candidate is by its use alone, backed off from principal to client to all."""
-        found = features.uniform
-        for who in _who(features.prediction_input):
-            found = self._use.share(features, who, found)
+    def share(self, indexed: IndexedInput) -> Scores:
+        """Return the share of each candidate in the calls, backed off from principal to client to all."""
+        found = indexed.uniform()
+        for who in _whose(indexed.prediction_input):
+            found = self._use.share(indexed, who, found)
         return found
 
-    def _common(self, features: Features) -> Scores:
-        return self._use.share(features, _EVERYBODY, features.uniform)
+    def overall(self, indexed: IndexedInput) -> Scores:
+        """Return the share of each candidate in the calls of all."""
+        return self._use.share(indexed, _ALL, indexed.uniform())
 
-    def fresh_share(self, features: Features) -> Scores:
-        """How probable each candidate is among calls of tools that their session had not used before."""
-        return self._fresh.share(features, "any", features.uniform)
+    def moment(self, indexed: IndexedInput) -> Scores:
+        """Return log(share at this time of day and weekday / overall share), summed; zeros for an unknown time."""
+        overall, found = self.overall(indexed), np.zeros(indexed.size)
+        for name in _moments(indexed.prediction_input.time):
+            found += np.log(self._moment.share(indexed, name, overall) / overall)
+        return found
 
     def confidence(self) -> float:
         """Return how much was counted recently, between 0 and 1."""
-        counted = self._use.total(_EVERYBODY)
+        counted = self._use.total(_ALL)
         return counted / (counted + _HALF_SURE)
 
-    def signals(self, features: Features) -> Mapping[str, Scores]:
-        """`use` by all; `who`, `stage`, `moment`: what is particular to the client, to early or late calls, to a time.
 
-        `who` counts if clients proved to differ, and less the more tools of the session are known.
-        """
-        fresh, everybody = self.fresh_share(features), self._common(features)
-        mixed, _ = self._whose.mix(np.stack([self.share(features), everybody]))
-        moment = np.zeros(features.size)
-        for name in _moments(features.prediction_input.time):
-            moment += np.log(self._moment.share(features, name, everybody) / everybody)
-        return {
-            "use": features.lift(everybody),
-            "who": np.log(mixed / everybody) * _WHO_FADING / (_WHO_FADING + len(features.ages)),
-            "stage": np.log(self._fresh.share(features, _stage(features), fresh) / fresh),
-            "moment": moment,
-        }
+def _whose(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
+    """Return whose calls count, from all to this principal with this client."""
+    client, principal = prediction_input.client, prediction_input.principal
+    return (
+        _ALL,
+        *([("client", client)] if client else []),
+        *([("principal", principal)] if principal else []),
+        *([("both", principal, client)] if principal and client else []),
+    )
+
+
+def _moments(time: float) -> tuple[str, ...]:
+    """Return the part of the day and the weekday of a time, in UTC; none for an unknown time."""
+    if not time:
+        return ()
+    moment = gmtime(time)
+    return f"hour {moment.tm_hour // _HOURS}", f"weekday {moment.tm_wday}"
 
 
 class FrequencyPredictor(PredictorPort):
@@ -87,82 +84,54 @@ class FrequencyPredictor(PredictorPort):
         self._frequency = Frequency()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._frequency.learn(Features(prediction_input), tool, weight)
+        self._frequency.learn(IndexedInput(prediction_input), tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(prediction_input)
-        moment = self._frequency.signals(features)["moment"]
-        parts = {"use": features.lift(self._frequency.share(features)), "moment": _MOMENT_WEIGHT * moment}
-        scores = parts["use"] + parts["moment"]
-        return Prediction(
-            scores=scores, contributions=parts if explain else {}, confidence=self._frequency.confidence()
-        )
+        indexed = IndexedInput(prediction_input)
+        use, moment = indexed.lift(self._frequency.share(indexed)), _MOMENT_WEIGHT * self._frequency.moment(indexed)
+        parts = {"use": use, "moment": moment} if explain else {}
+        return Prediction(scores=use + moment, contributions=parts, confidence=self._frequency.confidence())
 
 
-def _who(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
-    """Whose use counts, from all to the one."""
-    client, principal = prediction_input.client, prediction_input.principal
-    return (
-        _EVERYBODY,
-        *([("client", client)] if client else []),
-        *([("principal", principal)] if principal else []),
-        *([("both", principal, client)] if principal and client else []),
-    )
-
-
-def _moments(time: float) -> tuple[str, ...]:
-    """The parts of the day and of the week in which a time lies, in UTC; none for an unknown time."""
-    if not time:
-        return ()
-    moment = gmtime(time)
-    return f"hour {moment.tm_hour // _HOURS}", f"weekday {moment.tm_wday}"
-
-
-def _stage(features: Features) -> int:
-    """How far the session has come, in a few steps of different tools used."""
-    return sum(len(features.ages) >= step for step in _STAGES)
-
-
-_FADING: Final = 0.9
-"""How much a tool in use counts next to one that was used later."""
+FADING: Final = 0.9
+"""Weight of a tool in use relative to the one that was used after it."""
 
 _DISTANT: Final = 0.95
-"""How much two tools count together, to the power of the number of calls between them."""
+"""Weight of two tools of one session, to the power of the number of calls between them."""
 
 
-class CooccurrenceCounts:
-    """How often a tool joins a session in which another was used, next of all new ones or ever, by their distance."""
+class Cooccurrence:
+    """Number of sessions that used two tools, weighted by distance; a tool with itself: all its sessions."""
 
     def __init__(self) -> None:
-        self._next = Counts()
-        self._together = Counts()
-        self._sessions = Counts(most_rows=1, most_tools=4096, most_total=1e6)
+        self._rows = Counts()
 
-    def learn(self, features: Features, tool: str, weight: float) -> None:
-        """Count the tools in use when a session uses a tool first; each call between the two makes it count less."""
-        if tool in features.ages:
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
+        """Count the tools in use when a session first uses a tool."""
+        if tool in indexed.ages:
             return
-        self._sessions.add("", tool, weight)
-        for other in features.latest:
-            near = weight * _DISTANT ** features.ages[other]
-            self._next.add(other, tool, near)
-            self._together.add(other, tool, near)
-            self._together.add(tool, other, near)
+        self._rows.add(tool, tool, weight)
+        for other in indexed.latest:
+            near = weight * _DISTANT ** indexed.ages[other]
+            self._rows.add(other, tool, near)
+            self._rows.add(tool, other, near)
 
-    def shares(self, features: Features, otherwise: Scores) -> tuple[Scores, Scores]:
-        """How probable each candidate is to come next, and to come soon, by the tools in use, the latest most."""
-        if not features.latest:
-            return otherwise, otherwise
-        following, ever = np.zeros(features.size), np.zeros(features.size)
-        sessions = self._sessions.row("")
-        total = 0.0
-        for place, tool in enumerate(features.latest):
-            weight = _FADING**place
+    def share(self, indexed: IndexedInput, otherwise: Scores, sessions: float = 0.0) -> tuple[Scores, Scores]:
+        """Return P(a session with the tools in use uses the candidate): the mean over these tools and the maximum.
+
+        Per tool (count + otherwise) / (its sessions + 1). Tools that were used later weigh more, and those that are
+        rare among the number of `sessions`.
+        """
+        mean, most, total = np.zeros(indexed.size), np.zeros(indexed.size), 0.0
+        for place, tool in enumerate(indexed.latest):
+            row = self._rows.row(tool)
+            count = row.get(tool, 0.0)
+            share = (indexed.spread(row) + otherwise) / (count + 1.0)
+            weight = FADING**place * (float(np.log((max(sessions, count) + 2) / (count + 1))) + 0.1)
+            mean += weight * share
             total += weight
-            following += weight * self._next.share(features, tool, otherwise)
-            beside = features.spread(self._together.row(tool)) + otherwise
-            ever += weight * beside / (sessions.get(tool, 0.0) + 1.0)
-        return following / total, np.minimum(ever / total, 1.0)
+            np.maximum(most, share, out=most)
+        return (mean / total, most) if total else (otherwise, otherwise)
 
 
 class CooccurrencePredictor(PredictorPort):
@@ -170,177 +139,242 @@ class CooccurrencePredictor(PredictorPort):
 
     def __init__(self) -> None:
         self._frequency = Frequency()
-        self._cooccurrences = CooccurrenceCounts()
+        self._cooccurrence = Cooccurrence()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(prediction_input)
-        self._frequency.learn(features, tool, weight)
-        self._cooccurrences.learn(features, tool, weight)
+        indexed = IndexedInput(prediction_input)
+        self._frequency.learn(indexed, tool, weight)
+        self._cooccurrence.learn(indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(prediction_input)
-        use = self._frequency.share(features)
-        _, ever = self._cooccurrences.shares(features, use)
-        base, scores = features.lift(use), features.lift(ever)
+        indexed = IndexedInput(prediction_input)
+        use = self._frequency.share(indexed)
+        base, scores = indexed.lift(use), indexed.lift(self._cooccurrence.share(indexed, use)[0])
         parts = {"use": base, "company": scores - base} if explain else {}
         return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())
 
 
-_MAX_RUN_LENGTH = 4
+_MAX_RUN_LENGTH: Final = 4
 
 
 class MarkovChains:
-    """Markov chains of order 2, 1 and 0 with back-off, kept apart for repeats and for tools new to their session."""
+    """Markov chains of order 2, 1 and 0 with back-off, separate for repeats and for tools new to their session."""
 
     def __init__(self) -> None:
         self._fresh = Counts()
         self._repeat = Counts()
         self._turns = Counts()
 
-    def learn(self, features: Features, tool: str, weight: float) -> None:
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
         """Count a transition."""
-        fresh = tool not in features.ages
+        fresh = tool not in indexed.ages
         counts = self._fresh if fresh else self._repeat
-        for past in _pasts(features, fresh=fresh):
+        for past in _pasts(indexed, fresh=fresh):
             counts.add(past, tool, weight)
-        for past in _rhythms(features):
+        for past in _rhythms(indexed):
             self._turns.add(past, "fresh" if fresh else "repeat", weight)
 
-    def share(self, features: Features, *, fresh: bool) -> Scores:
-        """How probable each candidate is, given that a fresh tool, or that a repeat comes next."""
-        counts = self._fresh if fresh else self._repeat
-        found = features.uniform
-        for past in _pasts(features, fresh=fresh):
-            found = counts.share(features, past, found)
+    def share(self, indexed: IndexedInput, *, fresh: bool) -> Scores:
+        """Return the probability of each candidate, given that a fresh tool, or that a repeat comes next."""
+        counts, found = self._fresh if fresh else self._repeat, indexed.uniform()
+        for past in _pasts(indexed, fresh=fresh):
+            found = counts.share(indexed, past, found)
         return found
 
-    def fresh_odds(self, features: Features) -> float:
-        """The log-odds that the next tool is one that the session has not used."""
+    def fresh_odds(self, indexed: IndexedInput) -> float:
+        """Return the log-odds that the next tool is one that the session has not used."""
         likely = 0.5
-        for past in _rhythms(features):
-            row = self._turns.row(past)
-            likely = (row.get("fresh", 0.0) + 2 * likely) / (self._turns.total(past) + 2)
+        for past in _rhythms(indexed):
+            likely = (self._turns.row(past).get("fresh", 0.0) + 2 * likely) / (self._turns.total(past) + 2)
         likely = min(max(likely, 1e-3), 1 - 1e-3)
         return float(np.log(likely / (1 - likely)))
 
-    def signals(self, features: Features) -> Mapping[str, Scores]:
-        """`follows`, right for fresh tools and for repeats."""
-        found = np.where(features.used, self.share(features, fresh=False), self.share(features, fresh=True))
-        return {"follows": features.lift(found)}
+
+def _pasts(indexed: IndexedInput, *, fresh: bool) -> tuple[Hashable, ...]:
+    """Return the circumstances of a call, least specific first; a fresh tool follows the last two different tools."""
+    recent = tuple(indexed.ages)[:2] if fresh else tuple(reversed(indexed.calls[-2:]))
+    return tuple(recent[:order] for order in range(len(recent) + 1))
+
+
+def _rhythms(indexed: IndexedInput) -> tuple[Hashable, ...]:
+    """Return the circumstances that show whether a new tool is due, least specific first."""
+    if not indexed.calls:
+        return ("first",)
+    last = indexed.calls[-1]
+    run = next((age for age, tool in enumerate(reversed(indexed.calls)) if tool != last), len(indexed.calls))
+    return "any", (last,), (last, min(run, _MAX_RUN_LENGTH))
 
 
 class SequencePredictor(PredictorPort):
     """What followed the last two tools, the last one, or anything, repeats apart."""
 
     def __init__(self) -> None:
-        self._order = MarkovChains()
+        self._chains = MarkovChains()
         self._frequency = Frequency()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = Features(prediction_input)
-        self._order.learn(features, tool, weight)
-        self._frequency.learn(features, tool, weight)
+        indexed = IndexedInput(prediction_input)
+        self._chains.learn(indexed, tool, weight)
+        self._frequency.learn(indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        features = Features(prediction_input)
-        follows = self._order.signals(features)["follows"]
-        odds = self._order.fresh_odds(features)
-        fresh = -np.log1p(np.exp(np.where(features.used, odds, -odds)))
-        parts = {"follows": follows, "fresh": fresh} if explain else {}
-        return Prediction(scores=follows + fresh, contributions=parts, confidence=self._frequency.confidence())
-
-
-def _pasts(features: Features, *, fresh: bool) -> tuple[Hashable, ...]:
-    """Return the circumstances of a call, least specific first; what comes new follows the last two different tools."""
-    recent = tuple(features.ages)[:2] if fresh else tuple(reversed(features.calls[-2:]))
-    return tuple(recent[:order] for order in range(len(recent) + 1))
-
-
-def _rhythms(features: Features) -> tuple[Hashable, ...]:
-    """Return the circumstances that show whether a new tool is due, least specific first."""
-    if not features.calls:
-        return ("first",)
-    last = features.calls[-1]
-    run = next((age for age, tool in enumerate(reversed(features.calls)) if tool != last), len(features.calls))
-    return "any", (last,), (last, min(run, _MAX_RUN_LENGTH))
+        indexed = IndexedInput(prediction_input)
+        repeated, fresh = (self._chains.share(indexed, fresh=fresh) for fresh in (False, True))
+        follows = indexed.lift(np.where(indexed.used, repeated, fresh))
+        odds = self._chains.fresh_odds(indexed)
+        turn = -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))
+        parts = {"follows": follows, "fresh": turn} if explain else {}
+        return Prediction(scores=follows + turn, contributions=parts, confidence=self._frequency.confidence())
 
 
 _MAX_CALLS: Final = 20
-_MIN_LIFT: Final = 0.1
 
 
-class ServerTransitions:
-    """The servers of the tools in use, and which server follows which when a session takes up a new tool."""
-
-    def __init__(self) -> None:
-        self._moves = Counts()
-        self._within = Counts()
-
-    def learn(self, features: Features, tool: str, weight: float) -> None:
-        """Count a move to a new tool's server."""
-        if tool in features.ages:
-            return
-        server = features.server_of(tool)
-        self._within.add(server, tool, weight)
-        for past in _server_pasts(features):
-            self._moves.add(past, server, weight)
-
-    def near(self, features: Features) -> Scores:
-        """How recently a candidate's server was used, between 0 and 1; needs no learning."""
-        last: dict[str, float] = {}
-        for age, tool in enumerate(reversed(features.calls[-_MAX_CALLS:])):
-            last.setdefault(features.server_of(tool), _FADING**age)
-        last.pop("", None)
-        found: Scores = np.array([last.get(name, 0.0) for name in features.server_names])[features.servers]
-        return found
-
-    def shares(self, features: Features) -> tuple[Scores, Scores]:
-        """How probable the server of each candidate is, and the candidate within its server."""
-        members = np.bincount(features.servers, minlength=len(features.server_names))
-        known = np.zeros(features.size)
-        trust = np.ones(len(members))
-        for name, number in features.server_names.items():
-            row = self._within.row(name)
-            if row:
-                known += features.spread(row)
-                trust[number] += self._within.total(name)
-        inside: Scores = (known + 1.0 / np.maximum(members, 1)[features.servers]) / trust[features.servers]
-        return self._moved(features)[features.servers], inside
-
-    def signals(self, features: Features) -> Mapping[str, Scores]:
-        """`server_moves`: how probable the candidate's server is, against chance."""
-        moved = self._moved(features)
-        return {"server_moves": np.log(moved * moved.size + _MIN_LIFT)[features.servers]}
-
-    def _moved(self, features: Features) -> Scores:
-        """The probability of each server."""
-        share: Scores = np.bincount(features.servers, minlength=len(features.server_names)) / max(features.size, 1)
-        for past in _server_pasts(features):
-            row = self._moves.row(past)
-            if row:
-                counts = np.array([row.get(name, 0.0) for name in features.server_names])
-                share = (counts + len(row) * share) / (self._moves.total(past) + len(row))
-        return share
+def nearness(indexed: IndexedInput) -> Scores:
+    """Return how recently the server of each candidate was used, between 0 and 1."""
+    last: dict[str, float] = {}
+    for age, tool in enumerate(reversed(indexed.calls[-_MAX_CALLS:])):
+        last.setdefault(indexed.server_of(tool), FADING**age)
+    last.pop("", None)
+    return indexed.by_server(last)[indexed.servers]
 
 
 class ServerPredictor(PredictorPort):
     """Tools of the servers in use, recently used ones first; learns nothing."""
 
-    def __init__(self) -> None:
-        self._home = ServerTransitions()
-
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         """Nothing is learned."""
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        scores = self._home.near(Features(prediction_input))
-        return Prediction(
-            scores=scores,
-            contributions={"near_server": scores} if explain else {},
-            confidence=float(scores.max(initial=0.0)) / 2,
+        scores = nearness(IndexedInput(prediction_input))
+        parts = {"near_server": scores} if explain else {}
+        return Prediction(scores=scores, contributions=parts, confidence=float(scores.max(initial=0.0)) / 2)
+
+
+_MAX_FIRST_USES: Final = 20_000
+_PRIOR_SESSIONS: Final = 10.0
+
+
+class SessionCounts:
+    """Number of sessions, of those that used a tool or a server, that began a server with a tool, or used two servers.
+
+    All are halved together, so that their ratios are shares of sessions.
+    """
+
+    def __init__(self) -> None:
+        self._counts = Counts(most_tools=4096, most_total=np.inf)
+
+    @property
+    def sessions(self) -> float:
+        """The number of sessions."""
+        return self._counts.total("sessions")
+
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
+        """Count the first use of a tool in a session."""
+        if tool in indexed.ages:
+            return
+        if not indexed.calls:
+            self._counts.add("sessions", "", weight)
+        self._counts.add("tools", tool, weight)
+        server = indexed.server_of(tool)
+        others = {indexed.server_of(other) for other in indexed.ages}
+        if server not in others:
+            self._counts.add("begins", tool, weight)
+            for one in (server, *others):
+                self._counts.add(("with", one), server, weight)
+                self._counts.add(("with", server), one, weight * (one != server))
+        if self._counts.total("tools") > _MAX_FIRST_USES:
+            self._counts.halve()
+
+    def share(self, indexed: IndexedInput) -> Scores:
+        """Return the share of sessions that use each candidate, backed off to the share of its server per tool."""
+        servers = (self._by_server(indexed) + 0.5) / (self.sessions + 2.0)
+        prior = np.minimum(2.0 * servers / np.maximum(indexed.server_sizes, 2.0), 0.5)[indexed.servers]
+        tools = indexed.spread(self._counts.row("tools"))
+        return np.minimum((tools + _PRIOR_SESSIONS * prior) / (self.sessions + _PRIOR_SESSIONS), 1.0)
+
+    def within(self, indexed: IndexedInput) -> tuple[Scores, Scores]:
+        """Return, of the sessions that use its server, the shares that use each candidate and that begin with it."""
+        sessions, sizes = (
+            self._by_server(indexed)[indexed.servers],
+            np.maximum(indexed.server_sizes, 1.0)[indexed.servers],
         )
+        tools, begins = (indexed.spread(self._counts.row(row)) for row in ("tools", "begins"))
+        within = (tools + 0.5 * np.minimum(1.0, 3.0 / sizes)) / (sessions + 1.0)
+        return np.minimum(within, 1.0), (begins + 0.3 / sizes) / (sessions + 0.3)
+
+    def joined(self, indexed: IndexedInput) -> Scores:
+        """Return the probability of each server that a session with the servers in use uses it."""
+        sessions, in_use = self._by_server(indexed), {indexed.server_of(tool) for tool in indexed.latest}
+        found = np.zeros(len(sessions))
+        for server in in_use:
+            row = self._counts.row(("with", server))
+            prior = 0.5 * (sessions + 0.5) / (self.sessions + 2.0)
+            found += (indexed.by_server(row) + prior) / (row.get(server, 0.0) + 0.5)
+        return np.minimum(found / max(len(in_use), 1), 1.0)
+
+    def _by_server(self, indexed: IndexedInput) -> Scores:
+        rows = {name: self._counts.row(("with", name)).get(name, 0.0) for name in indexed.server_names}
+        return indexed.by_server(rows)
 
 
-def _server_pasts(features: Features) -> tuple[tuple[str, ...], ...]:
-    """Return the circumstances of a move, least specific first."""
-    return (), (features.server_of(features.calls[-1]),) if features.calls else ("", "first")
+_MAX_WORDS: Final = 12
+_TRUST: Final = 5.0
+
+
+@lru_cache(maxsize=4096)
+def _words(tool: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words(split_name(tool))))[:_MAX_WORDS]
+
+
+class _Lexicon:
+    """The words of a catalog, the `share` of each, and means over the words of a candidate; rare words weigh more."""
+
+    def __init__(self, candidates: tuple[str, ...]) -> None:
+        self.numbers: dict[str, int] = {}
+        pairs = [
+            (index, self.numbers.setdefault(word, len(self.numbers)))
+            for index, tool in enumerate(candidates)
+            for word in _words(tool)
+        ]
+        self._owners, self._members = np.array(pairs, np.intp).reshape(-1, 2).T
+        self._size = len(candidates)
+        frequency = np.bincount(self._members, minlength=len(self.numbers))
+        self.share: Scores = frequency / max(len(pairs), 1)
+        self._rarity: Scores = np.log((self._size + 1) / (frequency + 1))
+        self._weight = self._sum(self._rarity) + 1.0
+
+    def mean(self, amounts: Scores) -> Scores:
+        return self._sum(amounts * self._rarity) / self._weight
+
+    def _sum(self, amounts: Scores) -> Scores:
+        return np.bincount(self._owners, amounts[self._members], self._size).astype(np.float64)
+
+
+_lexicon = lru_cache(maxsize=8)(_Lexicon)
+
+
+class NameWords:
+    """Which words in the names of fresh tools follow which words of the tool before."""
+
+    def __init__(self) -> None:
+        self._words = Counts()
+
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
+        """Count the words of a fresh tool."""
+        if tool not in indexed.ages and indexed.calls:
+            for before in _words(indexed.calls[-1]):
+                for word in _words(tool):
+                    self._words.add(before, word, weight)
+
+    def follows(self, indexed: IndexedInput) -> Scores:
+        """Return for each candidate the mean of log(P(word | word before) / P(word)) over its words."""
+        lexicon = _lexicon(indexed.candidates)
+        found = np.zeros(len(lexicon.numbers))
+        past = _words(indexed.calls[-1]) if indexed.calls else ()
+        for before in past:
+            row = self._words.row(before)
+            counts = np.fromiter(map(row.get, lexicon.numbers, repeat(0.0)), np.float64, len(found)) if row else 0.0
+            trust = _TRUST + len(row)
+            found += np.log((counts + trust * lexicon.share) / (self._words.total(before) + trust) / lexicon.share)
+        return lexicon.mean(found / max(len(past), 1))

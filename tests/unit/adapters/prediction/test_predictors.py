@@ -1,13 +1,12 @@
-"""Predictors, and their features."""
+"""Predictors, and the arrays that they share."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction import weighing
+from riglm.adapters.prediction.counts import IndexedInput
 from riglm.adapters.prediction.embedding import BlendPredictor, EmbeddingPredictor
-from riglm.adapters.prediction.features import Features
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
 from riglm.adapters.prediction.usage_statistics import (
     CooccurrencePredictor,
@@ -208,7 +207,7 @@ def _relevance(generator: np.random.Generator, size: int) -> Relevance:
     return Relevance(described=described, learned=learned, combined=combined)
 
 
-def test_without_calls_the_hybrid_ranks_by_relevance_whatever_was_used_elsewhere():
+def test_without_calls_relevance_comes_first_whatever_was_used_elsewhere():
     """Each session needs another tool, which relevance names: what was used before says nothing."""
     generator, predictor = np.random.default_rng(5), HybridPredictor()
     tools = tuple(f"tool{number}" for number in range(300))
@@ -218,8 +217,9 @@ def test_without_calls_the_hybrid_ranks_by_relevance_whatever_was_used_elsewhere
         prediction_input = in_context(candidates=tools)
         predictor.learn(replace(prediction_input, relevance=relevance), tools[number])
     relevance = _relevance(generator, len(tools))
+    relevance.combined[200] = 2.0
     scores = predictor.predict(a_prediction_input(candidates=tools, relevance=relevance)).scores
-    assert np.argsort(-scores).tolist() == np.argsort(-relevance.combined).tolist()
+    assert int(np.argmax(scores)) == 200
 
 
 def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
@@ -250,8 +250,7 @@ def test_what_relevance_decides_is_told_as_the_contexts_contribution():
     assert with_context.contributions["context"].any()
     assert not without.contributions["context"].any()
     assert prediction_input.relevance is not None
-    by_relevance = np.argsort(-prediction_input.relevance.combined, kind="stable").tolist()
-    assert np.argsort(-with_context.scores, kind="stable").tolist() == by_relevance
+    assert np.argmax(with_context.scores) == np.argmax(prediction_input.relevance.combined)
 
 
 def _for_context(confidence: float, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -302,35 +301,25 @@ def test_a_lasting_prediction_has_the_probabilities_of_the_next_call_by_place():
     assert by_place[0] == by_place[1]
 
 
-def test_the_lift_of_fresh_tools_changes_the_order_and_no_probability():
+def test_new_tools_come_before_used_ones_but_the_two_likeliest_and_probabilities_stay():
+    used = ("git__log", "git__diff", "git__commit")
     plain, lifted = (
-        example(HybridPredictor(fresh_bonus=bonus)).predict(a_prediction_input("git__log", "git__diff"))
-        for bonus in (0.0, 3.0)
+        example(HybridPredictor(fresh_bonus=bonus)).predict(a_prediction_input(*used)) for bonus in (0.0, 50.0)
     )
-    assert lifted.scores.tolist() != plain.scores.tolist()
+    lowered = [tool for tool, was, now in zip(TOOLS, plain.scores, lifted.scores, strict=True) if was != now]
+    likeliest = sorted(used, key=lambda tool: -plain.scores[TOOLS.index(tool)])
+    assert lowered == likeliest[2:]
+    assert TOOLS[int(np.argmin(lifted.scores))] == lowered[0]
     assert lifted.log_probabilities.tolist() == plain.log_probabilities.tolist()
 
 
-def test_no_lift_of_fresh_tools_takes_a_likely_used_tool_from_the_first_15():
-    lifted = np.linspace(5.0, 3.0, 40)
-    likely = lifted - 4.0
-    used = np.zeros(40, np.bool_)
-    used[[20, 30, 35]] = True
-    likely[[20, 30]] = 2.0, 1.9
-    scores = weighing.kept(lifted, likely, used)
-    place = np.argsort(np.argsort(-scores))
-    assert place[20] < place[30] < weighing.FIRST
-    assert place[35] == 35
-    assert np.delete(scores, [20, 30]).tolist() == np.delete(lifted, [20, 30]).tolist()
-
-
-def test_used_tools_among_the_first_anyway_stay_as_they_are():
-    lifted = np.linspace(5.0, 3.0, 40)
-    used = np.arange(40) < 6
-    assert weighing.kept(lifted, lifted, used).tolist() == lifted.tolist()
+def test_a_prediction_sums_to_one_over_new_and_used_tools():
+    for calls in ((), ("git__log",), TOOLS):
+        likely = example(HybridPredictor()).predict(a_prediction_input(*calls)).log_probabilities
+        assert np.exp(likely).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("others", [0, 1, 9], ids="{} others".format)
 def test_amounts_are_laid_out_over_the_candidates_however_many_others_there_are(others: int) -> None:
     amounts = {"c": 3.0, "a": 1.0} | {f"gone{number}": 7.0 for number in range(others)}
-    assert Features(a_prediction_input(candidates=("a", "b", "c"))).spread(amounts).tolist() == [1.0, 0.0, 3.0]
+    assert IndexedInput(a_prediction_input(candidates=("a", "b", "c"))).spread(amounts).tolist() == [1.0, 0.0, 3.0]

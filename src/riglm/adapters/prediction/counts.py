@@ -1,0 +1,164 @@
+"""Prediction inputs as arrays over the candidates, and bounded tables of decayed counts."""
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property, lru_cache
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.domain.prediction import PredictionInput, Scores
+
+MAX_LATEST: Final = 16
+"""Maximum number of different tools, the latest of a session, that are considered one by one."""
+_MIN_LIFT: Final = 0.1
+_CATALOGS: Final = 16
+_MIN_COUNT: Final = 0.1
+
+
+class IndexedInput:
+    """A prediction input with its calls and servers as arrays over the `size` candidates."""
+
+    def __init__(self, prediction_input: PredictionInput) -> None:
+        self.prediction_input = prediction_input
+        self.candidates = prediction_input.candidates
+        self.size = len(self.candidates)
+        self.calls = prediction_input.calls
+        self.column = _columns(self.candidates)
+        names = tuple(map(prediction_input.servers.get, self.candidates, repeat("")))
+        self.server_names, self.servers, self.server_sizes = _numbered(names)
+
+    @cached_property
+    def ages(self) -> dict[str, int]:
+        """The different tools of the session, latest first, each with the number of calls since."""
+        found: dict[str, int] = {}
+        for age, tool in enumerate(reversed(self.calls)):
+            found.setdefault(tool, age)
+        return found
+
+    @cached_property
+    def latest(self) -> tuple[str, ...]:
+        """The different tools that were used last, latest first."""
+        return tuple(self.ages)[:MAX_LATEST]
+
+    @cached_property
+    def used(self) -> NDArray[np.bool_]:
+        """True for candidates that the session has used."""
+        mask = np.zeros(self.size, np.bool_)
+        mask[[self.column[tool] for tool in self.ages if tool in self.column]] = True
+        return mask
+
+    def server_of(self, tool: str) -> str:
+        """Return the server of a tool, candidate or not; empty if unknown."""
+        return self.prediction_input.servers.get(tool, "")
+
+    def by_server(self, amounts: Mapping[str, float]) -> Scores:
+        """Return an array over `server_names` from amounts by server."""
+        return np.fromiter(map(amounts.get, self.server_names, repeat(0.0)), np.float64, len(self.server_names))
+
+    def spread(self, amounts: Mapping[str, float]) -> Scores:
+        """Return an array over the candidates from amounts by tool."""
+        column = self.column
+        if len(amounts) * 4 > self.size:
+            return np.fromiter(map(amounts.get, self.candidates, repeat(0.0)), np.float64, self.size)
+        found = np.zeros(self.size)
+        for tool, amount in amounts.items():
+            index = column.get(tool)
+            if index is not None:
+                found[index] = amount
+        return found
+
+    def uniform(self) -> Scores:
+        """Return the same probability for each candidate."""
+        return np.full(self.size, 1.0 / max(self.size, 1))
+
+    def lift(self, probability: Scores) -> Scores:
+        """Return log(p · size + 0.1): about 0 for chance, never below log 0.1."""
+        found: Scores = np.log(probability * self.size + _MIN_LIFT)
+        return found
+
+
+@lru_cache(_CATALOGS)
+def _columns(candidates: tuple[str, ...]) -> Mapping[str, int]:
+    return {tool: index for index, tool in enumerate(candidates)}
+
+
+@lru_cache(_CATALOGS)
+def _numbered(servers: tuple[str, ...]) -> tuple[Mapping[str, int], NDArray[np.intp], Scores]:
+    """Return a number for each server, 0 for an unknown one, the number of each candidate, and candidates by server."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(("", *servers)))}
+    numbers = np.fromiter(map(names.__getitem__, servers), np.intp, len(servers))
+    sizes = np.bincount(numbers, minlength=len(names)).astype(np.float64)
+    numbers.flags.writeable = sizes.flags.writeable = False
+    return names, numbers, sizes
+
+
+class Counts:
+    """Rows of counts by circumstance, in bounded memory; the least recently changed rows are removed for new ones.
+
+    A row is halved once its sum reaches `most_total`, so that a habit that changed is forgotten after about as many
+    calls in the same circumstance. Beyond `most_tools`, a row loses its rarest tools.
+    """
+
+    def __init__(
+        self, *, most_rows: int = 4096, most_tools: int = 256, most_total: float = 1000.0, most_entries: int = 100_000
+    ) -> None:
+        self._most_rows = most_rows
+        self._most_tools = most_tools
+        self._most_total = most_total
+        self._most_entries = most_entries
+        self._rows: dict[Hashable, dict[str, float]] = {}
+        self._totals: dict[Hashable, float] = {}
+        self._entries = 0
+
+    def add(self, circumstance: Hashable, tool: str, amount: float = 1.0) -> None:
+        """Count a tool in a circumstance."""
+        row = self._rows.pop(circumstance, {})
+        before = len(row)
+        row[tool] = row.get(tool, 0.0) + amount
+        total = self._totals.get(circumstance, 0.0) + amount
+        if total > self._most_total:
+            row = {name: count / 2 for name, count in row.items() if count > 2 * _MIN_COUNT}
+            total = sum(row.values())
+        if len(row) > self._most_tools:
+            commonest = sorted(row.items(), key=lambda item: -item[1])[: self._most_tools * 3 // 4]
+            row = dict(commonest) | {tool: row[tool]}
+            total = sum(row.values())
+        self._rows[circumstance], self._totals[circumstance] = row, total
+        self._entries += len(row) - before
+        while len(self._rows) > self._most_rows or (self._entries > self._most_entries and len(self._rows) > 1):
+            oldest = next(iter(self._rows))
+            self._entries -= len(self._rows.pop(oldest))
+            del self._totals[oldest]
+
+    def halve(self) -> None:
+        """Halve all rows, so that counts of different rows remain comparable."""
+        for circumstance, row in self._rows.items():
+            kept = {tool: count / 2 for tool, count in row.items() if count > 2 * _MIN_COUNT}
+            self._entries += len(kept) - len(row)
+            self._rows[circumstance], self._totals[circumstance] = kept, sum(kept.values())
+
+    def total(self, circumstance: Hashable) -> float:
+        """Return the sum of a row."""
+        return self._totals.get(circumstance, 0.0)
+
+    def row(self, circumstance: Hashable) -> Mapping[str, float]:
+        """Return the counts of a row."""
+        return self._rows.get(circumstance, {})
+
+    def share(self, indexed: IndexedInput, circumstance: Hashable, otherwise: Scores) -> Scores:
+        """Return the probability of each candidate, backed off to `otherwise` as Witten and Bell do.
+
+        (count + d · otherwise) / (total + d), where d is the number of different tools in the row.
+        """
+        row = self._rows.get(circumstance)
+        if not row:
+            return otherwise
+        return (indexed.spread(row) + len(row) * otherwise) / (self._totals[circumstance] + len(row))
+
+
+def finite(values: Scores) -> Scores:
+    """Return the values with NaN as 0 and infinities as 0 or 1."""
+    numbers = np.asarray(values, np.float64)
+    return numbers if np.isfinite(numbers).all() else np.nan_to_num(numbers, nan=0.0, posinf=1.0, neginf=0.0)
