@@ -18,7 +18,7 @@ from riglm.domain.prediction import PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 _SETS: Final = ("apibank", "bfcl_multiturn", "nestful", "sealtools", "taubench", "toolalpaca", "tooltalk", "workbench")
-_SESSIONS: Final = 300
+_SESSIONS: Final = 150
 _EXAMPLES: Final = 300.0
 """Number of choices that each set counts as."""
 _PRECISION: Final = 5.0

@@ -71,17 +71,18 @@ class UsageSignals:
         share, (within, begins) = self._sessions.share(indexed), self._sessions.within(indexed)
         base, near = _log_odds(share), nearness(indexed)
         in_use, stage = near > 0, float(np.log1p(len(indexed.ages)))
+        follows = self._chains.share(indexed, fresh=True)
         own = np.log(self._frequency.share(indexed) / self._frequency.overall(indexed))
         found = {
             "share": base,
             "own": own * _OWN_FADING / (_OWN_FADING + len(indexed.ages)),
             "moment": self._frequency.moment(indexed),
+            "follows": _log_odds(follows) - base,
             "begins": np.log(begins) * ~in_use,
             **_of_context(indexed, near),
         }
         if not indexed.calls:
             return found
-        follows = self._chains.share(indexed, fresh=True)
         company, most = self._cooccurrence.share(indexed, share, self._sessions.sessions)
         joined = np.where(in_use, near, self._sessions.joined(indexed)[indexed.servers])
         mixed = np.stack([company, follows, joined * within, share, most])
@@ -92,7 +93,6 @@ class UsageSignals:
         )
         return found | {
             "mix": _log_odds(np.dot(_MIX, mixed)) - base,
-            "follows": _log_odds(follows) - base,
             "within": in_use * (_log_odds(within) - base),
             "last_server": 1.0 * (near == 1.0),
             "near_server": near,

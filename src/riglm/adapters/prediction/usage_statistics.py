@@ -155,6 +155,7 @@ class CooccurrencePredictor(PredictorPort):
 
 
 _MAX_RUN_LENGTH: Final = 4
+_START: Final = ("start",)
 
 
 class MarkovChains:
@@ -191,8 +192,12 @@ class MarkovChains:
 
 
 def _pasts(indexed: IndexedInput, *, fresh: bool) -> tuple[Hashable, ...]:
-    """Return the circumstances of a call, least specific first; a fresh tool follows the last two different tools."""
-    recent = tuple(indexed.ages)[:2] if fresh else tuple(reversed(indexed.calls[-2:]))
+    """Return the circumstances of a call, least specific first: the last two different tools, or the start.
+
+    For repeats they are the last two calls.
+    """
+    recent: tuple[Hashable, ...] = tuple(indexed.ages)[:2] if fresh else tuple(reversed(indexed.calls[-2:]))
+    recent = recent or (_START,)
     return tuple(recent[:order] for order in range(len(recent) + 1))
 
 

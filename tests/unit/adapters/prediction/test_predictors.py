@@ -230,16 +230,13 @@ def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
     assert firsts == {"git__diff"}
 
 
-def test_one_context_that_needs_many_tools_does_not_outvote_relevance():
-    """Its second tool is better known to the model than to relevance, but only because of its first."""
-    generator = np.random.default_rng(5)
+def test_a_session_is_expected_to_begin_as_others_did():
     predictor = HybridPredictor()
-    prediction_input = replace(in_context(), relevance=_relevance(generator, len(TOOLS)))
-    for _ in range(60):
-        predictor.learn(prediction_input, "git__diff")
-    other = _relevance(generator, len(TOOLS))
-    other.combined[TOOLS.index("web__fetch")] = 2.0
-    assert best(predictor, relevance=other) == "web__fetch"
+    learn_session(predictor, "git__log", "web__search", "files__write", "git__commit", times=5)
+    assert best(predictor) == "git__log"
+    sequence = SequencePredictor()
+    learn_session(sequence, "git__log", "web__search", "git__log", "web__search", times=5)
+    assert best(sequence) == "git__log"
 
 
 def test_what_relevance_decides_is_told_as_the_contexts_contribution():
