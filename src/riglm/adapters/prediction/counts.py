@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from riglm.domain.prediction import PredictionInput, Scores
 
-MAX_LATEST: Final = 16
+MAX_LATEST: Final = 12
 """Maximum number of different tools, the latest of a session, that are considered one by one."""
 _MIN_LIFT: Final = 0.1
 _CATALOGS: Final = 16

@@ -285,9 +285,10 @@ class SessionCounts:
         others = {indexed.server_of(other) for other in indexed.ages}
         if server not in others:
             self._counts.add("begins", tool, weight)
-            for one in (server, *others):
+            self._counts.add("servers", server, weight)
+            for one in others:
                 self._counts.add(("with", one), server, weight)
-                self._counts.add(("with", server), one, weight * (one != server))
+                self._counts.add(("with", server), one, weight)
         if self._counts.total("tools") > _MAX_FIRST_USES:
             self._counts.halve()
 
@@ -312,15 +313,14 @@ class SessionCounts:
         """Return the probability of each server that a session with the servers in use uses it."""
         sessions, in_use = self._by_server(indexed), {indexed.server_of(tool) for tool in indexed.latest}
         found = np.zeros(len(sessions))
+        prior, with_server = 0.5 * (sessions + 0.5) / (self.sessions + 2.0), self._counts.row("servers")
         for server in in_use:
-            row = self._counts.row(("with", server))
-            prior = 0.5 * (sessions + 0.5) / (self.sessions + 2.0)
-            found += (indexed.by_server(row) + prior) / (row.get(server, 0.0) + 0.5)
+            together = indexed.by_server(self._counts.row(("with", server)))
+            found += (together + prior) / (with_server.get(server, 0.0) + 0.5)
         return np.minimum(found / max(len(in_use), 1), 1.0)
 
     def _by_server(self, indexed: IndexedInput) -> Scores:
-        rows = {name: self._counts.row(("with", name)).get(name, 0.0) for name in indexed.server_names}
-        return indexed.by_server(rows)
+        return indexed.by_server(self._counts.row("servers"))
 
 
 _MAX_WORDS: Final = 12
