@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.hybrid import NEW, STAGES, TURN, USED, HybridPredictor
+from riglm.adapters.prediction.hybrid import NEVER_NEGATIVE, NEW, STAGES, TURN, USED, HybridPredictor
 from riglm.adapters.prediction.online_logit import Matrix, log_softmax
 from riglm.application.evaluation.dataset import find_sets
 from riglm.application.evaluation.retrieval import prepare
@@ -55,7 +55,8 @@ def run(data: Path, names: Sequence[str] = ()) -> None:
             embedded = prepare(sessions.dataset, embedder)
             evaluate_sequences(sessions, embedded, partial(_same, recorder), protocol="online")
             for logit, choices in recorder.choices.items():
-                found[logit].append(fit(choices, len(labels[logit])))
+                least = [0.0 if logit in STAGES and name in NEVER_NEGATIVE else -np.inf for name in labels[logit]]
+                found[logit].append(fit(choices, np.array(least)))
     for logit, weights in found.items():
         print(logit, dict(zip(labels[logit], np.mean(weights, axis=0).round(2).tolist(), strict=True)))
 
@@ -64,8 +65,12 @@ def _same(predictor: PredictorPort) -> PredictorPort:
     return predictor
 
 
-def fit(choices: Sequence[Choice], size: int) -> Scores:
-    """Return the weights of a conditional logit with a normal prior around 0, by Newton's method."""
+def fit(choices: Sequence[Choice], least: Scores) -> Scores:
+    """Return the weights of a conditional logit with a normal prior around 0, none below `least`, by Newton's method.
+
+    A weight at its bound leaves the step while the gradient presses it there (Bertsekas 1982, projected Newton).
+    """
+    size = len(least)
     weights, share = np.zeros(size), _EXAMPLES / max(len(choices), 1)
     for _ in range(_STEPS):
         gradient, curvature = _PRECISION * weights, _PRECISION * np.eye(size)
@@ -74,8 +79,12 @@ def fit(choices: Sequence[Choice], size: int) -> Scores:
             mean = features @ p
             gradient += share * (mean - features[:, chosen])
             curvature += share * ((features * p) @ features.T - np.outer(mean, mean))
-        step = np.linalg.solve(curvature, gradient)
-        weights -= step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-9))
+        free = (weights > least) | (gradient < 0)
+        step = np.zeros(size)
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        before = weights
+        weights = np.maximum(weights - step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-9)), least)
+        step = before - weights
         if np.abs(step).max() < _MIN_STEP:
             break
     return weights

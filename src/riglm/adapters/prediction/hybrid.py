@@ -22,29 +22,32 @@ STAGES: Final = ("first", "later", "first_without_context", "later_without_conte
 """Situations with separate weights of new tools: a session's first call and later ones, with and without a context."""
 
 NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
-    "share": ("frequency", (-0.07, 0.02, 0.23, 0.13)),
+    "share": ("frequency", (0.14, 0.12, 0.27, 0.16)),
     "own": ("frequency", (1.0, 1.0, 1.0, 1.0)),
     "moment": ("frequency", (0.1, 0.1, 0.1, 0.1)),
-    "mix": ("cooccurrence", (0.0, 0.19, 0.0, 0.49)),
-    "follows": ("sequence", (0.54, 0.33, 0.34, 0.27)),
-    "within": ("server", (0.0, -0.12, 0.0, -0.17)),
-    "begins": ("server", (0.32, 0.37, 0.31, 0.42)),
+    "mix": ("cooccurrence", (0.0, 0.18, 0.0, 0.47)),
+    "follows": ("sequence", (0.69, 0.33, 0.38, 0.26)),
+    "within": ("server", (0.0, -0.15, 0.0, -0.17)),
+    "begins": ("server", (0.24, 0.36, 0.3, 0.43)),
     "last_server": ("server", (0.0, 0.27, 0.0, 0.3)),
     "near_server": ("server", (0.0, 0.09, 0.0, 0.26)),
     "server_size": ("server", (0.0, -0.06, 0.0, 0.14)),
     "server_stage": ("server", (0.0, 0.16, 0.0, 0.21)),
     "server_part": ("server", (0.0, -0.02, 0.0, 0.08)),
     "neighbor": ("server", (0.0, 0.26, 0.0, 0.32)),
-    "words": ("words", (0.0, 0.28, 0.0, 0.46)),
-    "rank": ("context", (0.77, 0.45, 0.0, 0.0)),
+    "words": ("words", (0.0, 0.25, 0.0, 0.45)),
+    "rank": ("context", (0.77, 0.43, 0.0, 0.0)),
     "described": ("context", (0.62, 0.59, 0.0, 0.0)),
     "described_near": ("context", (0.0, 0.06, 0.0, 0.0)),
-    "learned": ("learned", (0.35, 0.25, 0.0, 0.0)),
+    "learned": ("learned", (0.3, 0.24, 0.0, 0.0)),
 }
 """Features of tools new to the session: family, and default weight by `STAGES`.
 
 Fitted by `python -m benchmarks.prediction fit`, except `own` and `moment`: no public set has clients or times.
 """
+
+NEVER_NEGATIVE: Final = frozenset({"share", "own", "moment", "follows", "begins", "mix", "described", "rank", "learned"})
+"""Features of new tools whose weight is at least 0: what is used or fits more must not be less likely for that."""
 
 USED: Final[Mapping[str, tuple[str, float]]] = {
     "follows": ("sequence", 0.38),
@@ -104,8 +107,9 @@ class HybridPredictor(PredictorPort):
             "used": [weight for _, weight in USED.values()],
             "turn": list(TURN.values()),
         }
+        least = dict.fromkeys(STAGES, [0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW])
         self._logits = {
-            name: OnlineLogit(weights, precision=_PRECISION, forgetting=_FORGETTING)
+            name: OnlineLogit(weights, precision=_PRECISION, forgetting=_FORGETTING, least=least.get(name, -np.inf))
             for name, weights in defaults.items()
         }
         self._latest: _Features | None = None

@@ -20,15 +20,18 @@ class OnlineLogit:
         m = sum_i p_i x_i,   A += sum_i p_i x_i x_i' - m m',   w -= A^-1 (m - x_t)
 
     Before each step A and w are drawn towards their start by the share `forgetting`, so that A is bounded and about
-    the last 1 / `forgetting` choices count.
+    the last 1 / `forgetting` choices count. A weight below its `least` is set to it after each step.
     """
 
-    def __init__(self, weights: Sequence[float], *, precision: float, forgetting: float) -> None:
+    def __init__(
+        self, weights: Sequence[float], *, precision: float, forgetting: float, least: Sequence[float] | float = -np.inf
+    ) -> None:
         self._start = np.array(weights, np.float64)
         self.weights = self._start.copy()
         self._prior = precision * np.eye(len(self._start))
         self._precision = self._prior.copy()
         self._forgetting = forgetting
+        self._least = np.array(least, np.float64)
 
     def learn(self, features: Matrix, chosen: int, weight: float) -> None:
         """Learn that the alternative at `chosen` was taken; `features` has a row per feature."""
@@ -38,7 +41,8 @@ class OnlineLogit:
         pull = rate * self._prior @ (self.weights - self._start)
         self._precision += rate * (self._prior - self._precision)
         self._precision += weight * ((features * p) @ features.T - np.outer(mean, mean))
-        self.weights -= np.linalg.solve(self._precision, weight * (mean - features[:, chosen]) + pull)
+        step = np.linalg.solve(self._precision, weight * (mean - features[:, chosen]) + pull)
+        self.weights = np.maximum(self.weights - step, self._least)
 
 
 def log_softmax(values: Scores) -> Scores:
