@@ -46,7 +46,9 @@ NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
 Fitted by `python -m benchmarks.prediction fit`, except `own` and `moment`: no public set has clients or times.
 """
 
-NEVER_NEGATIVE: Final = frozenset({"share", "own", "moment", "follows", "begins", "mix", "described", "rank", "learned"})
+NEVER_NEGATIVE: Final = frozenset(
+    {"share", "own", "moment", "follows", "begins", "mix", "described", "rank", "learned"}
+)
 """Features of new tools whose weight is at least 0: what is used or fits more must not be less likely for that."""
 
 USED: Final[Mapping[str, tuple[str, float]]] = {
@@ -107,7 +109,8 @@ class HybridPredictor(PredictorPort):
             "used": [weight for _, weight in USED.values()],
             "turn": list(TURN.values()),
         }
-        least = dict.fromkeys(STAGES, [0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW])
+        bounds = tuple(0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW)
+        least = dict.fromkeys(STAGES, bounds)
         self._logits = {
             name: OnlineLogit(weights, precision=_PRECISION, forgetting=_FORGETTING, least=least.get(name, -np.inf))
             for name, weights in defaults.items()
