@@ -66,6 +66,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             client=ClientInfo(name="Käse \U0001f9c0", version="1.2"),
             client_id="c" * 32,
             principal="p" * 32,
+            project="r" * 32,
             protocol_version="2026-07-28",
             keys={"threadId": "a" * 32},
             metadata={"cwd": "ö"},
@@ -101,9 +102,18 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         session.metadata["title"] = "x"
         session.tools_available = ("a", "b")
         session.protocol_version = "2025-11-25"
+        session.project = "r" * 32
         analytics.record_many([session])
         session.started_at = 1000.0
         assert values(the_only(analytics.list_sessions()).session) == values(session)
+
+    def test_a_project_once_known_stays_with_its_session(self, analytics: AnalyticsPort) -> None:
+        """A process that does not know it may store the session last."""
+        session = a_session(project="r" * 32)
+        analytics.record_many([session])
+        session.project = ""
+        analytics.record_many([session])
+        assert the_only(analytics.list_sessions()).session.project == "r" * 32
 
     def test_what_is_stored_does_not_change_with_what_was_given(self, analytics: AnalyticsPort) -> None:
         """Stored and returned sessions are copies."""

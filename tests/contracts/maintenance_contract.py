@@ -482,6 +482,7 @@ class MaintenanceContract:
                 "client_version": "2",
                 "client_id": ANN,
                 "principal": "",
+                "project": "",
                 "protocol_version": "",
                 "keys": {"threadId": "hash"},
                 "metadata": {},

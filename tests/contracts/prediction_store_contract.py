@@ -255,7 +255,11 @@ class PredictionStoreContract:
     ) -> None:
         """The order is that of the sequence numbers, in any order of arrival."""
         session = a_session(
-            started_at=5.0, client=ClientInfo(name="cursor"), principal="m" * 32, metadata={"profile": "work"}
+            started_at=5.0,
+            client=ClientInfo(name="cursor"),
+            principal="m" * 32,
+            project="r" * 32,
+            metadata={"profile": "work"},
         )
         calls = [an_invocation(session, tool) for tool in ("write", "read", "write", "delete")]
         analytics.record_many([session, *reversed(calls)])
@@ -267,6 +271,7 @@ class PredictionStoreContract:
                 client="cursor",
                 principal="m" * 32,
                 profile="work",
+                project="r" * 32,
             )
         ]
 

@@ -21,6 +21,7 @@ class SessionHistoryContract:
             client=ClientInfo(name="cursor", version="1"),
             client_id="c" * 32,
             principal="p" * 32,
+            project="r" * 32,
             metadata={"profile": "work"},
             tools_available=("read", "write"),
         )
@@ -34,6 +35,7 @@ class SessionHistoryContract:
             client="cursor",
             client_id="c" * 32,
             principal="p" * 32,
+            project="r" * 32,
             profile="work",
             tools_available=("read", "write"),
             calls=(

@@ -31,7 +31,7 @@ sys.stdin.readline()
 print(schema.upgrade(sys.argv[1]).current)
 """
 
-ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """Every migration, oldest first."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.telemetry.logs import JsonLogs
+from riglm.adapters.version_control import project_root
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.forwarding.services import RequestServices
@@ -285,7 +286,7 @@ class Container:
     def sessions(self) -> SessionRegistry:
         """The sessions of this process."""
         evidence, shared = session_evidence(self.settings), is_shared(self.settings)
-        return SessionRegistry(self.tracking, self.hasher, evidence, shared=shared)
+        return SessionRegistry(self.tracking, self.hasher, evidence, shared=shared, find_project=project_root)
 
     @cached_property
     def pins(self) -> PinnedTools:

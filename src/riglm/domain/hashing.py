@@ -58,6 +58,10 @@ class KeyedHasher:
         """Return the hash of a principal."""
         return self._digest(b"principal", _utf8(principal))
 
+    def project(self, project: str) -> str:
+        """Return the hash of a project, by the path or the URI that names it."""
+        return self._digest(b"project", _utf8(project))
+
     def session_key(self, value: str) -> str:
         """The hash of a conversation key or handle by which a session was recognised."""
         return self._digest(b"session key", _utf8(value))

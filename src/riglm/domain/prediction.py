@@ -50,7 +50,8 @@ class PredictionInput:
 
     `candidates` are the tools that could be called, in the catalogue's order, and `servers` the upstream of each, by
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
-    context. `principal`, `profile` and `client` are empty when unknown; `time` is in seconds since the epoch.
+    context. `principal`, `profile`, `client` and `project` are empty when unknown; `time` is in seconds since the
+    epoch.
     `lasting` is True if the prediction is used for the whole session and not only for the next call.
     """
 
@@ -62,6 +63,7 @@ class PredictionInput:
     principal: str = ""
     profile: str = ""
     client: str = ""
+    project: str = ""
     time: float = 0.0
     lasting: bool = False
 

@@ -122,10 +122,11 @@ class ClientInfo:
 class Session:
     """A session has identity and changes as calls come in.
 
-    `client_id`, `principal` and the values of `keys` are keyed hashes, never what was sent. `started_at` and `ended_at`
-    are seconds since the epoch. `metadata` is what riglm recorded at the start, such as `PROFILE`. `sequence` is
-    the number of invocations so far. `reserved` are the numbers of calls that are about to start, where several
-    processes count together. `forgotten_at` is when the session was reset by an erasure, 0 if never.
+    `client_id`, `principal`, `project` and the values of `keys` are keyed hashes, never what was sent; `project` is
+    empty while it is unknown. `started_at` and `ended_at` are seconds since the epoch. `metadata` is what riglm
+    recorded at the start, such as `PROFILE`. `sequence` is the number of invocations so far. `reserved` are the numbers
+    of calls that are about to start, where several processes count together. `forgotten_at` is when the session was
+    reset by an erasure, 0 if never.
     """
 
     started_at: float
@@ -136,6 +137,7 @@ class Session:
     client: ClientInfo = ClientInfo()
     client_id: str = ""
     principal: str = ""
+    project: str = ""
     protocol_version: str = ""
     keys: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)

@@ -31,7 +31,7 @@ _SIMILARITY_POWER: Final = 2.0
 class SessionUse:
     """The tools that one recorded session used with success, in the order of first use, and the number of its calls.
 
-    `principal` is a keyed hash; `started_at` is in seconds since the epoch.
+    `principal` and `project` are keyed hashes; `started_at` is in seconds since the epoch.
     """
 
     started_at: float
@@ -40,6 +40,7 @@ class SessionUse:
     client: str = ""
     principal: str = ""
     profile: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

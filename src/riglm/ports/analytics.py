@@ -74,9 +74,9 @@ class TrainingCall(NamedTuple):
 class TrainingSession:
     """A recorded session with its calls in order, for prediction to learn from again.
 
-    `client` is the name that the client gave itself; `client_id` and `principal` are keyed hashes. `profile` is the
-    one that it began with. `tools_available` are the tools of its last list, or that were hidden from it. Times are in
-    seconds since the epoch.
+    `client` is the name that the client gave itself; `client_id`, `principal` and `project` are keyed hashes. `profile`
+    is the one that it began with. `tools_available` are the tools of its last list, or that were hidden from it. Times
+    are in seconds since the epoch.
     """
 
     id: UUID
@@ -87,6 +87,7 @@ class TrainingSession:
     tools_available: tuple[str, ...]
     calls: tuple[TrainingCall, ...]
     profile: str = DEFAULT_PROFILE
+    project: str = ""
 
     @property
     def successes(self) -> tuple[TrainingCall, ...]:

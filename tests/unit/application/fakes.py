@@ -68,13 +68,18 @@ class Records:
 class World:
     """The services of one process, with everything recorded in a list."""
 
-    def __init__(self, *, grace=0.05, longest_list=0.05, catalogs=(), **evidence):
+    def __init__(self, *, grace=0.05, longest_list=0.05, catalogs=(), find_project=lambda _: "", **evidence):
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
         self.tracking = CallRecordingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
         self.sessions = SessionRegistry(
-            self.tracking, self.hasher, IdentificationSettings(**evidence), monotonic=self.clock, clock=self.clock
+            self.tracking,
+            self.hasher,
+            IdentificationSettings(**evidence),
+            find_project=find_project,
+            monotonic=self.clock,
+            clock=self.clock,
         )
         known_catalogs = KnownCatalogs(self.hasher, self.records.put, clock=self.clock)
         known_catalogs.load((), lambda _: catalogs)

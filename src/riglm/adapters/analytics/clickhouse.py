@@ -202,6 +202,7 @@ class ClickHouse(ArchivePort):
                 client=each.client.name,
                 client_id=each.client_id,
                 principal=each.principal,
+                project=each.project,
                 profile=each.profile,
                 tools_available=each.tools_available,
                 calls=tuple(calls[each.id]),
@@ -359,6 +360,7 @@ class ClickHouse(ArchivePort):
         sessions = []
         for row in found:
             texts = {"keys": json.loads(row["keys"]), "metadata": json.loads(row["metadata"])}
+            texts["project"] = row["project"] or ""
             sessions.append(rows.session_from({**row, **texts}, names[row["tools_available"]], 0))
         return sessions
 
@@ -394,7 +396,8 @@ def _session_id(record: Record) -> UUID | None:
 def _session_row(session: Session) -> Row:
     row = rows.session_row(session)
     texts = {"keys": json.dumps(row["keys"]), "metadata": json.dumps(row["metadata"])}
-    return {name: _storable(value) for name, value in (row | texts).items()}
+    known = {"project": session.project or None}  # null does not replace what was known before
+    return {name: _storable(value) for name, value in (row | texts | known).items()}
 
 
 def _storable(value: Any) -> Any:

@@ -41,9 +41,10 @@ def table_definitions(days: int) -> Sequence[str]:
             method {_MERGED_WORD}, confidence {_MERGED_WORD}, client_name {_MERGED_WORD}, client_version {_MERGED_WORD},
             client_id {_MERGED_WORD}, principal {_MERGED_WORD}, installation {_MERGED_WORD},
             protocol_version {_MERGED_WORD}, keys {_MERGED_WORD}, metadata {_MERGED_WORD},
-            tools_available SimpleAggregateFunction(anyLast, Nullable(UUID)),
+            tools_available SimpleAggregateFunction(anyLast, Nullable(UUID)), project {_MERGED_WORD},
             written_at SimpleAggregateFunction(max, DateTime) DEFAULT now()
         ) ENGINE = AggregatingMergeTree ORDER BY id {ttl["session"]}"""
+    projects = f"ALTER TABLE session ADD COLUMN IF NOT EXISTS project {_MERGED_WORD} AFTER tools_available"
     toolsets = (
         "CREATE TABLE IF NOT EXISTS toolset (id UUID, names Array(String)) ENGINE = ReplacingMergeTree ORDER BY id"
     )
@@ -51,7 +52,7 @@ def table_definitions(days: int) -> Sequence[str]:
         "CREATE TABLE IF NOT EXISTS erased (session_id UUID, at DateTime DEFAULT now())"
         " ENGINE = ReplacingMergeTree ORDER BY session_id TTL at + INTERVAL 1 YEAR"
     )
-    return calls, lists, sessions, toolsets, erased
+    return calls, lists, sessions, projects, toolsets, erased
 
 
 def expiry_change(table: str, definition: str, days: int) -> str:

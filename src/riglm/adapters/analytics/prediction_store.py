@@ -86,7 +86,7 @@ _PUT_WARM_SET: Final = """
     WHERE warm_set.created_at = CAST(? AS DOUBLE PRECISION)
 """
 _SESSIONS: Final = """
-    SELECT id, started_at, client_name, principal, metadata FROM session
+    SELECT id, started_at, client_name, principal, project, metadata FROM session
     WHERE {scope} AND EXISTS (SELECT 1 FROM invocation WHERE session_id = session.id AND success AND upstream != ?)
     ORDER BY started_at DESC, id DESC LIMIT ?
 """
@@ -205,8 +205,9 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
                 client=original(client),
                 principal=original(whose),
                 profile=json.loads(metadata).get(PROFILE, DEFAULT_PROFILE),
+                project=project,
             )
-            for id_, started_at, client, whose, metadata in sessions
+            for id_, started_at, client, whose, project, metadata in sessions
             if id_ in tools
         ]
 

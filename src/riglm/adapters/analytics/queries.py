@@ -136,6 +136,7 @@ def _latest(limit: int, since: float, profile: str | None, *conditions: ColumnEl
             columns.client_name,
             columns.client_id,
             columns.principal,
+            columns.project,
             columns.metadata,
             columns.tools_available,
         )
@@ -162,6 +163,7 @@ def _training_sessions(
             client=row.client_name,
             client_id=row.client_id,
             principal=row.principal,
+            project=row.project,
             profile=row.metadata.get(PROFILE, DEFAULT_PROFILE),
             tools_available=names[row.tools_available],
             calls=tuple(calls[row.id]),

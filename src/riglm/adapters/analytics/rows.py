@@ -121,6 +121,7 @@ def session_row(session: Session) -> DatabaseRow:
         "client_version": session.client.version,
         "client_id": _text(session.client_id, _MAX_HASH_LENGTH),
         "principal": _text(session.principal, _MAX_HASH_LENGTH),
+        "project": _text(session.project, _MAX_HASH_LENGTH),
         "protocol_version": session.protocol_version,
         "keys": _named(session.keys),
         "metadata": _named(session.metadata),

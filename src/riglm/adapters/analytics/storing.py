@@ -317,6 +317,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
         merge=lambda given: {
             "started_at": session.c.started_at,
             "ended_at": func.coalesce(session.c.ended_at, given.ended_at),
+            "project": func.coalesce(func.nullif(given.project, ""), session.c.project),
         },
     )
     insert_new(connection, invocation, calls)

@@ -81,7 +81,7 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
     return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
-SCHEMA_REVISION: Final = "0009"
+SCHEMA_REVISION: Final = "0010"
 """The newest migration that this code knows."""
 
 VECTOR_TABLE: Final = "learned_vector"
@@ -109,6 +109,7 @@ session: Final = Table(
     Column("protocol_version", SafeText, nullable=False),
     *_columns(JsonText, "keys", "metadata"),
     Column("tools_available", CompactUuid, nullable=False),  # a toolset
+    Column("project", String(64), nullable=False, server_default=""),
     Index("session_started_at", "started_at"),
     Index("session_principal", "principal", "started_at"),
     Index("session_ended_at", "ended_at", "started_at"),  # those that have no end among them

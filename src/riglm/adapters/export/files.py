@@ -47,7 +47,7 @@ COLUMNS: Final[Mapping[RecordKind, Mapping[str, Type]]] = {
         "started_at": Type.TIME,
         "ended_at": Type.TIME,
         **_texts("era", "transport", "method", "confidence", "client_name", "client_version", "client_id"),
-        **_texts("principal", "protocol_version"),
+        **_texts("principal", "project", "protocol_version"),
         "keys": Type.OBJECT,
         "metadata": Type.OBJECT,
         "tools_available": Type.TEXTS,

@@ -20,7 +20,7 @@ from riglm.ports.analytics import Record
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 
 MAX_BYTES: Final = 256 << 20
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of the files, in `user_version`."""
 
 _TIMEOUT_SECONDS: Final = 1.0

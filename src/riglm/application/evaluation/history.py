@@ -147,6 +147,7 @@ def walk_history(
                 servers=servers,
                 principal=session.principal,
                 client=session.client,
+                project=session.project,
                 time=call.timestamp,
             )
             if session.tools_available:

@@ -76,6 +76,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 principal=session.principal,
                 profile=session.profile,
                 client=session.client,
+                project=session.project,
                 time=call.timestamp,
             )
             yield SequenceExample(prediction_input, call.tool, SIGNALS[call.found], bool(session.tools_available))

@@ -356,6 +356,7 @@ class PredictionService(NullPrediction):
             principal=session.principal,
             profile=session.profile,
             client=session.client.name,
+            project=session.project,
             time=self._clock(),
         )
 

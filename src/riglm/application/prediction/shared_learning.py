@@ -38,6 +38,7 @@ class _TrainingMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     time: float = 0.0
     profile: str = ""
     paired: bool = False
+    project: str = ""
 
 
 class SharedLearning:
@@ -76,6 +77,7 @@ class SharedLearning:
                 prediction_input.time,
                 prediction_input.profile,
                 paired=prediction_input.context is not None,
+                project=prediction_input.project,
             )
         self._start(self._news.notify(TRAINING_CHANNEL, "", msgspec.json.encode(training_update).decode()))
 
@@ -92,6 +94,7 @@ class SharedLearning:
                 principal=training_update.principal,
                 profile=training_update.profile,
                 client=training_update.client,
+                project=training_update.project,
                 time=training_update.time,
             )
             self._prediction.learn_along(prediction_input, training_update.tool, training_update.found)

@@ -30,7 +30,7 @@ class SessionProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a session; `client_id`, `principal` and the values of `keys` are keyed hashes.
+    """What is kept of a session; `client_id`, `principal`, `project` and the values of `keys` are keyed hashes.
 
     `forgotten_at` is as in `Session`.
     """
@@ -44,6 +44,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     client_version: str = ""
     client_id: str = ""
     principal: str = ""
+    project: str = ""
     protocol_version: str = ""
     keys: dict[str, str] = {}
     metadata: dict[str, str] = {}
@@ -62,6 +63,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             client=ClientInfo(name=self.client_name, version=self.client_version),
             client_id=self.client_id,
             principal=self.principal,
+            project=self.project,
             protocol_version=self.protocol_version,
             keys=dict(self.keys),
             metadata=dict(self.metadata),
@@ -74,6 +76,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         session.sequence = max(session.sequence, self.sequence)
         session.forgotten_at = self.forgotten_at
         session.keys = {**self.keys, **session.keys}
+        session.project = session.project or self.project
         session.protocol_version = session.protocol_version or self.protocol_version
         return state is not None and self.progress is not None and _bring(self.progress, state)
 
@@ -90,6 +93,7 @@ def recorded(session: Session, state: SessionState | None) -> SessionRecord:
         client_version=session.client.version,
         client_id=session.client_id,
         principal=session.principal,
+        project=session.project,
         protocol_version=session.protocol_version,
         keys=session.keys,
         metadata=session.metadata,
@@ -165,6 +169,7 @@ def merged(base: SessionRecord | None, ours: SessionRecord, theirs: SessionRecor
         method=theirs.method if before is None or ours.method == before.method else ours.method,
         protocol_version=theirs.protocol_version or ours.protocol_version,
         keys={**theirs.keys, **ours.keys},
+        project=ours.project or theirs.project,
         sequence=max(ours.sequence, theirs.sequence),
         progress=_merging_progress(None if before is None else before.progress, ours.progress, theirs.progress),
     )

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 from uuid import UUID
 
@@ -67,13 +68,18 @@ class SessionRegistry:
         evidence: IdentificationSettings,
         *,
         shared: bool = False,
+        find_project: Callable[[str], str] = lambda _: "",
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`shared` is True if sessions may continue in other processes."""
+        """`shared` is True if sessions may continue in other processes.
+
+        `find_project` returns what names the project of a directory, empty if it belongs to none.
+        """
         self._tracking = tracking
         self._shared = shared
         self._hasher = hasher
+        self._find_project = find_project
         self._metadata: dict[tuple[str, str], dict[str, str]] = {}
         self.look_for(evidence)
         self._kept = SessionIndex()
@@ -188,6 +194,16 @@ class SessionRegistry:
         """A connection ended here, and other processes go on with its session."""
         if self._kept.release(session, self._monotonic()):
             self._detach(session)
+
+    def project_of(self, directory: str) -> str:
+        """Return the keyed hash of a directory's project, empty if it belongs to none; reads the file system."""
+        project = self._find_project(directory)
+        return self._hasher.project(project) if project else ""
+
+    @cached_property
+    def _own_project(self) -> str:
+        """The project that riglm was started in."""
+        return self.project_of(".")
 
     def silent(self) -> list[Session]:
         """Return the sessions that no connection holds and that are idle for longer than the idle gap."""
@@ -327,6 +343,7 @@ class SessionRegistry:
             client=client,
             client_id=sys.intern(self._hasher.client_id(client.name, caller.principal, caller.address)),
             principal=self._hasher.principal(caller.principal) if caller.principal else "",
+            project=self._own_project if caller.transport is Transport.STDIO else "",
             protocol_version=version,
             keys={name: self._hasher.session_key(value) for name, value in keys if value} if keys else _NO_KEYS,
             metadata=self._metadata_of(caller, client),

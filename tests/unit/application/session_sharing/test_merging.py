@@ -154,3 +154,18 @@ def test_more_than_riglm_would_remember_is_cut_when_joined(base):
 
 def replace_progress(record, **changes):
     return msgspec.structs.replace(record, progress=msgspec.structs.replace(record.progress, **changes))
+
+
+@pytest.mark.parametrize("knows_here", [True, False])
+def test_a_project_that_one_of_them_learned_is_known_to_both(base, knows_here):
+    one, other = Side(base), Side(base)
+    (other if knows_here else one).session.project = "where"
+    session, _ = after(base, one, other)
+    assert session.project == "where"
+
+
+def test_a_project_that_another_process_learned_is_known_here(base):
+    one, other = Side(base), Side(base)
+    other.session.project = "where"
+    other.record.bring(one.session, one.state)
+    assert one.session.project == "where"

@@ -369,6 +369,20 @@ def test_a_session_is_recorded_with_the_profile_that_it_began_with():
     assert [each.metadata for each in (first, second)] == [{"profile": "work"}, {"profile": "home"}]
 
 
+@pytest.mark.parametrize(
+    ("caller", "root", "has_project"), [(STDIO, "/home/ann/shop", True), (STDIO, "", False), (HTTP, "/srv", False)]
+)
+def test_a_session_over_stdio_is_recorded_with_the_hash_of_the_project_that_riglm_was_started_in(
+    caller, root, has_project
+):
+    stage = world(find_project=lambda place: root if place == "." else "")
+    handshake = stage.sessions.of_connection(caller, CODE, VERSION)
+    modern = stage.sessions.of_request(caller, CODE, "2026-07-28", b"")
+    project = stage.hasher.project(root) if has_project else ""
+    assert [each.project for each in (handshake, modern, *stage.records.of(Session))] == [project] * 4
+    assert not root or root not in str(stage.records.all)
+
+
 @pytest.mark.parametrize("caller", [ANNA, HTTP])
 def test_a_client_with_a_connection_for_each_request_keeps_its_session(caller):
     sessions = world().sessions
