@@ -7,7 +7,7 @@ from typing import Any
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
 from tests.interaction import text
-from tests.interaction.clients.raw import HANDSHAKE, MODERN, Refuse
+from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.manifest import behaviour
@@ -236,7 +236,7 @@ async def test_planted_secrets_are_found_nowhere(stage: Stage, route: Route):
         return text.dump({"content": SECRETS["sampling-answer"]})
 
     def roots(_: object) -> bytes:
-        raise Refuse(text.dump({"code": -1, "message": SECRETS["root"]}))
+        return text.dump({"roots": [{"uri": f"file:///home/{SECRETS['root']}"}]})
 
     answers = {"sampling/createMessage": sample, "roots/list": roots}
     env = {"RIGLM_LOGGING__LEVEL": "debug", "CLAUDE_CODE_SESSION_ID": SECRETS["session-key"]}

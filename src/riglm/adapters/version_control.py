@@ -34,7 +34,7 @@ def _repository(root: Path, name: str) -> Path:
         shared = _resolved(root / name, text).parent
     else:
         return root
-    if not shared.is_dir():
+    if not os.path.isdir(shared):  # noqa: PTH112
         return root
     return shared.parent if shared.name == name else shared
 

@@ -189,7 +189,8 @@ class RawClient:
             else:
                 exchange.outcome.set_result(message)
         elif message.id is not None:
-            self.asked.append(message)
+            if not message.id.startswith(b'"riglm-roots:'):  # what riglm asks for itself is answered like any request
+                self.asked.append(message)
             task = asyncio.create_task(self._answer(message))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from riglm.application.filter_middleware.client_roots import ClientRoots
 from riglm.application.filter_middleware.list_changes import (
     ListChangeNotifier,
     ObservedChannel,
@@ -26,7 +27,7 @@ from riglm.application.forwarding.services import RequestServices, tool_name
 from riglm.application.forwarding.tracing import RequestTracer
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.domain.session import ClientInfo, Session
+from riglm.domain.session import ClientInfo, Session, Transport
 from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import (
     NO_HEADERS,
@@ -58,6 +59,7 @@ class FilteringConnection(HandshakeConnection):
         "_meta_calls",
         "_news",
         "_own",
+        "_roots",
         "_services",
         "_session",
         "_showing",
@@ -83,6 +85,7 @@ class FilteringConnection(HandshakeConnection):
         self._catalog: ToolCatalog | None = None
         self._latest: Session | None = None  # whose list is shown: calls may name a conversation, lists hardly do
         self._hears = False
+        self._roots: ClientRoots | None = None
         self._tracer = None if services.tracer is None else RequestTracer(services.tracer)
         if showing is not None:
             self._showing = showing
@@ -158,12 +161,14 @@ class FilteringConnection(HandshakeConnection):
             if message.is_request:
                 sink.replied(refused, 400)
             return None
-        if not self._filters:
-            return self.accept(message, sink, headers, resumable=resumable)
         if message.id is None or message.method is None:
-            if not (self._own and message.method == "notifications/cancelled" and self._cancel_own(message)):
+            if not self._take_own(message):
                 self.accept(message, sink)
             return None
+        if message.method == "initialize":
+            self._heed_roots(message)
+        if not self._filters:
+            return self.accept(message, sink, headers, resumable=resumable)
         if message.method == "tools/list":
             if self._showing.adds:
                 sink = ErrorTransformingSink(sink, self._showing.completed)
@@ -174,6 +179,20 @@ class FilteringConnection(HandshakeConnection):
             sink = TransformingSink(sink, self._greeting)
         return self.accept(message, sink, headers, resumable=resumable)
 
+    def _take_own(self, message: Message) -> bool:
+        """Take a notification or answer; True if it concerns what riglm itself does."""
+        if self._roots is not None and self._roots.received(message):
+            return True
+        return bool(self._own) and message.method == "notifications/cancelled" and self._cancel_own(message)
+
+    def _heed_roots(self, handshake: Message, *, is_initialized: bool = False) -> None:
+        """Ask for the roots of a client that has any and works elsewhere than in riglm's working directory."""
+        is_remote = self._caller.transport in {Transport.HTTP, Transport.SSE}
+        if is_remote and "roots" in jsonrpc.members(jsonrpc.members(handshake.params).get("capabilities", b"{}")):
+            self._roots = ClientRoots(
+                self._channel, self._services.sessions, lambda: self.session, is_initialized=is_initialized
+            )
+
     def _id_error(self, message: Message) -> Message | None:
         if self._own and message.is_request and jsonrpc.id_key(message.id or b"") in self._own:
             return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use")
@@ -182,6 +201,8 @@ class FilteringConnection(HandshakeConnection):
     def listen(self, *, listening: bool) -> None:
         if listening and self._filters:
             self._news.listening()
+        if self._roots is not None:
+            self._roots.listen(listening=listening)
         self.listen_upstream(listening=listening)
 
     def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
@@ -195,6 +216,7 @@ class FilteringConnection(HandshakeConnection):
         if self._session is None:
             self._session = handoff.session
             self._services.sessions.hold(handoff.session)
+            self._heed_roots(handoff.handshake, is_initialized=True)
         return self.adopt_upstream(handoff)
 
     def on_remote_activity(self) -> None:

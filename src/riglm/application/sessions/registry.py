@@ -195,10 +195,19 @@ class SessionRegistry:
         if self._kept.release(session, self._monotonic()):
             self._detach(session)
 
-    def project_of(self, directory: str) -> str:
-        """Return the keyed hash of a directory's project, empty if it belongs to none; reads the file system."""
-        project = self._find_project(directory)
+    def project_of(self, directory: str, *, is_root: bool = False) -> str:
+        """Return the keyed hash of a directory's project, empty if it belongs to none; reads the file system.
+
+        With `is_root` the directory itself is the project if it is not under version control here.
+        """
+        project = self._find_project(directory) or (directory if is_root else "")
         return self._hasher.project(project) if project else ""
+
+    def join_project(self, session: Session, project: str) -> None:
+        """Record the project of a session, by its hash; an empty one changes nothing."""
+        if project and project != session.project:
+            session.project = project
+            self._tracking.session_changed(session)
 
     @cached_property
     def _own_project(self) -> str:
@@ -231,7 +240,9 @@ class SessionRegistry:
             return base
         place = SessionLookupKey(IdentificationMethod.META_KEY, caller.owner, *found[0])
         if base.method is IdentificationMethod.META_KEY or self._kept.at(place) is not None:
-            return self._keyed(place, caller, base.client, base.era, base.protocol_version, found)
+            session = self._keyed(place, caller, base.client, base.era, base.protocol_version, found)
+            self.join_project(session, base.project)
+            return session
         base.method = IdentificationMethod.META_KEY
         self._kept.put(place, base)
         self._note(base, found)

@@ -1,0 +1,226 @@
+"""The project of a client over HTTP is its first root; a client that declares none is never asked."""
+
+from itertools import pairwise
+
+import pytest
+
+from riglm.application.aggregation.connection import MultiServerConnection
+from riglm.application.aggregation.merged_lists import MergedListCache
+from riglm.application.connections.single_server import SingleServerConnection
+from riglm.domain import jsonrpc
+from riglm.domain.session import Session, Transport
+from riglm.ports.downstream import Caller, ConnectionHandoff
+from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
+from tests.unit.application.filter_middleware.scripted import ShowingWorld
+
+ROOTS = b'{"capabilities":{"roots":{"listChanged":true}}}'
+INITIALIZED = jsonrpc.notification("notifications/initialized")
+CHANGED = jsonrpc.notification("notifications/roots/list_changed")
+
+
+class Client:
+    """A client, and riglm in front of one server or two."""
+
+    def __init__(self, *, transport=Transport.HTTP, filters=True, servers=1, world=None):
+        self.world = world or ShowingWorld(
+            find_project=lambda path: "/repository" if path.startswith("/work") else "", meta_keys=("threadId",)
+        )
+        self.channel = Channel()
+        self.servers = [
+            Server(name, {"initialize": opened("tools"), "tools/list": tools("a")}) for name in ("one", "two")[:servers]
+        ]
+        caller, showing = Caller(transport=transport), self.world.showing if filters else None
+        if servers == 1:
+            self.connection = SingleServerConnection(
+                self.world.services, self.servers[0], caller, self.channel, showing
+            )
+        else:
+            lists = MergedListCache("prefix")
+            self.connection = MultiServerConnection(
+                self.world.services, self.servers, lists, caller, self.channel, showing
+            )
+
+    async def opens(self, params=ROOTS):
+        sink = self.sends(asks(0, "initialize", params))
+        assert (await sink.answer()).result
+        self.sends(INITIALIZED)
+
+    def sends(self, message):
+        sink = Sink()
+        self.connection.received(message, sink)
+        return sink
+
+    @property
+    def questions(self):
+        return [asked for line in self.channel.told if (asked := jsonrpc.decode(line)).method == "roots/list"]
+
+    async def answers(self, *uris, raw=b"", question=-1):
+        roots = [{"uri": uri} for uri in uris]
+        result = raw or jsonrpc.encode({"roots": roots})
+        self.sends(jsonrpc.result(self.questions[question].id, result))
+        if (task := self.connection._roots._task) is not None:
+            await task
+
+    @property
+    def session(self):
+        return self.connection.session
+
+    def hash(self, path):
+        return self.world.hasher.project(path)
+
+    @property
+    def sent(self):
+        return [line for server in self.servers for line in server.link.sent]
+
+
+@pytest.fixture(
+    params=[(True, 1), (False, 1), (True, 2), (False, 2)], ids=["one", "one unfiltered", "two", "two unfiltered"]
+)
+async def client(request):
+    filters, servers = request.param
+    made = Client(filters=filters, servers=servers)
+    yield made
+    await made.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("file:///home/ann/shop", "/home/ann/shop"),
+        ("file:///home/ann/shop/", "/home/ann/shop"),
+        ("file:///home/ann/sh%C3%B6p%20x", "/home/ann/shöp x"),
+        ("file:///work/shop/src", "/repository"),
+    ],
+)
+async def test_the_first_root_is_the_project_of_the_session_and_recorded_as_a_hash(client, uri, path):
+    await client.opens()
+    await client.answers(uri, "file:///other")
+    assert client.session.project == client.hash(path)
+    assert client.world.records.of(Session)[-1].project == client.hash(path)
+    assert path not in str(client.world.records.all)
+    assert not any(b"riglm-roots" in line for line in client.sent), "the answer concerns no server"
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"capabilities":{}}', b'{"capabilities":{"sampling":{}}}'])
+async def test_a_client_that_declares_no_roots_is_not_asked(client, params):
+    await client.opens(params)
+    client.connection.listen(listening=True)
+    client.sends(CHANGED)
+    assert client.questions == []
+
+
+@pytest.mark.parametrize("transport", [Transport.STDIO, Transport.LIBRARY])
+async def test_a_client_that_works_where_riglm_was_started_is_not_asked(transport):
+    client = Client(transport=transport)
+    await client.opens()
+    client.connection.listen(listening=True)
+    assert client.questions == []
+    await client.connection.close()
+
+
+async def test_a_list_does_not_wait_for_the_answer(client):
+    await client.opens()
+    assert len(client.questions) == 1
+    listed = client.sends(asks(1, "tools/list"))
+    for server in client.servers:
+        for asked in server.link.of("tools/list"):
+            if client.connection.__class__ is SingleServerConnection:
+                asked.result(tools("a"))
+    assert (await listed.answer()).result
+    assert client.session.project == ""
+    await client.answers("file:///home/ann/shop")
+    assert client.session.project == client.hash("/home/ann/shop")
+
+
+async def test_a_client_without_a_stream_is_asked_when_it_opens_one(client):
+    client.channel.is_open = False
+    await client.opens()
+    assert client.questions == []
+    client.channel.is_open = True
+    client.connection.listen(listening=True)
+    assert len(client.questions) == 1
+    client.connection.listen(listening=True)
+    assert len(client.questions) == 1, "one question at a time"
+    client.connection.listen(listening=False)
+    client.connection.listen(listening=True)
+    assert len(client.questions) == 2, "the stream may have lost it"
+    await client.answers("file:///home/ann/shop")
+    client.connection.listen(listening=False)
+    client.connection.listen(listening=True)
+    assert len(client.questions) == 2
+    assert all(one.id != other.id for one, other in pairwise(client.questions))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"roots":[]}',
+        b'{"roots":[{"uri":"file:///"}]}',
+        b'{"roots":[{"uri":"https://example.org/x"}]}',
+        b'{"roots":[{"uri":"file://["}]}',
+        b'{"roots":[{"uri":"file:relative"}]}',
+        b'{"roots":[{"uri":7}]}',
+        b'{"roots":{}}',
+        b"[]",
+    ],
+)
+async def test_an_answer_without_a_directory_leaves_the_session_without_a_project(client, raw):
+    await client.opens()
+    await client.answers(raw=raw)
+    assert client.session.project == ""
+    client.connection.listen(listening=True)
+    assert len(client.questions) == 1, "it answered"
+
+
+async def test_a_refusal_leaves_the_session_without_a_project(client):
+    await client.opens()
+    client.sends(jsonrpc.error(client.questions[0].id, jsonrpc.METHOD_NOT_FOUND, "no"))
+    assert client.session.project == ""
+    assert not any(b"riglm-roots" in line for line in client.sent)
+
+
+async def test_a_client_whose_roots_change_is_asked_again(client):
+    await client.opens()
+    await client.answers(raw=b'{"roots":[]}')
+    client.sends(CHANGED)
+    await client.answers("file:///home/ann/shop")
+    assert client.session.project == client.hash("/home/ann/shop")
+    client.sends(CHANGED)
+    await client.answers("file:///home/ann/other")
+    assert client.session.project == client.hash("/home/ann/other")
+    assert client.sent.count(CHANGED.line) == 2 * len(client.servers), "servers learn of it as before"
+
+
+async def test_a_conversation_on_the_connection_has_its_project(client):
+    await client.opens()
+    sessions, caller = client.world.sessions, Caller(transport=Transport.HTTP)
+    first, second = (sessions.of_call(client.session, caller, b'{"threadId":"%d"}' % number) for number in range(2))
+    assert first is client.session is not second
+    await client.answers("file:///home/ann/shop")
+    assert second.project == ""
+    assert sessions.of_call(client.session, caller, b'{"threadId":"1"}') is second
+    assert second.project == client.session.project != ""
+
+
+async def test_a_process_that_takes_a_client_over_takes_the_answer_or_asks(client):
+    await client.opens()
+    other = Client(filters=client.connection._filters, world=client.world)
+    handshake = asks(0, "initialize", ROOTS)
+    other.connection.adopt(ConnectionHandoff(session=client.session, handshake=handshake))
+    other.sends(jsonrpc.result(client.questions[0].id, b'{"roots":[{"uri":"file:///home/ann/shop"}]}'))
+    await other.connection._roots._task
+    assert client.session.project == client.hash("/home/ann/shop")
+    assert not any(b"riglm-roots" in line for line in other.sent)
+    third = Client(filters=client.connection._filters, world=client.world)
+    third.connection.adopt(ConnectionHandoff(session=client.session, handshake=handshake))
+    third.connection.listen(listening=True)
+    assert third.questions == [], "it is known"
+
+
+async def test_a_riglm_behind_a_riglm_gets_the_answers_to_its_questions(client):
+    await client.opens()
+    inner = b'"riglm-roots:01890000-0000-7000-8000-000000000000:1"'
+    client.sends(jsonrpc.result(inner, b'{"roots":[{"uri":"file:///home/ann/shop"}]}'))
+    assert client.session.project == ""
+    if len(client.servers) == 1:
+        assert any(inner in line for line in client.sent)
