@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.transcript_import import recording
 from riglm.cli.main import app
+from riglm.composition.transcript_import import steady_hasher
+from riglm.domain.schemas.settings import Settings
 
 DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))
 
@@ -93,6 +95,23 @@ def test_a_transcript_that_grew_adds_what_is_new_and_nothing_twice(home):
         ("github__list_issue", 2),
     ]
     assert stored(home, "SELECT method, client_name FROM session") == [("transcript", "claude-code")]
+
+
+def test_an_imported_session_has_the_project_that_its_client_worked_in(home):
+    """Whether or not the directory is still there; nothing of its path is stored."""
+    (home / "shop" / ".git").mkdir(parents=True)
+    (home / ".git").mkdir()
+    places = [str(home / "shop"), str(home / "shop" / "gone" / "deep"), str(home / "x"), "/", "shop\\src", ""]
+    for number, place in enumerate(places):
+        lines = call(number, f"tool_{number}").replace('"s1"', f'"s{number}"')
+        where = f'{{"cwd": {json.dumps(place)}, '
+        (home / f"s{number}.jsonl").write_text("".join(where + each[1:] for each in lines.splitlines(keepends=True)))
+    assert counted(home) == {"read": 6, "new": 6}
+    found = stored(home, "SELECT tool, project FROM session JOIN invocation ON session_id = session.id ORDER BY tool")
+    hasher = steady_hasher(Settings())
+    shop, above = (hasher.project(str(place)) for place in (home / "shop", home))
+    assert [project for _, project in found] == [shop, shop, above, "", "", ""]
+    assert str(home / "shop").encode() not in (home / "data" / "riglm.db").read_bytes()
 
 
 def test_a_tool_that_has_another_name_by_now_is_learned_under_that(home):

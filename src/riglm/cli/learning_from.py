@@ -264,7 +264,7 @@ def _recorded(
 ) -> str:
     """Store what is new; why contexts were not learned, or nothing."""
     from riglm.application.transcript_import.recording import ImportRecorder
-    from riglm.composition.transcript_import import context_lessons
+    from riglm.composition.transcript_import import context_lessons, find_project
 
     new = collection.new
     if not new:
@@ -276,6 +276,7 @@ def _recorded(
             training_queue,
             principal=principal,
             profile=settings.filtering.profile,
+            find_project=find_project,
             most_pairs=settings.learning.max_pairs,
             open_since=now - settings.sessions.idle_gap,
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from riglm.adapters.version_control import project_root
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.learning import learning_scope
@@ -97,6 +98,11 @@ def _front(values: Mapping[str, object]) -> "ProxyInstance":
         case ("on_collision" | "none") as naming:
             return ProxyInstance(servers=servers, naming=naming)
     return ProxyInstance(servers=servers)
+
+
+def find_project(directory: str) -> str:
+    """Return what names the project of a directory that a client was started in, empty if it is unknown here."""
+    return project_root(directory) if Path(directory).is_absolute() else ""
 
 
 def steady_hasher(settings: Settings) -> KeyedHasher:

@@ -198,7 +198,7 @@ class TranscriptCall:
     `identity` is equal for all copies of the call and unique among the calls of this client. `name` is the tool as the
     client names it; `server` its server if the client gives it separately. `arguments` is JSON. Times are in seconds
     since the epoch; `ended` and `ending` are set when the end is read. If `is_copy`, the call was made in another file
-    and at another time.
+    and at another time. `directory` is where the client was started, empty if unknown.
     """
 
     lane: str
@@ -210,6 +210,7 @@ class TranscriptCall:
     ended: float = 0.0
     ending: CallOutcome = CallOutcome.NOT_RUN
     is_copy: bool = False
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,6 +175,7 @@ class _Reader:
             return
         conversation = self._conversation(call.lane, call.started, call.ended)
         conversation.calls += 1
+        conversation.directory = conversation.directory or call.directory
         tool = self._tool(call)
         if tool is None:
             return

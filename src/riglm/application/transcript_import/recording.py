@@ -31,15 +31,20 @@ class ImportRecorder:
         *,
         principal: str,
         profile: str,
+        find_project: Callable[[str], str],
         most_pairs: int,
         open_since: float,
     ) -> None:
-        """Without `pair_training` no pairs are learned. A conversation active after `open_since` may be unfinished."""
+        """Without `pair_training` no pairs are learned. A conversation active after `open_since` may be unfinished.
+
+        `find_project` returns what names the project of a directory, empty if it belongs to none.
+        """
         self._store = store
         self._hasher = hasher
         self._training_queue = pair_training
         self._principal = principal
         self._profile = profile
+        self._find_project = find_project
         self._most_pairs = most_pairs
         self._open_since = open_since
         self.contexts_failed = ""
@@ -80,6 +85,7 @@ class ImportRecorder:
 
     def _session(self, conversation: TranscriptSession) -> Session:
         is_over = conversation.ended_at < self._open_since
+        project = self._find_project(conversation.directory)
         return Session(
             id=conversation.id,
             started_at=conversation.started_at,
@@ -90,6 +96,7 @@ class ImportRecorder:
             client=ClientInfo(name=conversation.client),
             client_id=self._hasher.client_id(conversation.client, self._principal),
             principal=self._principal,
+            project=self._hasher.project(project) if project else "",
             metadata={"source": "transcript", PROFILE: self._profile},
         )
 

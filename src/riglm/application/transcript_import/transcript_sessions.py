@@ -45,7 +45,8 @@ class ImportedCall:
 class TranscriptSession:
     """One conversation, up to the point that has been read.
 
-    `source` is the client as riglm's commands name it, `client` as it names itself. `known` are the ids of its calls
+    `source` is the client as riglm's commands name it, `client` as it names itself. `directory` is where the client was
+    started, empty if that is unknown. `known` are the ids of its calls
     that are already stored, None before the lookup. `forgotten` counts calls that the store would reject because their
     principal was erased.
     """
@@ -55,6 +56,7 @@ class TranscriptSession:
     client: str
     started_at: float
     ended_at: float
+    directory: str = ""
     known: frozenset[UUID] | None = None
     calls: int = 0
     forgotten: int = 0

@@ -548,6 +548,43 @@ def test_qwen_calls_are_read_from_its_chats(tmp_path):
 CUT = "cut \ud83d off"  # JavaScript cuts where it counts, within an emoji too
 
 
+def with_directory(lines, *directories):
+    return [{**each, "cwd": where} if where else each for each, where in zip(lines, directories, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        (
+            ClaudeCodeTranscripts,
+            with_directory(
+                [line("user", "go on"), line("assistant", [use()]), line("user", [result()])], None, "/x", "/x/src"
+            ),
+        ),
+        (ClaudeCodeTranscripts, with_directory([line("assistant", [use()]), line("user", [result()])], "/x", None)),
+        (CodexTranscripts, [META, ended()]),
+        (CodexTranscripts, [META, event("session_meta", {"id": "origin", "cwd": "/other"}), ended()]),
+        (QwenTranscripts, qwen_call(1, 1, cwd="/x")),
+    ],
+)
+def test_a_call_tells_where_its_client_was_started(tmp_path, source, lines):
+    (call,) = called(read(source(tmp_path, {}), written(tmp_path / "s.jsonl", *lines)))
+    assert call.directory == "/x"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        (ClaudeCodeTranscripts, [line("assistant", [use()], cwd=None), line("user", [result()])]),
+        (CodexTranscripts, [event("session_meta", {"id": "c1"}), ended()]),
+        (QwenTranscripts, qwen_call(1, 1)),
+    ],
+)
+def test_a_transcript_may_not_tell_where_its_client_was_started(tmp_path, source, lines):
+    (call,) = called(read(source(tmp_path, {}), written(tmp_path / "s.jsonl", *lines)))
+    assert call.directory == ""
+
+
 def test_a_letter_cut_in_two_costs_no_call(claude, tmp_path):
     file = written(tmp_path / "s.jsonl", line("user", CUT), line("assistant", [use(q=CUT)]), line("user", [result()]))
     found = read(claude, file)

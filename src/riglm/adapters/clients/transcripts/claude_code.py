@@ -30,6 +30,7 @@ class _ClaudeCodeLine(msgspec.Struct, rename="camel"):
     type: str = ""
     timestamp: str = ""
     session_id: str = ""
+    cwd: str | None = None
     agent_id: str | None = None
     is_sidechain: bool | None = None
     is_meta: bool | None = None
@@ -86,6 +87,7 @@ class _ClaudeCodeConversation:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._directory = ""
         self._open: dict[str, TranscriptCall] = {}
 
     def take(self, text: bytes) -> list[TranscriptEvent]:
@@ -97,6 +99,7 @@ class _ClaudeCodeConversation:
         is_text = memoryview(content)[0] == _QUOTE
         blocks = [_Block(type="text", text=_read_any(content))] if is_text else _read_blocks(content)
         at = moment(line.timestamp)
+        self._directory = self._directory or line.cwd or ""  # later ones follow what the agent does
         agent = line.agent_id or ("agents" if line.is_sidechain else "")
         lane = f"{line.session_id or self._name}/{agent}" if agent else line.session_id or self._name
         if line.type == "assistant":
@@ -113,6 +116,7 @@ class _ClaudeCodeConversation:
                     name=block.name.removeprefix(_PREFIX),
                     arguments=bytes(block.input),
                     started=at,
+                    directory=self._directory,
                 )
                 self._open.setdefault(block.id, call)
 

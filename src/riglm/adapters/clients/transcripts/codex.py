@@ -70,6 +70,7 @@ class _Invocation(msgspec.Struct):
 class _Payload(msgspec.Struct):
     type: str = ""
     id: str | None = None
+    cwd: str | None = None
     forked_from_id: str | None = None
     call_id: str | None = None
     name: str | None = None
@@ -126,6 +127,7 @@ class _CodexConversation:
     def __init__(self, name: str) -> None:
         self._lane = ""
         self._name = name
+        self._directory = ""
         self._began = ""
         self._origin = ""
         self._copied_until = 0.0
@@ -157,7 +159,7 @@ class _CodexConversation:
     def _introduce(self, meta: _Payload, timestamp: str) -> None:
         """Note the session of this file. After its introduction, a fork has those of the sessions it comes from."""
         if not self._lane:
-            self._lane, self._began = meta.id or "", timestamp
+            self._lane, self._began, self._directory = meta.id or "", timestamp, meta.cwd or ""
         is_own = meta.id == self._lane
         origin = meta.forked_from_id or ("" if is_own else meta.id)
         if origin and not (is_own and self._origin):
@@ -195,6 +197,7 @@ class _CodexConversation:
             ended=max(began, at),
             ending=ending,
             is_copy=began <= self._copied_until,
+            directory=self._directory,
         )
 
 

@@ -38,6 +38,7 @@ class _QwenLine(msgspec.Struct, rename="camel"):
     type: str = ""
     timestamp: str = ""
     session_id: str = ""
+    cwd: str | None = None
     agent_id: str | None = None
     provenance: str | None = None
     message: _Message | None = None
@@ -84,6 +85,7 @@ class QwenTranscripts(TranscriptsPort):
                         name=call.name.removeprefix(_PREFIX),
                         arguments=bytes(call.args),
                         started=at,
+                        directory=line.cwd or "",
                     )
             result = line.tool_call_result
             return finished(pending.pop(result.call_id, None), at, _ending(result)) if result else []
