@@ -97,7 +97,9 @@ def _a_past(now: float) -> Iterator[Record]:
     yield a_tool_pin(server="elsewhere", name=HOSTILE, seen_digest="b" * 64, seen=changed, seen_at=now - 60)
     for number in range(6):
         started = now - 3_600 * (number + 1)
-        session = a_session(started_at=started, ended_at=started + 600, tools_available=TOOLS)
+        session = a_session(
+            started_at=started, ended_at=started + 600, tools_available=TOOLS, project=("a", "b", "")[number % 3] * 32
+        )
         yield session
         yield an_exposure(session, *TOOLS[:12], hidden=tuple(sorted(TOOLS[12:])), timestamp=started + 1,
                           tokens_shown=900, tokens_hidden=1_500, tokens_own=80)  # fmt: skip

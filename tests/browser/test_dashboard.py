@@ -94,6 +94,15 @@ async def test_calls_appear_while_they_run(page, riglm):
     assert page.rate_limited_log() == []
 
 
+def test_sessions_have_their_project_beside_the_client_where_there_are_several(page, riglm):
+    page.open(f"{riglm.control}/#/sessions")
+    page.says("project aaaaaa")
+    page.says("project bbbbbb")
+    page.click("[data-action=only-live]")
+    page.until(lambda: "project" not in page.run("return document.querySelector('main').innerText"), "none is live")
+    page.click("[data-action=only-live]")
+
+
 async def test_an_override_by_a_button_changes_the_next_list(page, riglm):
     async with riglm.client() as client:
         tool = next(name for name in await listed(client) if name in TOOLS)

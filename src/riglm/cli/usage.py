@@ -231,6 +231,7 @@ def session_fields(summary: "SessionSummary") -> dict[str, Any]:
         "client": session.client.name,
         "client_version": session.client.version,
         "profile": session.profile,
+        "project": session.project,
         "transport": session.transport.value,
         "era": session.era.value,
         "protocol_version": session.protocol_version,

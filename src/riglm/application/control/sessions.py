@@ -138,6 +138,7 @@ def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID
         method=session.method,
         confidence=session.confidence,
         principal=session.principal,
+        project=session.project,
         profile=session.profile,
         started_at=recorded.started_at,
         ended_at=ended_at,

@@ -70,6 +70,7 @@ class SessionEntry(_Model):
     method: IdentificationMethod = Field(description="How it was recognized.")
     confidence: IdentificationConfidence
     principal: str = Field(description="A keyed hash of the caller; empty for callers without a name.")
+    project: str = Field(description="A keyed hash of the project that the client works in; empty if it is unknown.")
     profile: str
     started_at: Time
     ended_at: Time | None

@@ -81,6 +81,7 @@ ENTRY = SessionEntry(
     method=IdentificationMethod.CONNECTION,
     confidence=IdentificationConfidence.CONNECTION,
     principal="",
+    project="",
     profile="default",
     started_at=NOON,
     ended_at=None,

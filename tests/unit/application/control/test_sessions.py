@@ -71,6 +71,14 @@ async def test_a_session_at_work_is_told_as_it_is_and_counted_as_far_as_it_is_re
     assert (entry.active, entry.ended_at) == (True, None)
 
 
+async def test_a_session_comes_with_its_project_as_it_is_known_here(office, sessions):
+    here, past = office.visitor(at=100.0), a_session(started_at=50.0, project="b" * 32)
+    office.archive.record_many([here, past])
+    here.project = "a" * 32
+    found = (await sessions.entries(active_only=False, limit=10, cursor=None)).items
+    assert [each.project for each in found] == ["a" * 32, "b" * 32]
+
+
 async def test_only_sessions_without_an_end_are_given_on_request(office, sessions):
     ended, elsewhere = a_session(started_at=1.0, ended_at=2.0), a_session(started_at=3.0)
     office.archive.record_many([ended, elsewhere])

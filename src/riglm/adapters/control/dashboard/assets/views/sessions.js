@@ -38,13 +38,14 @@ function found(data, refusals) {
 /** Sessions as a table; `answer` is a response of `/sessions`. */
 export function sessionTable(answer, caption) {
   const show = shower("sessions", answer);
+  const hasProjects = new Set(answer.items.map((session) => session.project).filter(Boolean)).size > 1;
   const numbers = [["Calls", "invocations"], ["Failed", "failures"], ["Lists", "lists"], ["Changes", "list_changes"], ["Searches", "searches"], ["Tools", "tools_available"]];
   return table({
     caption,
     rows: answer.items.map((session, index) => ({ ...session, index })),
     key: (row) => row.id,
     columns: [
-      { head: "Client", label: true, cell: (row) => h("a", { href: address("session", row.id) }, client(row)) },
+      { head: "Client", label: true, cell: (row) => h("a", { href: address("session", row.id) }, client(row), hasProjects && row.project && h("span", { class: "soft" }, ` project ${row.project.slice(0, 6)}`)) },
       { head: "State", cell: (row) => (row.active ? mark("good", "live") : mark("quiet", "ended")) },
       { head: "Began", cell: (row) => ago(row.started_at) },
       { head: "Protocol", cell: (row) => h("span", { class: "soft" }, `${label(row.era)}, ${label(row.transport)}`) },
