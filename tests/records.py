@@ -10,6 +10,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.policy import Override, OverrideKind
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
+from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import Usage, WarmSet
@@ -111,6 +112,23 @@ def a_tool_catalog(**known: Any) -> StoredToolCatalog:
             **known,
         }
     )
+
+
+def a_token_usage(**known: Any) -> TokenUsage:
+    """Token counts of a session in a transcript."""
+    counts = dict.fromkeys(("uncached", "cached", "written", "output", "first_prompt", "repeated", "reused"), 1)
+    given = {
+        "id": uuid7(),
+        "client": "cursor",
+        "client_id": "c" * 32,
+        "principal": "",
+        "started_at": 1000.0,
+        "calls": 1,
+        "requests": 1,
+        **counts,
+        **known,
+    }
+    return TokenUsage(**given)
 
 
 def a_tool_pin(**known: Any) -> ToolPin:

@@ -1,6 +1,7 @@
 """What looking after a store must do; part of `AnalyticsContract`."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from riglm.domain.session import ClientInfo, Session, uuid7
 from riglm.domain.usage import TTL_SECONDS
 from riglm.ports.analytics import AnalyticsPort, Record, SessionClosed
 from riglm.ports.maintenance import RecordKind
-from tests.records import a_learned_pair, a_session, a_warm_set, an_exposure, an_invocation, an_override
+from tests.records import a_learned_pair, a_session, a_token_usage, a_warm_set, an_exposure, an_invocation, an_override
 
 ANN, BOB = "a" * 32, "b" * 32
 
@@ -216,6 +217,37 @@ class MaintenanceContract:
         assert len(analytics.list_invocations(other.id)) == 2
         assert analytics.known_of(whom) == RemovedCounts()
         assert summed(analytics.forget(whom)) == RemovedCounts()
+
+    @pytest.mark.parametrize(
+        ("whose", "key"),
+        [
+            (ErasureScope.SESSION, None),
+            (ErasureScope.CLIENT, ANN),
+            (ErasureScope.CLIENT, "ann's"),
+            (ErasureScope.PRINCIPAL, ANN),
+        ],
+    )
+    def test_token_usage_is_erased_with_its_subject_and_purged_by_age(
+        self, analytics: AnalyticsPort, whose: ErasureScope, key: str | None
+    ) -> None:
+        """An erased subject's token usage is rejected afterwards; of a session, the larger count stays."""
+        mine = a_token_usage(client="ann's", client_id=ANN, principal=ANN, requests=3)
+        old, other = a_token_usage(started_at=a_day(1)), a_token_usage(started_at=a_day(100))
+        analytics.record_many([mine, old, other])
+        analytics.record_many([replace(mine, requests=2, output=9), replace(old, requests=7)])
+        old = replace(old, requests=7)
+        assert list(analytics.list_token_usage()) == [other, old, mine]
+        assert list(analytics.list_token_usage(limit=1)) == [other]
+        expected = RemovedCounts(token_usages=1)
+        whom = ErasureRequest(whose=whose, key=key or str(mine.id), at=2000.0)
+        if whose is not ErasureScope.SESSION:
+            assert analytics.known_of(whom) == expected
+        assert summed(analytics.forget(whom)) == expected
+        analytics.record_many([mine])
+        assert list(analytics.list_token_usage()) == [other, old]
+        expiry = Expiry(now=a_day(110), sessions=a_day(50))
+        assert analytics.expired(expiry) == expected == summed(analytics.purge(expiry))
+        assert list(analytics.list_token_usage()) == [other]
 
     def test_a_client_is_forgotten_by_its_name_as_well(self, analytics: AnalyticsPort) -> None:
         """Several may have the same name."""

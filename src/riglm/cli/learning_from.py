@@ -13,6 +13,7 @@ from riglm.cli.knowledge_access import PrincipalOption, owner_of
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
 from riglm.cli.store_access import is_there, settings_of
 from riglm.domain.errors import UnusableInputError
+from riglm.domain.plurals import format_count
 from riglm.domain.transcripts import Account
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ def show(accounts: Sequence[Account], kept: "RetentionSettings", *, dry_run: boo
     title = "What would be learned" if dry_run else "What was learned"
     print_table(title, _COLUMNS, [_row(account) for account in there])
     for account in there:
+        if account.requests:
+            sessions = format_count(account.billed_sessions, "session")
+            requests = format_count(account.requests, "model request")
+            typer.echo(f"{account.client}: token usage of {requests} in {sessions}")
         for line in _remarks(account, kept):
             typer.echo(printable(f"{account.client}: {line}"), err=True)
     if contexts_failed:
@@ -57,6 +62,7 @@ def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_f
                 "files": account.files,
                 "bytes": account.size,
                 "sessions": account.sessions,
+                "token_usage": {"sessions": account.billed_sessions, "requests": account.requests},
                 "calls": {
                     "read": account.read,
                     "new": account.new,
@@ -155,7 +161,8 @@ def learn_from(
 
     You can repeat it at any time.
 
-    Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Nothing leaves the machine.
+    Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Token counts are kept for the
+    prices of `riglm report`. Nothing leaves the machine.
     """
     from riglm.composition.transcript_import import background, fronts
 
@@ -263,9 +270,10 @@ def _recorded(
     now: float,
 ) -> str:
     """Store what is new; why contexts were not learned, or nothing."""
-    from riglm.application.transcript_import.recording import ImportRecorder
+    from riglm.application.transcript_import.recording import ImportRecorder, record_token_usage
     from riglm.composition.transcript_import import context_lessons, find_project
 
+    record_token_usage(store, hasher, principal, collection.billed)
     new = collection.new
     if not new:
         return ""

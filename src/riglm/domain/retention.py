@@ -37,7 +37,10 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedCounts:
-    """How many records of each kind were removed. `lists` are lists of tools that nothing refers to any more."""
+    """How many records of each kind were removed.
+
+    `lists` are lists of tools that nothing refers to any more, `token_usages` the token counts of sessions.
+    """
 
     sessions: int = 0
     invocations: int = 0
@@ -46,17 +49,11 @@ class RemovedCounts:
     overrides: int = 0
     warm_sets: int = 0
     lists: int = 0
+    token_usages: int = 0
 
     def __add__(self, other: "RemovedCounts") -> "RemovedCounts":
-        return RemovedCounts(
-            sessions=self.sessions + other.sessions,
-            invocations=self.invocations + other.invocations,
-            exposures=self.exposures + other.exposures,
-            learned_pairs=self.learned_pairs + other.learned_pairs,
-            overrides=self.overrides + other.overrides,
-            warm_sets=self.warm_sets + other.warm_sets,
-            lists=self.lists + other.lists,
-        )
+        sums = {name: count + getattr(other, name) for name, count in asdict(self).items()}
+        return RemovedCounts(**sums)
 
     def __str__(self) -> str:
         counts = {name.replace("_", " "): count for name, count in asdict(self).items() if count}

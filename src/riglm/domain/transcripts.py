@@ -10,7 +10,8 @@ class Account:
     Every call that was read is new, known (from an earlier import), live (riglm recorded it itself), copied (once more
     in a resumed conversation), not run, too old (than was asked for), expired (older than the store keeps), future (of
     a time that is still to come), forgotten, of meta-tools, or of a server that is not behind riglm
-    (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls.
+    (`elsewhere`, by server). Names are guessed where no riglm has servers yet. `sessions` have new calls, and
+    `billed_sessions` the token counts of `requests` model requests.
     `damaged` lines and `unreadable` files were passed over.
     """
 
@@ -19,6 +20,8 @@ class Account:
     files: int = 0
     size: int = 0
     sessions: int = 0
+    billed_sessions: int = 0
+    requests: int = 0
     read: int = 0
     new: int = 0
     known: int = 0

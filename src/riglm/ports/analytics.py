@@ -16,6 +16,8 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Vector
 from riglm.domain.retention import ErasureRequest
 from riglm.domain.session import DEFAULT_PROFILE, Session
+from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.dashboard import DashboardQueriesPort
@@ -47,6 +49,7 @@ Record = (
     | LearnedPairsDeleted
     | StoredToolCatalog
     | ToolPin
+    | TokenUsage
 )
 """What recording hands over, in the order in which it happened."""
 
@@ -159,6 +162,10 @@ class SessionHistoryPort(DashboardQueriesPort, Protocol):
         is as in `recent_calls`.
         """
 
+    @abstractmethod
+    def list_token_usage(self, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
+        """Return the token usage of the latest sessions in transcripts, newest first; an archive has none."""
+
 
 @runtime_checkable
 class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
@@ -187,7 +194,8 @@ class AnalyticsPort(
 ):
     """Persists usage data and answers questions about it.
 
-    Of a learned pair or tool catalog that is stored twice the one that was updated last is kept. What is stored and
+    Of a learned pair or tool catalog that is stored twice the one that was updated last is kept, and of the token usage
+    of a session the one with more requests. What is stored and
     what is returned share nothing that can change.
     """
 

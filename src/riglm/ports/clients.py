@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation
+from riglm.domain.token_usage import RequestTokens
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
@@ -214,6 +215,20 @@ class TranscriptCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptRequest:
+    """A model request in the conversation `lane`, `at` in seconds since the epoch.
+
+    `identity` is equal for all copies of the request and unique among the requests of this client. Of copies in one
+    conversation the one with the most output counts: clients also write requests whose response is incomplete.
+    """
+
+    lane: str
+    identity: str
+    at: float
+    tokens: RequestTokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableLine:
     """A line, counted from 1, that cannot be read, and why."""
 
@@ -221,7 +236,7 @@ class UnreadableLine:
     reason: str
 
 
-TranscriptEvent = UserMessage | TranscriptCall | UnreadableLine
+TranscriptEvent = UserMessage | TranscriptCall | TranscriptRequest | UnreadableLine
 
 
 @runtime_checkable

@@ -24,6 +24,8 @@ from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocatio
 from riglm.domain.redaction import mask_address
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod, Session
+from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.token_usage import TokenUsage
 from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionKey, SessionSummary
 
@@ -169,6 +171,9 @@ class ClickHouse(ArchivePort):
             conditions.append("principal = {principal:String}")
         values = {"limit": limit_sessions, "since": since, "principal": principal, "profile": profile}
         return self._training_sessions(conditions, values, f"{_RAN} AND {_OF_SERVERS}", max_calls)
+
+    def list_token_usage(self, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
+        return ()
 
     def proxied_sessions(
         self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None

@@ -22,6 +22,7 @@ from riglm.adapters.analytics.tables import (
     override,
     session,
     teacher,
+    token_usage,
     training_update,
     warm_set,
 )
@@ -49,6 +50,7 @@ class SqlErasure(SqlStore):
             learned_pairs=len(_pairs_of(connection, forgotten)),
             overrides=count(connection, override, _overrides_of(forgotten)),
             warm_sets=count(connection, warm_set, self._warm_sets_of(connection, forgotten)),
+            token_usages=count(connection, token_usage, self._sessions_of(connection, forgotten, token_usage.c.client)),
         )
 
     def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
@@ -85,14 +87,17 @@ class SqlErasure(SqlStore):
         query = select(func.sum(forgotten.c.at - since)).where(forgotten.c.at > since)
         return float(connection.execute(query).scalar_one() or 0.0)
 
-    def _sessions_of(self, connection: Connection, whom: ErasureRequest) -> ColumnElement[bool]:
+    def _sessions_of(
+        self, connection: Connection, whom: ErasureRequest, name: Column[str] = session.c.client_name
+    ) -> ColumnElement[bool]:
+        """Return the condition of sessions of a subject, in the table that has the column of their clients' names."""
         if whom.whose is ErasureScope.SESSION:
-            return session.c.id == parsed_uuid(whom.key)
+            return name.table.c.id == parsed_uuid(whom.key)
         if whom.whose is ErasureScope.PRINCIPAL:
-            mine: ColumnElement[bool] = session.c.principal == whom.key
+            mine: ColumnElement[bool] = name.table.c.principal == whom.key
         else:
-            mine = or_(session.c.client_id == whom.key, self._is_named(connection, session.c.client_name, whom))
-        return and_(mine, session.c.started_at <= whom.at)
+            mine = or_(name.table.c.client_id == whom.key, self._is_named(connection, name, whom))
+        return and_(mine, name.table.c.started_at <= whom.at)
 
     def _warm_sets_of(self, connection: Connection, whom: ErasureRequest) -> ColumnElement[bool]:
         match whom.whose:
@@ -150,10 +155,12 @@ class SqlErasure(SqlStore):
     def _remove_what_is_personal(self, connection: Connection, whom: ErasureRequest) -> RemovedCounts:
         """What is kept by client or principal and not by session; there is little of it."""
         overrides = _overrides_of(whom) if whom.whose is ErasureScope.PRINCIPAL else false()
+        usages = self._sessions_of(connection, whom, token_usage.c.client)
         removed = RemovedCounts(
             learned_pairs=delete_rows(connection, learned_pair.c.id, list(_pairs_of(connection, whom))),
             warm_sets=connection.execute(delete(warm_set).where(self._warm_sets_of(connection, whom))).rowcount,
             overrides=connection.execute(delete(override).where(overrides)).rowcount,
+            token_usages=connection.execute(delete(token_usage).where(usages)).rowcount,
         )
         forget_teacher(connection, whom)
         return removed
@@ -175,6 +182,7 @@ class SqlErasure(SqlStore):
                 learned_pairs=learned_pairs,
                 overrides=connection.execute(delete(override).where(made_for)).rowcount,
                 sessions=delete_rows(connection, session.c.id, ids),
+                token_usages=delete_rows(connection, token_usage.c.id, ids),
             )
             _done(connection, ErasureScope.SESSION, keys)
         yield counts

@@ -24,6 +24,7 @@ from riglm.adapters.analytics.tables import (
     override,
     session,
     teacher,
+    token_usage,
     training_update,
     warm_set,
 )
@@ -84,6 +85,7 @@ class SqlMaintenance(SqlStore):
             learned_pairs=older(learned_pair.c.updated_at, expiry.learned_pairs),
             overrides=count(connection, override, override.c.expires_at <= expiry.now),
             warm_sets=older(warm_set.c.created_at, expiry.now - TTL_SECONDS),
+            token_usages=older(token_usage.c.started_at, expiry.sessions),
         )
 
     def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
@@ -145,12 +147,14 @@ class SqlMaintenance(SqlStore):
     def _remove_small_things(self, expiry: Expiry) -> RemovedCounts:
         """What there is little of goes in one step."""
         old_sets = warm_set.c.created_at < expiry.now - TTL_SECONDS
+        old_usages = false() if expiry.sessions is None else token_usage.c.started_at < expiry.sessions
         long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
         with self._database.writing() as connection:
             expired = connection.execute(delete(override).where(override.c.expires_at <= expiry.now)).rowcount
             removed = RemovedCounts(
                 overrides=expired + _remove_overrides_of_no_session(connection, expiry),
                 warm_sets=connection.execute(delete(warm_set).where(old_sets)).rowcount,
+                token_usages=connection.execute(delete(token_usage).where(old_usages)).rowcount,
             )
             connection.execute(delete(forgotten).where(forgotten.c.is_done, long_ago))
         return removed

@@ -36,6 +36,7 @@ from riglm.adapters.analytics.tables import (
     learned_pair,
     override,
     session,
+    token_usage,
     warm_set,
 )
 from riglm.domain.cooccurrence import ToolCooccurrence
@@ -43,6 +44,8 @@ from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
+from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.token_usage import TokenUsage
 from riglm.ports.analytics import TrainingCall, TrainingSession
 from riglm.ports.dashboard import SessionSummary
 from riglm.ports.maintenance import ExportRow, RecordKind
@@ -107,6 +110,11 @@ class SqlQueries(SqlStore):
     ) -> Sequence[TrainingSession]:
         is_proxied = session.c.method != IdentificationMethod.TRANSCRIPT.value
         return _training_sessions(connection, _latest(limit, since, profile, is_proxied), max_calls)
+
+    @reads
+    def list_token_usage(self, connection: Connection, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
+        latest = select(token_usage).order_by(token_usage.c.started_at.desc(), token_usage.c.id).limit(limit)
+        return [TokenUsage(**row) for row in connection.execute(latest).mappings()]
 
     @reads
     def list_learned_pairs(self, connection: Connection, model: str, limit: int = 5000) -> Sequence[LearnedPair]:

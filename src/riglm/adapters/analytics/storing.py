@@ -54,6 +54,7 @@ from riglm.adapters.analytics.tables import (
     learned_pair,
     session,
     teacher,
+    token_usage,
     tool_catalog,
     tool_pin,
     training_update,
@@ -63,6 +64,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, PairSource
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import Session
+from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import TTL_SECONDS, StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin, merge_pins
 from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed
@@ -88,8 +90,8 @@ def without_forgotten(
     """
     if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
         return records
-    sessions = [record for record in records if isinstance(record, Session)]
-    hashed = {name: names(name) for name in {each.client.name for each in sessions}}
+    sessions = [record for record in records if isinstance(record, Session | TokenUsage)]
+    hashed = {name: names(name) for name in map(_client_of, sessions)}
     subjects = {each.id: _subjects_of(each, hashed) for each in sessions}
     keys = {str(id_) for id_ in map(_session_of, records) if id_ is not None}
     keys |= {key for each in subjects.values() for _, key in each}
@@ -123,8 +125,12 @@ def _is_erased(record: Record, erased: Mapping[tuple[str, str], float]) -> bool:
     return any(erased.get(each, -1.0) >= record.updated_at for each in whose)
 
 
-def _subjects_of(session: Session, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
-    name = session.client.name
+def _client_of(session: Session | TokenUsage) -> str:
+    return session.client if isinstance(session, TokenUsage) else session.client.name
+
+
+def _subjects_of(session: Session | TokenUsage, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
+    name = _client_of(session)
     clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
     return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
@@ -142,7 +148,7 @@ def _teacher_of(pair: LearnedPair) -> list[tuple[ErasureScope, str]]:
 
 def _session_of(record: Record) -> UUID | None:
     match record:
-        case Session():
+        case Session() | TokenUsage():
             return record.id
         case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
             return record.session_id
@@ -289,6 +295,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     learned: list[LearnedPair | LearnedPairsDeleted] = []
     catalogs: list[StoredToolCatalog] = []
     pins: list[ToolPin] = []
+    usages: list[DatabaseRow] = []
     for record in records:
         match record:
             case ToolInvocation():
@@ -305,6 +312,8 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
                 catalogs.append(record)
             case ToolPin():
                 pins.append(record)
+            case TokenUsage():
+                usages.append(asdict(record))
             case _:
                 raise TypeError(f"{type(record).__name__} is no record")
     lists = [each.tools_available for each in sessions.values()]
@@ -325,6 +334,7 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
     end_sessions(connection, ends)
     _put_tool_catalogs(connection, catalogs)
     _put_tool_pins(connection, pins)
+    upsert(connection, token_usage, usages, newest_by=token_usage.c.requests)
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)

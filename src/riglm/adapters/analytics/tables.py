@@ -81,7 +81,7 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
     return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
-SCHEMA_REVISION: Final = "0010"
+SCHEMA_REVISION: Final = "0011"
 """The newest migration that this code knows."""
 
 VECTOR_TABLE: Final = "learned_vector"
@@ -240,6 +240,18 @@ tool_pin: Final = Table(
     *_columns(LargeBinary, "definition", "seen"),  # raw JSON
     Column("resembles", SafeText, nullable=False),
     *_columns(Double, "pinned_at", "seen_at"),
+)
+
+token_usage: Final = Table(
+    "token_usage",  # of sessions in transcripts, whether they are stored or not
+    metadata,
+    Column("id", CompactUuid, primary_key=True),
+    Column("client", SafeText, nullable=False),
+    *_columns(String(64), "client_id", "principal"),
+    Column("started_at", Double, nullable=False),
+    *_columns(BigInteger, "calls", "requests", "uncached", "cached", "written", "output"),
+    *_columns(BigInteger, "first_prompt", "repeated", "reused"),
+    Index("token_usage_started_at", "started_at"),
 )
 
 forgotten: Final = Table(

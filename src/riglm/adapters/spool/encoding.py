@@ -13,6 +13,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.learning import LearnedPair, PairSource
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import LearnedPairsDeleted, Record, SessionClosed
@@ -134,5 +135,6 @@ _TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]
     "pairs_forgotten": (LearnedPairsDeleted, {"ids": _uuids}),
     "tool_catalog": (StoredToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
     "tool_pin": (ToolPin, {"definition": _bytes, "seen": _bytes}),
+    "token_usage": (TokenUsage, {"id": UUID}),
 }
 _KINDS: Final = {type_: kind for kind, (type_, _) in _TYPES.items()}

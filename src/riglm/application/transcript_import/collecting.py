@@ -21,7 +21,15 @@ from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.transcripts import Account
 from riglm.ports.analytics import TrainingSession
-from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptsPort, UnreadableLine, UserMessage
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptRequest,
+    TranscriptsPort,
+    UnreadableLine,
+    UserMessage,
+)
 
 _LEEWAY_SECONDS: Final = 2.0  # a client may write a line somewhat before or after the event
 
@@ -82,6 +90,11 @@ class Collection:
         """Return the conversations with calls to record."""
         return [each for each in self.conversations.values() if each.steps]
 
+    @property
+    def billed(self) -> list[TranscriptSession]:
+        """Return the conversations with token counts."""
+        return [each for each in self.conversations.values() if each.requests]
+
     def settle(self) -> None:
         """Take out of the accounts what the store would not take."""
         accounts = {account.client: account for account in self.accounts}
@@ -113,9 +126,13 @@ class Collector:
                     reader.take(happening, file)
             except OSError as error:
                 reader.account.unreadable[str(file)] = error.strerror or str(error)
-        reader.account.sessions = sum(
-            bool(each.steps) for each in self.found.conversations.values() if each.source == source.client
-        )
+        theirs = [each for each in self.found.conversations.values() if each.source == source.client]
+        for each in theirs:
+            if each.ended_at < max(self._background.since, self._background.kept_since):
+                each.requests.clear()
+        reader.account.sessions = sum(bool(each.steps) for each in theirs)
+        reader.account.billed_sessions = sum(bool(each.requests) for each in theirs)
+        reader.account.requests = sum(len(each.requests) for each in theirs)
 
 
 class _Reader:
@@ -135,15 +152,20 @@ class _Reader:
         self._names = background.names[source.client]
         self._identities = identities
         self._seen = seen
+        self._owners: dict[str, UUID] = {}
         self._conversations = conversations
 
-    def take(self, happening: UserMessage | TranscriptCall | UnreadableLine, file: Path) -> None:
+    def take(self, happening: TranscriptEvent, file: Path) -> None:
         """Add the events of a file."""
         match happening:
             case UserMessage() if happening.at <= self._background.until:
                 self._conversation(happening.lane, happening.at, happening.at).hear(happening.text)
             case TranscriptCall():
                 self._take_call(happening)
+            case TranscriptRequest() if happening.at <= self._background.until:
+                conversation = self._conversation(happening.lane, happening.at, happening.at)
+                if self._owners.setdefault(happening.identity, conversation.id) == conversation.id:
+                    conversation.add_request(happening)
             case UnreadableLine():
                 self.account.damaged_lines += 1
                 if len(self.account.damaged) < _MAX_DAMAGED:

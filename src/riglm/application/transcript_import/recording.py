@@ -17,6 +17,19 @@ RECORDS_BATCH_SIZE: Final = 500
 _log: Final = logging.getLogger("riglm.importing")
 
 
+def record_token_usage(
+    store: AnalyticsPort, hasher: KeyedHasher, principal: str, conversations: Sequence[TranscriptSession]
+) -> None:
+    """Store the token counts of conversations.
+
+    Raises:
+        AnalyticsUnavailableError: the store cannot be written.
+    """
+    for start in range(0, len(conversations), RECORDS_BATCH_SIZE):
+        some = conversations[start : start + RECORDS_BATCH_SIZE]
+        store.record_many([each.token_usage(hasher.client_id(each.client, principal), principal) for each in some])
+
+
 class ImportRecorder:
     """Stores conversations as sessions, oldest first, each with all that it taught in one transaction.
 

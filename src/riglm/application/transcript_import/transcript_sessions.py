@@ -13,7 +13,9 @@ from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import words
 from riglm.domain.session import Session
+from riglm.domain.token_usage import TokenUsage
 from riglm.ports.analytics import LearnedPairsDeleted
+from riglm.ports.clients import TranscriptRequest
 from riglm.ports.embedder import EmbedderPort
 
 MAX_CONTEXT_LENGTH: Final = 8_000
@@ -62,6 +64,26 @@ class TranscriptSession:
     forgotten: int = 0
     contexts: list[str] = field(default_factory=list)
     steps: list[ImportedCall] = field(default_factory=list)
+    requests: dict[str, TranscriptRequest] = field(default_factory=dict)
+
+    def add_request(self, request: TranscriptRequest) -> None:
+        """Add a model request, or replace it if its output was incomplete."""
+        known = self.requests.setdefault(request.identity, request)
+        if request.tokens.output > known.tokens.output:
+            self.requests[request.identity] = request
+
+    def token_usage(self, client_id: str, principal: str) -> TokenUsage:
+        """Return the token counts of the session's requests, of which there is at least one."""
+        requests = sorted(self.requests.values(), key=lambda each: each.at)
+        return TokenUsage.of(
+            [each.tokens for each in requests],
+            id=self.id,
+            client=self.client,
+            client_id=client_id,
+            principal=principal,
+            started_at=requests[0].at,
+            calls=self.calls,
+        )
 
     def hear(self, text: str) -> None:
         """Something was asked for, if it has words enough."""

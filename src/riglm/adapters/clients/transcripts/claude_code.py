@@ -7,12 +7,21 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, events, finished, found_below, head, moment
-from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, TranscriptsPort, UserMessage
+from riglm.adapters.clients.transcripts.lines import decoded, events, finished, found_below, head, moment, token_counts
+from riglm.domain.token_usage import RequestTokens
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptRequest,
+    TranscriptsPort,
+    UserMessage,
+)
 
 _PREFIX: Final = "mcp__"
 _QUOTE: Final = ord('"')
 _REFUSALS: Final = ("The user doesn't want to", "[Request interrupted", "<tool_use_error>", "MCP error")
+_USAGE: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 _NOT_ASKED: Final = (
     "<command-",
     "<local-command",
@@ -41,6 +50,8 @@ class _ClaudeCodeLine(msgspec.Struct, rename="camel"):
 
 class _Message(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b'""')
+    id: Any = None
+    usage: Any = None
 
 
 class _Block(msgspec.Struct):
@@ -79,7 +90,7 @@ class ClaudeCodeTranscripts(TranscriptsPort):
 
     def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
         conversation = _ClaudeCodeConversation(file.stem)
-        yield from events(file, advance, conversation.take, (b'"user"', b'"tool_use"'))
+        yield from events(file, advance, conversation.take, (b'"user"', b'"tool_use"', b'"usage"'))
 
 
 class _ClaudeCodeConversation:
@@ -95,7 +106,8 @@ class _ClaudeCodeConversation:
         line = decoded(_read_line, text)
         if line.type not in {"user", "assistant"}:
             return []
-        content = _read_message(line.message).content
+        message = _read_message(line.message)
+        content = message.content
         is_text = memoryview(content)[0] == _QUOTE
         blocks = [_Block(type="text", text=_read_any(content))] if is_text else _read_blocks(content)
         at = moment(line.timestamp)
@@ -104,7 +116,7 @@ class _ClaudeCodeConversation:
         lane = f"{line.session_id or self._name}/{agent}" if agent else line.session_id or self._name
         if line.type == "assistant":
             self._begin(lane, blocks, at)
-            return []
+            return _requested(message, lane, at)
         return self._ended(line, blocks, at) + _said(line, lane, blocks, at)
 
     def _begin(self, lane: str, blocks: list[_Block], at: float) -> None:
@@ -127,6 +139,14 @@ class _ClaudeCodeConversation:
             if (call := self._open.pop(block.tool_use_id or "", None))
             for each in finished(call, at, _ending(line, block))
         ]
+
+
+def _requested(message: _Message, lane: str, at: float) -> list[TranscriptEvent]:
+    """Return the model request of a message, which all lines of the message repeat."""
+    if not isinstance(message.id, str):
+        return []
+    tokens = RequestTokens(*token_counts(message.usage, *_USAGE))
+    return [TranscriptRequest(lane=lane, identity=message.id, at=at, tokens=tokens)] if tokens.prompt else []
 
 
 def _ending(line: _ClaudeCodeLine, result: _Block) -> CallOutcome:

@@ -6,8 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment
-from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, TranscriptsPort, UserMessage
+from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment, token_counts
+from riglm.domain.token_usage import RequestTokens
+from riglm.ports.clients import (
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptRequest,
+    TranscriptsPort,
+    UserMessage,
+)
 
 _NOT_RUN: Final = (
     "unsupported call",
@@ -55,7 +63,9 @@ def by_output(output: Any) -> CallOutcome:
 
 _PREFIX: Final = "mcp__"
 _SEPARATOR: Final = "__"
-_READ: Final = (b"session_meta", b"function_call", b"mcp_tool_call_end", b"user_message")
+_READ: Final = (b"session_meta", b"function_call", b"mcp_tool_call_end", b"user_message", b"token_count")
+
+_USAGE: Final = ("input_tokens", "cached_input_tokens", "output_tokens")
 
 _COPYING_SECONDS: Final = 1.0
 """A fork begins with what its origin has, written down at once and with the time of that; no model answers so soon."""
@@ -81,6 +91,7 @@ class _Payload(msgspec.Struct):
     duration: Any = None
     result: Any = None
     output: Any = None
+    info: Any = None
 
 
 class _CodexLine(msgspec.Struct):
@@ -132,6 +143,7 @@ class _CodexConversation:
         self._origin = ""
         self._copied_until = 0.0
         self._open: dict[str | None, tuple[_Payload, float]] = {}
+        self._totals = [0, 0, 0]
 
     def take(self, text: bytes) -> list[TranscriptEvent]:
         """Parse a line."""
@@ -142,10 +154,14 @@ class _CodexConversation:
         if line.type == "session_meta":
             self._introduce(said, line.timestamp)
             return []
-        at = moment(line.timestamp)
+        return self._happened(said, moment(line.timestamp))
+
+    def _happened(self, said: _Payload, at: float) -> list[TranscriptEvent]:
         match said.type:
             case "user_message" if isinstance(said.message, str) and said.message.strip():
                 return [UserMessage(lane=self._lane or self._name, at=at, text=said.message.strip())]
+            case "token_count" if isinstance(said.info, dict):
+                return self._requested(token_counts(said.info.get("total_token_usage"), *_USAGE), at)
             case "function_call" if _qualified(said):
                 self._open[said.call_id] = (said, at)
             case "mcp_tool_call_end" if said.invocation is not None:
@@ -165,6 +181,20 @@ class _CodexConversation:
         if origin and not (is_own and self._origin):
             self._origin = origin
             self._copied_until = moment(self._began) + _COPYING_SECONDS
+
+    def _requested(self, totals: list[int], at: float) -> list[TranscriptEvent]:
+        """Return the model request since the previous totals, which may be repeated, and which a fork continues.
+
+        Smaller totals have started again at 0.
+        """
+        before = self._totals if totals >= self._totals else [0, 0, 0]
+        self._totals = totals
+        prompt, cached, output = (total - previous for total, previous in zip(totals, before, strict=True))
+        if prompt <= 0 or at <= self._copied_until:
+            return []
+        lane = self._lane or self._name
+        tokens = RequestTokens(uncached=prompt - cached, cached=cached, written=0, output=output)
+        return [TranscriptRequest(lane=lane, identity=f"{lane}/{totals}", at=at, tokens=tokens)]
 
     def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> TranscriptCall:
         given = bytes(told.arguments)

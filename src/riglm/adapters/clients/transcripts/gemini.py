@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment, text_of
+from riglm.adapters.clients.transcripts.lines import decoded, events, found_below, head, moment, text_of, token_counts
+from riglm.domain.token_usage import RequestTokens
 from riglm.ports.clients import (
     CallOutcome,
     TranscriptCall,
     TranscriptEvent,
+    TranscriptRequest,
     TranscriptsPort,
     UnreadableLine,
     UserMessage,
@@ -35,6 +37,7 @@ class _Record(msgspec.Struct, rename={"session_id": "sessionId", "tool_calls": "
     timestamp: str = ""
     content: Any = None
     tool_calls: list[_Call] | None = None
+    tokens: Any = None
 
 
 _read: Final = msgspec.json.Decoder(_Record).decode
@@ -82,7 +85,7 @@ def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
     if record.type == "user":
         text = text_of(record.content).strip()
         return [UserMessage(lane=lane, at=moment(record.timestamp), text=text)] if text else []
-    return [
+    return _requests(record, lane) + [
         TranscriptCall(
             lane=lane,
             identity=f"{lane}/{call.id}",
@@ -95,3 +98,13 @@ def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
         for call in record.tool_calls or ()
         if call.name.startswith(_PREFIX) and call.status in _ENDINGS
     ]
+
+
+def _requests(record: _Record, lane: str) -> list[TranscriptEvent]:
+    """Return the model request of a message; `input` includes what was read from the cache, `output` no thoughts."""
+    prompt, tool, cached, output, thoughts = token_counts(
+        record.tokens, "input", "tool", "cached", "output", "thoughts"
+    )
+    tokens = RequestTokens(uncached=prompt + tool - cached, cached=cached, written=0, output=output + thoughts)
+    at, identity = moment(record.timestamp), f"{lane}/{record.id}"
+    return [TranscriptRequest(lane=lane, identity=identity, at=at, tokens=tokens)] if tokens.prompt else []

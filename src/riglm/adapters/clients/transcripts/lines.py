@@ -17,6 +17,7 @@ MAX_LINE_LENGTH: Final = 32 * 1024 * 1024
 """Longer lines are passed over: a picture takes some megabytes, and reading a line takes several times its size."""
 
 _BLANK: Final = 64
+_MAX_TOKENS: Final = 2**40
 _PART: Final = 1024 * 1024
 _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, with which some editors begin a file
 
@@ -111,6 +112,13 @@ def decoded(read: Callable[[bytes], _Read], text: bytes) -> _Read:
         if not has_surrogates(text):
             raise
         return read(repaired(text))
+
+
+def token_counts(given: Any, *names: str) -> list[int]:
+    """Return the counts of these names; one that is missing or no count is 0, since a call matters more."""
+    counts = given if isinstance(given, dict) else {}
+    found = (counts.get(name) for name in names)
+    return [count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0 for count in found]
 
 
 def moment(text: str) -> float:
