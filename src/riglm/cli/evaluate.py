@@ -38,7 +38,7 @@ from riglm.cli.replaying import (
     strategies,
 )
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, MAX_SESSIONS, SessionSizes
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.sequences import SessionSet
@@ -175,6 +175,9 @@ def cost(
         int, typer.Option("--learn", metavar="N", min=0, help="Sessions of a set to learn from first.")
     ] = 40,
     judge: Annotated[int, typer.Option("--judge", metavar="N", min=1, help="Sessions of a set to price then.")] = 30,
+    coding_agent: Annotated[
+        bool, typer.Option("--coding-agent", help="Price prompts of 20,000 tokens and results of 2,000.")
+    ] = False,
     limit: SessionsOption = MAX_SESSIONS,
     days: DaysOption = None,
     since: SinceOption = None,
@@ -191,9 +194,10 @@ def cost(
     """
     settings = settings_in_use(config) if data is None else read_settings(config)
     if data is None:
-        rows = _recorded_costs(settings, db, limit, beginning(days, since))
+        rows = _recorded_costs(settings, db, limit, beginning(days, since), coding_agent)
     else:
-        rows = _set_costs(settings, data, names, side, tools, learn, judge)
+        sizes = CODING_AGENT if coding_agent else DEFAULT_SIZES
+        rows = _set_costs(settings, data, names, side, tools, learn, judge, sizes)
     if rows or as_json:
         shown = rows if as_json else [{**row, "price": f"{row['price']:.3f}"} for row in rows]
         show_rows("Price of model requests, relative to no proxy", shown, (), as_json=as_json)
@@ -201,7 +205,9 @@ def cost(
         typer.echo("no session with a priced list is recorded yet: put riglm in front of a server, or give --data")
 
 
-def _recorded_costs(settings: "Settings", db: Path | None, limit: int, begin: float) -> list[dict[str, Any]]:
+def _recorded_costs(
+    settings: "Settings", db: Path | None, limit: int, begin: float, coding_agent: bool
+) -> list[dict[str, Any]]:
     from riglm.application.evaluation.cost import cost_rows, recorded_figures
     from riglm.application.evaluation.record import read_figures
 
@@ -211,12 +217,19 @@ def _recorded_costs(settings: "Settings", db: Path | None, limit: int, begin: fl
     with store:
         record = read_figures(store, settings.prices.prices(), limit=limit, since=begin)
     modes = dict.fromkeys(each.mode for each in record.costs)
-    figures = {mode: recorded_figures(record.of(mode)) for mode in sorted(modes)}
+    figures = {mode: recorded_figures(record.of(mode), as_coding_agent=coding_agent) for mode in sorted(modes)}
     return [{"mode": mode, **row} for mode, its in figures.items() for row in cost_rows(its)]
 
 
 def _set_costs(
-    settings: "Settings", data: Path, names: Sequence[str] | None, side: str, tools: int | None, learn: int, judge: int
+    settings: "Settings",
+    data: Path,
+    names: Sequence[str] | None,
+    side: str,
+    tools: int | None,
+    learn: int,
+    judge: int,
+    sizes: SessionSizes,
 ) -> list[dict[str, Any]]:
     import asyncio
 
@@ -232,7 +245,13 @@ def _set_costs(
         with progress(found.name, min(learn + judge, len(found.sessions))) as advance:
             figures = asyncio.run(
                 evaluate_cost(
-                    found, settings.filtering, settings.prices.prices(), learn=learn, judge=judge, on_session=advance
+                    found,
+                    settings.filtering,
+                    settings.prices.prices(),
+                    learn=learn,
+                    judge=judge,
+                    sizes=sizes,
+                    on_session=advance,
                 )
             )
         rows += [{"dataset": found.name, "tools": len(found.catalog.tools), **row} for row in cost_rows(figures)]

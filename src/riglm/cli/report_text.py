@@ -28,6 +28,8 @@ def print_report(found: dict[str, Any], most_tools: int) -> None:
         width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, markup=False, emoji=False, highlight=False
     )
     console.print(_verdict(found, console))
+    if found["bill"]["clients"] or found["verdict"]["code"] != "empty":
+        _print_bill(found["bill"], console)
     if found["verdict"]["code"] == "empty":
         return
     for mode, title in _RECORDED.items():
@@ -44,6 +46,7 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
     rules, verdict = found["rules"], found["verdict"]
     lines: list[RenderableType] = [Text(verdict["text"], style="bold")]
     lines.append(Text(f"{_sessions_and_calls(found, ', ')}, {found['failed_calls']:,} failed"))
+    lines += [Text(line) for line in found["headline"]]
     reasons = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         mark, plain, colour = _MARKS[reason["met"]]
@@ -54,6 +57,27 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
         about += "" if rules["coverage"] is None else f" for {rules['coverage']:.0%} of the calls"
         lines += [reasons, Text(printable(about), style="dim")]
     return Group(*lines, Text())
+
+
+def _print_bill(bill: dict[str, Any], console: Console) -> None:
+    """Print what sessions in transcripts were billed, and what the price model computes for as many requests."""
+    sizes = ("prompt_tokens", "call_tokens", "output_tokens")
+    columns = ("client", "sessions", "requests", "billed", "modelled", "by default", "prompt", "result", "output")
+    rows = [
+        (
+            one["client"],
+            one["sessions"],
+            one["requests_per_session"],
+            *(round(one[price]) for price in ("billed", "modelled", "modelled_by_default")),
+            *(round(one["sizes"][size]) for size in sizes),
+            f"{one['sizes']['cached_share']:.0%}",
+        )
+        for one in bill["clients"]
+    ]
+    if rows:
+        title = "Your own bill next to the price model, in tokens of uncached input, and the sizes fitted to it"
+        print_table(title, (*columns, "cached"), rows)
+    console.print(Text(bill["text"] + "\n"))
 
 
 def _recorded(its: dict[str, Any], title: str, *, searched: bool) -> RenderableType:

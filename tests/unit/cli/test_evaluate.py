@@ -229,6 +229,9 @@ def test_cost_prices_the_sessions_of_a_set_with_what_was_learned_before(data, op
     assert 3 <= riglm["first_list"] < 20
     assert 60 <= riglm["listed"] <= 100
     assert 6 <= riglm["requests"] <= 8
+    agent = _costs("--data", str(data), "--config", options[3], "--learn", "20", "--judge", "10", "--coding-agent")[2]
+    assert riglm["price"] < agent["price"] < 1
+    assert agent["requests"] == riglm["requests"]
 
 
 def test_cost_limits_the_catalog_to_the_servers_that_are_used_most(data, options):
@@ -282,6 +285,7 @@ def test_cost_uses_the_configured_prices(store, tmp_path):
     store.record_many([session, shown, an_invocation(session, "a")])
     (tmp_path / "riglm.yaml").write_text("prices: {preset: uncached, output: 0}\n")
     assert _costs()[2]["price"] == round((7_000 + 7_450) / (8_000 + 8_450), 3)
+    assert _costs("--coding-agent")[2]["price"] == round((21_000 + 23_000) / (22_000 + 24_000), 3)
 
 
 def _costs(*arguments):

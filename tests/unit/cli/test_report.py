@@ -138,6 +138,8 @@ def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_too
     assert "hybrid *" in shown
     assert "one call more" in shown
     assert "100 sessions, " in shown
+    assert "price: 0.70 of no proxy" in shown
+    assert "coding agents: 0.88 of no proxy" in shown
     assert "Never used, of the tools that were shown: " in shown
 
 

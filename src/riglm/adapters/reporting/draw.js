@@ -38,6 +38,7 @@ function verdict() {
     "section",
     {},
     h("p", { class: "verdict", id: "verdict" }, report.verdict.text),
+    report.headline.map((line) => h("p", {}, line)),
     h("ul", {}, reasons),
     h("p", { class: "soft" }, `filtering.mode ${rules.mode}, strategy ${rules.strategy}, ${goal}`),
   );

@@ -28,7 +28,7 @@ from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.session_cost import HOST_LIST_TOKENS, Cost, SessionCost
+from riglm.domain.session_cost import DEFAULT_SIZES, HOST_LIST_TOKENS, Cost, SessionCost, SessionSizes
 from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.usage import SessionUse, Usage, UsageModel, WarmSet
 
@@ -104,11 +104,12 @@ async def evaluate_cost(
     learn: int,
     judge: int,
     client: ReplayedClient | None = None,
+    sizes: SessionSizes = DEFAULT_SIZES,
     on_session: Callable[[int], None] = lambda _: None,
 ) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
     enforced = rules.model_copy(update={"enabled": True, "mode": "enforce"})
-    walk = _CostReplay(found, enforced, prices, client or ReplayedClient())
+    walk = _CostReplay(found, enforced, prices, client or ReplayedClient(), sizes)
     judged = []
     for place, calls in enumerate(found.sessions[: learn + judge]):
         priced = await walk.session(calls)
@@ -118,13 +119,13 @@ async def evaluate_cost(
     return _figures(judged, len(found.catalog.tools))
 
 
-def recorded_figures(record: Observations) -> CostMetrics:
+def recorded_figures(record: Observations, *, as_coding_agent: bool = False) -> CostMetrics:
     """Return the figures of recorded sessions, of one mode."""
     first = {each.session: each for each in reversed(record.lists)}
     shown = [first[each.session] for each in record.costs]
     uses = record.judged
     return CostMetrics(
-        cost=record.cost,
+        cost=record.cost_as_coding_agent if as_coding_agent else record.cost,
         tools=_mean([each.available for each in shown]),
         first_list=_mean([each.shown for each in shown]),
         listed=_mean([use.is_hit for use in uses]) if uses else None,
@@ -161,9 +162,12 @@ class _Priced(NamedTuple):
 class _CostReplay:
     """Sessions that call their tools one after the other, through the filter of the proxy."""
 
-    def __init__(self, found: CostSet, rules: FilteringSettings, prices: Prices, client: ReplayedClient) -> None:
+    def __init__(
+        self, found: CostSet, rules: FilteringSettings, prices: Prices, client: ReplayedClient, sizes: SessionSizes
+    ) -> None:
         self._found = found
         self._prices = prices
+        self._sizes = sizes
         self._client = client
         self._now = 0.0
         self._usage = _UsageSoFar(rules.period, lambda: self._now)
@@ -180,7 +184,7 @@ class _CostReplay:
     async def session(self, calls: Sequence[str]) -> _Priced:
         """Price one session, and learn from it."""
         self._now += _SECONDS_BETWEEN_SESSIONS
-        filtering, price = self._filtering, SessionCost(self._prices)
+        filtering, price = self._filtering, SessionCost(self._prices, self._sizes)
         session = Session(
             started_at=self._now,
             era=ProtocolEra.HANDSHAKE,

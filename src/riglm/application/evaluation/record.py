@@ -4,6 +4,7 @@ The report, `riglm stats`, the dashboard and the control API take them from `rea
 """
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,18 @@ from uuid import UUID
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, Surface, TokenTally
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import Prices
-from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS, MIN_PRICED_SESSIONS, Cost, SessionCost
+from riglm.domain.session_cost import (
+    CODING_AGENT,
+    DEFAULT_SIZES,
+    HOST_LIST_TOKENS,
+    MAX_CALLS,
+    MAX_SESSIONS,
+    MIN_PRICED_SESSIONS,
+    Cost,
+    SessionCost,
+    SessionSizes,
+)
+from riglm.domain.token_usage import ClientBill, TokenUsage
 from riglm.ports.analytics import SessionHistoryPort, TrainingCall, TrainingSession
 
 
@@ -61,11 +73,12 @@ class CallObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCostObservation:
-    """What one session's model requests cost; `mode` is that of its first list."""
+    """What one session's model requests cost, and would cost with `CODING_AGENT`; `mode` is that of its first list."""
 
     session: UUID
     mode: Mode
     cost: Cost
+    as_coding_agent: Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +105,8 @@ class UsageFigures:
 class Observations:
     """The lists of sessions in the order of sessions and time, the calls made with them, and what sessions cost.
 
-    `sessions` and `usage` are of all sessions, also after `of`.
+    `bills` are of clients whose transcripts contain token usage. They, `sessions` and `usage` are of all sessions, also
+    after `of`.
     """
 
     sessions: tuple[TrainingSession, ...] = ()
@@ -100,6 +114,7 @@ class Observations:
     lists: tuple[ListObservation, ...] = ()
     uses: tuple[CallObservation, ...] = ()
     costs: tuple[SessionCostObservation, ...] = ()
+    bills: tuple[ClientBill, ...] = ()
 
     @property
     def calls(self) -> Iterator[tuple[UUID, TrainingCall]]:
@@ -116,11 +131,17 @@ class Observations:
         """Return the sum of what the sessions cost."""
         return Cost.sum(each.cost for each in self.costs)
 
+    @property
+    def cost_as_coding_agent(self) -> Cost:
+        """Return the sum of what the sessions would cost with the prompts and results of a coding agent."""
+        return Cost.sum(each.as_coding_agent for each in self.costs)
+
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
         return Observations(
             sessions=self.sessions,
             usage=self.usage,
+            bills=self.bills,
             lists=tuple(each for each in self.lists if each.mode == mode),
             uses=tuple(each for each in self.uses if each.mode == mode),
             costs=tuple(each for each in self.costs if each.mode == mode),
@@ -150,10 +171,12 @@ def read_figures(
 ) -> Observations:
     """Read the figures of the latest `limit` sessions that riglm proxied and that started since a time.
 
-    Without sessions before the latest ones with `MAX_CALLS` calls.
+    Without sessions before the latest ones with `MAX_CALLS` calls. Sessions of clients with token usage are priced by
+    it, those of others by the default sizes.
     """
     sessions = store.proxied_sessions(limit, since, profile, MAX_CALLS)
-    return read_record(sessions, store.list_exposures(*(each.id for each in sessions)), prices, on_session)
+    exposures = store.list_exposures(*(each.id for each in sessions))
+    return read_record(sessions, exposures, prices, on_session, store.list_token_usage())
 
 
 def list_figures(lists: Sequence[ListObservation]) -> dict[str, int]:
@@ -182,8 +205,9 @@ def read_record(
     exposures: Iterable[Exposure],
     prices: Prices,
     on_session: Callable[[int], None] = lambda _: None,
+    usages: Sequence[TokenUsage] = (),
 ) -> Observations:
-    """Put the calls of sessions next to their lists, and price them.
+    """Put the calls of sessions next to their lists, and price them by the token usage of their clients.
 
     A call goes with the last list before it; calls before any list, and of tools that no list had, are left out.
     `exposures` are those of the sessions, each session's in the order of their time.
@@ -191,6 +215,8 @@ def read_record(
     by_session: dict[UUID, list[Exposure]] = {}
     for exposure in exposures:
         by_session.setdefault(exposure.session_id, []).append(exposure)
+    bills = _bills(usages, sessions, by_session)
+    sizes = {bill.client: bill.sizes for bill in bills}
     lists: list[ListObservation] = []
     uses: list[CallObservation] = []
     costs: list[SessionCostObservation] = []
@@ -199,10 +225,47 @@ def read_record(
         ran = [call for call in session.calls if _is_use(call)]
         lists += _lists(shown)
         uses += _uses(session, ran, [each for each in shown if each.is_list])
-        costs += _costs(session, ran, shown, prices)
+        costs += _costs(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
         on_session(1)
     usage = _usage(sessions, by_session)
-    return Observations(sessions=tuple(sessions), usage=usage, lists=tuple(lists), uses=tuple(uses), costs=tuple(costs))
+    return Observations(
+        sessions=tuple(sessions),
+        usage=usage,
+        lists=tuple(lists),
+        uses=tuple(uses),
+        costs=tuple(costs),
+        bills=tuple(bills),
+    )
+
+
+def _bills(
+    usages: Sequence[TokenUsage], sessions: Sequence[TrainingSession], exposures: Mapping[UUID, Sequence[Exposure]]
+) -> list[ClientBill]:
+    """Return the bill of each client, by name."""
+    lists: dict[str, list[Exposure]] = {}
+    for session in sessions:
+        lists.setdefault(session.client, []).extend(each for each in exposures.get(session.id, ()) if each.is_list)
+    for theirs in lists.values():
+        theirs.sort(key=lambda each: each.timestamp)
+    billed: dict[str, list[tuple[TokenUsage, float]]] = {}
+    for usage in usages:
+        tokens = _list_tokens(lists.get(usage.client, ()), usage.started_at)
+        billed.setdefault(usage.client, []).append((usage, tokens))
+    return [ClientBill(client=client, sessions=tuple(each)) for client, each in sorted(billed.items())]
+
+
+def _list_tokens(lists: Sequence[Exposure], at: float) -> float:
+    """Return the tokens of the list that a client sent at a time; before the first list, those of the whole catalog.
+
+    Without a list they are 0: they count as part of the prompt then.
+    """
+    if not lists:
+        return 0.0
+    place = bisect_right(lists, at, key=lambda each: each.timestamp)
+    latest = lists[max(0, place - 1)]
+    if latest.surface == Surface.HINTS:
+        return HOST_LIST_TOKENS
+    return latest.tokens_shown if place and latest.mode == "enforce" else latest.tokens_all
 
 
 def _usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
@@ -299,16 +362,21 @@ def _uses(
 
 
 def _costs(
-    session: TrainingSession, calls: Sequence[TrainingCall], exposures: Sequence[Exposure], prices: Prices
+    session: TrainingSession,
+    calls: Sequence[TrainingCall],
+    exposures: Sequence[Exposure],
+    prices: Prices,
+    sizes: SessionSizes,
 ) -> Iterable[SessionCostObservation]:
-    price = SessionCost(prices)
-    shown = deque(exposures)
-    for call in calls:
-        while shown and shown[0].timestamp <= call.timestamp:
-            price.shown(shown.popleft())
-        price.called(call.tool)
-    for rest in shown:
-        price.shown(rest)
-    cost = price.finish()
-    if cost is not None:
-        yield SessionCostObservation(session=session.id, mode=price.mode, cost=cost)
+    price, agent = SessionCost(prices, sizes), SessionCost(prices, CODING_AGENT)
+    for each in (price, agent):
+        shown = deque(exposures)
+        for call in calls:
+            while shown and shown[0].timestamp <= call.timestamp:
+                each.shown(shown.popleft())
+            each.called(call.tool)
+        for rest in shown:
+            each.shown(rest)
+    cost, as_coding_agent = price.finish(), agent.finish()
+    if cost is not None and as_coding_agent is not None:
+        yield SessionCostObservation(session=session.id, mode=price.mode, cost=cost, as_coding_agent=as_coding_agent)

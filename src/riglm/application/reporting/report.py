@@ -14,6 +14,7 @@ from riglm.application.evaluation.record import (
     hit_figures,
     list_figures,
 )
+from riglm.application.reporting.bill import bill_fields, headline
 from riglm.application.reporting.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.schemas.settings import Settings
@@ -181,6 +182,8 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
             "max_tools": rules.max_tools,
         },
         "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
+        "headline": headline(record),
+        "bill": bill_fields(record, found.settings.prices.prices()),
         "record": {mode: _recorded(its) for mode, its in modes.items()},
         "strategies": [_strategy(name, replay) for name, replay in found.replays.items()],
         "replayed_with": strategy,
@@ -200,6 +203,7 @@ def _recorded(its: Observations) -> dict[str, Any] | None:
     return {
         **lists_of(its.lists),
         "cost": cost_fields(its.cost),
+        "cost_as_coding_agent": cost_fields(its.cost_as_coding_agent),
         "calls": len(judged),
         "new_calls": len(fresh),
         "hit_rate": percents(judged),

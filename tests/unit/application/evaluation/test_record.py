@@ -1,11 +1,13 @@
 """What recorded lists and calls come to."""
 
-from riglm.application.evaluation.record import cost_fields, hit_figures, read_record
+from dataclasses import replace
+
+from riglm.application.evaluation.record import cost_fields, hit_figures, read_figures, read_record
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
-from riglm.domain.session import IdentificationMethod
+from riglm.domain.session import ClientInfo, IdentificationMethod, uuid7
 from riglm.domain.session_cost import Cost
-from tests.records import a_session, an_exposure, an_invocation
+from tests.records import a_session, a_token_usage, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
 
@@ -151,3 +153,38 @@ def test_the_latest_sessions_with_so_many_calls_count_and_one_at_least():
         store.record_many([*sessions, *calls, imported, called(imported, "a", 99.0)])
         counts = [len(store.proxied_sessions(10, max_calls=most)) for most in (9, 8, 6, 1)]
     assert counts == [3, 2, 2, 1]
+
+
+def test_sessions_are_priced_by_the_token_usage_of_their_client():
+    session = a_session(started_at=10.0, client=ClientInfo(name="cursor"))
+    other = a_session(started_at=10.0, client=ClientInfo(name="zed"))
+    used = a_token_usage(
+        started_at=5.0, requests=3, calls=1, uncached=0, written=12_300, first_prompt=10_300, cached=21_600, output=300
+    )
+    later = replace(used, id=uuid7(), started_at=11.0)
+    with InMemoryAnalytics() as store:
+        for each in (session, other):
+            store.record_many(
+                [each, a_list(each, "a", hidden=("b", "c"), at=10.0, mode="enforce"), called(each, "a", 11.0)]
+            )
+        store.record_many([used, later])
+        found = read_figures(store, Prices())
+    [bill] = found.bills
+    assert [(usage.id, tokens) for usage, tokens in bill.sessions] == [(later.id, 100), (used.id, 300)]
+    assert (bill.sizes.prompt_tokens, bill.sizes.output_tokens, bill.sizes.requests_per_call) == (10_100, 100, 2)
+    costs = {each.session: each for each in found.costs}
+    assert costs[session.id].cost.riglm_requests == 3
+    assert costs[other.id].cost.riglm_requests == 2
+    agent = costs[other.id].as_coding_agent
+    assert agent.riglm == 1.25 * 20_100 + 400 + 0.1 * 20_100 + 1.25 * 2_000 + 400
+    assert found.of("enforce").bills == found.bills
+    assert found.cost_as_coding_agent.riglm == 2 * agent.riglm
+
+
+def test_a_client_that_defers_tools_sends_the_list_of_its_search():
+    session = a_session(started_at=10.0, client=ClientInfo(name="cursor"))
+    with InMemoryAnalytics() as store:
+        store.record_many([session, a_list(session, "a", at=10.0, mode="enforce", surface="hints")])
+        store.record_many([a_token_usage(started_at=5.0)])
+        [bill] = read_figures(store, Prices()).bills
+    assert [tokens for _, tokens in bill.sessions] == [300]
