@@ -1,10 +1,10 @@
 """What a session's model requests cost through riglm, without a proxy, and with the tool search of a host.
 
-Every search is one model request, every call as many as `SessionSizes` has, by default one, and one more request ends
-the session. Prices follow `Prices` and `SessionPrice`. The host's search defers every tool: each tool that is new to
-the session takes one more request, and its result adds definitions to the conversation. On the surface `hints` the host
-defers the tools without a preload hint, and it would defer all of them without riglm: no proxy then costs what the
-host's search costs.
+Every call and every search is one model request, and one more request ends the session. A client's own tools take the
+further requests of `SessionSizes`: half of them before the first call, the others at the end. Prices follow `Prices`
+and `SessionPrice`. The host's search defers every tool: each tool that is new to the session takes one more request,
+and its result adds definitions to the conversation. On the surface `hints` the host defers the tools without a preload
+hint, and it would defer all of them without riglm: no proxy then costs what the host's search costs.
 """
 
 from collections.abc import Iterable
@@ -37,8 +37,6 @@ MAX_CALLS: Final = 50_000
 MIN_PRICED_SESSIONS: Final = 2
 """Of fewer sessions no price is reported: one session says nothing of others."""
 
-_ROUNDING: Final = 1e-9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSizes:
@@ -47,8 +45,7 @@ class SessionSizes:
     `prompt_tokens` are those of the system prompt and the first message, `call_tokens` those that a request and the
     results for it add to the conversation, and `output_tokens` those that a request generates. `cached_share` is the
     share of the previous prompt that a request reads from the cache, and `written_share` the share of all other input
-    tokens that is written to the cache. `requests_per_call` is the number of model requests for each call of a tool
-    that riglm proxies: the client's own tools take requests as well.
+    tokens that is written to the cache. `own_requests` are the model requests of a session for tools of the client.
     """
 
     prompt_tokens: float = PROMPT_TOKENS
@@ -56,7 +53,7 @@ class SessionSizes:
     output_tokens: float = OUTPUT_TOKENS
     cached_share: float = 1.0
     written_share: float = 1.0
-    requests_per_call: float = 1.0
+    own_requests: float = 0.0
 
 
 DEFAULT_SIZES: Final = SessionSizes()
@@ -80,14 +77,30 @@ class SessionPrice:
 
     def request(self, list_tokens: float, list_key: object) -> None:
         """Add a model request whose prompt begins with a tool list; equal keys mean equal bytes."""
-        prices, sizes, prompt = self._prices, self._sizes, list_tokens + self.messages
-        is_repeated = self.requests and list_key == self._list
-        cached = sizes.cached_share * self._cached if is_repeated else 0.0
-        uncached_price = sizes.written_share * prices.cache_write + (1.0 - sizes.written_share)
-        self.total += prices.cached_input * cached + uncached_price * (prompt - cached)
-        self.total += prices.output * sizes.output_tokens
+        prompt = list_tokens + self.messages
+        self._add(1, self._cached if self.requests and list_key == self._list else 0.0, prompt)
         self._cached, self._list = prompt, list_key
-        self.requests += 1
+
+    def work(self, requests: int, list_tokens: float, list_key: object) -> None:
+        """Add model requests with one list, each of which adds its results to the messages."""
+        if not requests:
+            return
+        growth, others = self._sizes.call_tokens, requests - 1
+        self.request(list_tokens, list_key)
+        self.messages += growth
+        prompts = others * (list_tokens + self.messages) + growth * others * (others - 1) / 2
+        self._add(others, prompts - others * growth, prompts)
+        self.messages += growth * others
+        self._cached = list_tokens + self.messages - growth
+
+    def _add(self, requests: int, repeated: float, prompts: float) -> None:
+        """Add requests with prompts that together begin with `repeated` tokens of the prompts before them."""
+        prices, sizes = self._prices, self._sizes
+        cached = sizes.cached_share * repeated
+        uncached_price = sizes.written_share * prices.cache_write + (1.0 - sizes.written_share)
+        self.total += prices.cached_input * cached + uncached_price * (prompts - cached)
+        self.total += prices.output * sizes.output_tokens * requests
+        self.requests += requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +141,7 @@ class SessionCost:
     """
 
     def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
-        self._sizes = sizes
+        self._own_requests = round(sizes.own_requests)
         self._riglm = SessionPrice(prices, sizes)
         self._no_proxy = SessionPrice(prices, sizes)
         self._host_search = SessionPrice(prices, sizes)
@@ -140,7 +153,6 @@ class SessionCost:
         self._used: set[str] = set()
         self._found: set[str] = set()
         self._calls = 0
-        self._call_requests = 0
 
     @property
     def mode(self) -> Mode:
@@ -173,6 +185,8 @@ class SessionCost:
         if shown is None:
             return
         self._calls += 1
+        if self._calls == 1:
+            self._work(self._own_requests // 2)
         if tool not in self._used:
             self._used.add(tool)
             self._host_search.request(HOST_LIST_TOKENS, None)
@@ -184,17 +198,13 @@ class SessionCost:
                 self.searched_by_host()
             else:
                 self._result(SHADOW_SEARCH_RESULTS * self._definition)
-        while self._call_requests + 1 <= self._calls * self._sizes.requests_per_call + _ROUNDING:
-            self._call_requests += 1
-            self._request()
-            for arm in (self._riglm, self._no_proxy, self._host_search):
-                arm.messages += self._sizes.call_tokens
+        self._work(1)
 
     def finish(self) -> Cost | None:
         """Add the last request and return the cost; None if no call had a price. To be called once."""
         if not self._calls:
             return None
-        self._request()
+        self._work(self._own_requests - self._own_requests // 2 + 1)
         is_deferred = self._list is not None and self._list.surface == Surface.HINTS
         no_proxy = self._host_search if is_deferred else self._no_proxy
         return Cost(
@@ -208,10 +218,10 @@ class SessionCost:
             host_search_requests=self._host_search.requests,
         )
 
-    def _request(self) -> None:
-        self._riglm.request(*self._riglm_list)
-        self._no_proxy.request(*self._whole_list)
-        self._host_search.request(HOST_LIST_TOKENS, None)
+    def _work(self, requests: int) -> None:
+        self._riglm.work(requests, *self._riglm_list)
+        self._no_proxy.work(requests, *self._whole_list)
+        self._host_search.work(requests, HOST_LIST_TOKENS, None)
 
     def _result(self, tokens: float) -> None:
         if self._list is not None:

@@ -110,21 +110,18 @@ class ClientBill:
         lists = sum(usage.requests * tokens for usage, tokens in self.sessions)
         steps = sum(usage.requests * (usage.requests - 1) / 2 for usage, _ in self.sessions)
         repeated, uncached = self.total("repeated"), self.total("uncached") + self.total("written")
-        used = [usage for usage, _ in self.sessions if usage.calls]
-        calls, following = sum(usage.calls for usage in used), sum(usage.requests - 1 for usage in used)
+        own = [max(0, usage.requests - 1 - usage.calls) for usage, _ in self.sessions if usage.calls]
         return SessionSizes(
             prompt_tokens=max(0.0, first - lists) / requests,
             call_tokens=max(0, self.total("prompts") - first) / steps if steps else default.call_tokens,
             output_tokens=self.total("output") / requests,
             cached_share=self.total("reused") / repeated if repeated else default.cached_share,
             written_share=self.total("written") / uncached if uncached else default.written_share,
-            requests_per_call=following / calls if following else default.requests_per_call,
+            own_requests=sum(own) / len(own) if own else default.own_requests,
         )
 
 
 def _modelled(prices: Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
     price = SessionPrice(prices, sizes)
-    for _ in range(requests):
-        price.request(list_tokens, None)
-        price.messages += sizes.call_tokens
+    price.work(requests, list_tokens, None)
     return price.total

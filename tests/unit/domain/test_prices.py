@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.domain.list_plan import OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices
-from riglm.domain.session_cost import SessionPrice
+from riglm.domain.session_cost import SessionPrice, SessionSizes
 
 PRICES = Prices(cached_input=0.1, cache_write=1.25, output=5.0, extra_request=100.0)
 tokens = st.integers(0, 100_000)
@@ -66,3 +66,18 @@ def test_a_shorter_list_pays_in_a_long_session_only():
 def test_a_detour_costs_one_request_and_what_its_messages_add():
     expected = 0.1 * 10_000 + 5 * OUTPUT_TOKENS + 100 + SEARCH_TOKENS * (1.25 + 0.1 * 7)
     assert PRICES.detour(10_000, 7) == pytest.approx(expected)
+
+
+@given(requests=counts, share=st.floats(0.0, 1.0), before=st.booleans())
+def test_work_adds_the_requests_that_it_stands_for(requests, share, before):
+    sizes = SessionSizes(call_tokens=700, cached_share=share, written_share=share)
+    at_once, each = (SessionPrice(PRICES, sizes) for _ in range(2))
+    for session in (at_once, each):
+        session.work(int(before), 900, "before")
+    at_once.work(requests, 1_000, "list")
+    for _ in range(requests):
+        each.work(1, 1_000, "list")
+    for session in (at_once, each):
+        session.request(1_000, "list")
+    assert (at_once.requests, at_once.messages) == (each.requests, each.messages)
+    assert at_once.total == pytest.approx(each.total)

@@ -102,13 +102,13 @@ def test_the_sizes_of_a_client_replace_the_defaults():
     cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", sizes=CODING_AGENT)
     assert cost.riglm == 1.25 * 21_200 + 400 + 0.1 * 21_200 + 1.25 * 2_000 + 400
     sizes = SessionSizes(
-        prompt_tokens=100, call_tokens=10, output_tokens=1, cached_share=0.5, written_share=0.0, requests_per_call=1.5
+        prompt_tokens=100, call_tokens=10, output_tokens=1, cached_share=0.5, written_share=0.0, own_requests=5.3
     )
     cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", "a", sizes=sizes)
-    assert (cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (2, 4, 4)
-    prompts = (1_300, 1_310, 1_320, 1_330)
-    cached = (0, 650, 655, 660)
-    billed = sum(0.1 * read + (prompt - read) + 5 for prompt, read in zip(prompts, cached, strict=True))
+    assert (cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (2, 8, 8)
+    prompts = [1_300 + 10 * place for place in range(8)]
+    cached = [0, *(prompt / 2 for prompt in prompts)]
+    billed = sum(0.1 * read + (prompt - read) + 5 for prompt, read in zip(prompts, cached, strict=False))
     assert cost.riglm == pytest.approx(billed)
 
 

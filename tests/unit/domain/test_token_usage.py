@@ -53,10 +53,10 @@ def test_a_size_that_no_request_shows_is_the_default():
     assert sizes == replace(DEFAULT_SIZES, prompt_tokens=8_000, output_tokens=50)
 
 
-def test_requests_between_calls_of_proxied_tools_are_counted_in_sessions_that_have_some():
+def test_requests_for_tools_of_the_client_are_those_of_sessions_with_calls_of_others():
     request = (0, 0, 8_000, 50)
-    sessions = usage(*[request] * 11, calls=2), usage(*[request] * 5, calls=0)
-    assert bill(*sessions).sizes.requests_per_call == 5
+    sessions = usage(*[request] * 11, calls=2), usage(*[request] * 2, calls=4), usage(*[request] * 5, calls=0)
+    assert bill(*sessions).sizes.own_requests == 4
 
 
 COUNTS = st.integers(0, 50_000)

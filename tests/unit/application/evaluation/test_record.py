@@ -171,7 +171,7 @@ def test_sessions_are_priced_by_the_token_usage_of_their_client():
         found = read_figures(store, Prices())
     [bill] = found.bills
     assert [(usage.id, tokens) for usage, tokens in bill.sessions] == [(later.id, 100), (used.id, 300)]
-    assert (bill.sizes.prompt_tokens, bill.sizes.output_tokens, bill.sizes.requests_per_call) == (10_100, 100, 2)
+    assert (bill.sizes.prompt_tokens, bill.sizes.output_tokens, bill.sizes.own_requests) == (10_100, 100, 1)
     costs = {each.session: each for each in found.costs}
     assert costs[session.id].cost.riglm_requests == 3
     assert costs[other.id].cost.riglm_requests == 2
