@@ -14,6 +14,7 @@ from riglm.application.reporting.report import ReportInput, build_report
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
+from tests.records import a_token_usage
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.reporting.shadowed import worked
 
@@ -25,7 +26,7 @@ def file(tmp_path_factory):
     """The page as a file, made of forty sessions."""
     settings = Settings.model_validate({"predictor": {"kind": "frequency"}})
     with InMemoryAnalytics() as store:
-        store.record_many(worked(40))
+        store.record_many([*worked(40), a_token_usage(client="editor", first_prompt=12_345, requests=1)])
         history = store.recent_calls()
         record = read_figures(store, Prices())
     usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
@@ -53,6 +54,8 @@ def test_the_report_s_page_shows_all_without_a_complaint_and_asks_no_host(strang
     shown = stranger.run("return document.body.innerText")
     assert "40 sessions with 289 calls" in shown
     assert "What shadow mode recorded" in shown
+    assert "coding agents: " in shown
+    assert "3,345" in shown  # without the tool list
     assert "never<b>used" in shown
     assert stranger.run("return document.querySelectorAll('#chart canvas').length") == 1
     assert stranger.run("return document.querySelectorAll('main section').length") >= 5

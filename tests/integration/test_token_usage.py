@@ -158,7 +158,7 @@ def test_without_token_usage_the_report_states_the_defaults(home):
     found = json.loads(ask("report", "--json"))["bill"]
     assert found["clients"] == []
     assert found["default_sizes"]["prompt_tokens"] == 6_000
-    assert "prices assume prompts of 6,000 tokens, results of 450" in found["text"]
+    assert "prices assume prompts of 6,000 tokens and results of 450" in found["text"]
 
 
 def test_counts_that_are_none_do_not_hide_calls(home):

@@ -63,6 +63,21 @@ function recorded(mode, title) {
   return [section(title, h("table", { class: "facts" }, h("tbody", {}, rows)))];
 }
 
+function bill() {
+  const { clients, text } = report.bill;
+  const columns = [
+    ["client", (one) => one.client],
+    ["sessions", (one) => whole(one.sessions), true],
+    ["requests", (one) => whole(one.requests_per_session), true],
+    ...["billed", "modelled"].map((price) => [price, (one) => whole(one[price]), true]),
+    ["by default", (one) => whole(one.modelled_by_default), true],
+    ...[["prompt", "prompt"], ["result", "call"], ["output", "output"]].map(([title, size]) => [title, (one) => whole(one.sizes[`${size}_tokens`]), true]),
+    ["cached", (one) => share(100 * one.sizes.cached_share), true],
+  ];
+  const rows = clients.length ? [table(columns, clients)] : [];
+  return section("Your own bill next to the price model, in tokens of uncached input", ...rows, h("p", { class: "soft" }, text));
+}
+
 /** True if the chart shows recorded lists; otherwise the replay, which may be of fewer days. */
 const isRecorded = report.days.some((day) => day.recorded.hit_rate !== null);
 
@@ -169,6 +184,7 @@ main.append(
   h("h1", {}, "riglm report"),
   h("p", { class: "soft" }, period),
   verdict(),
+  bill(),
   ...recorded("shadow", "What shadow mode recorded: the lists that it would have shown"),
   ...recorded("enforce", "What was recorded of lists that were shown"),
   ...days(),

@@ -64,4 +64,4 @@ def _format_price(name: str, cost: Cost, sizes: str) -> list[str]:
 
 
 def _format_sizes(sizes: SessionSizes) -> str:
-    return f"prompts of {sizes.prompt_tokens:,.0f} tokens, results of {sizes.call_tokens:,.0f}"
+    return f"prompts of {sizes.prompt_tokens:,.0f} tokens and results of {sizes.call_tokens:,.0f}"
