@@ -119,6 +119,7 @@ def a_token_usage(**known: Any) -> TokenUsage:
     counts = dict.fromkeys(("uncached", "cached", "written", "output", "first_prompt", "repeated", "reused"), 1)
     given = {
         "id": uuid7(),
+        "session_id": uuid7(),
         "client": "cursor",
         "client_id": "c" * 32,
         "principal": "",

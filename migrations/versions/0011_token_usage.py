@@ -17,6 +17,7 @@ def upgrade() -> None:
     op.create_table(
         "token_usage",
         sa.Column("id", CompactUuid, primary_key=True),
+        sa.Column("session_id", CompactUuid, nullable=False),
         sa.Column("client", SafeText, nullable=False),
         sa.Column("client_id", sa.String(64), nullable=False),
         sa.Column("principal", sa.String(64), nullable=False),

@@ -239,9 +239,8 @@ class MaintenanceContract:
         assert list(analytics.list_token_usage()) == [other, old, mine]
         assert list(analytics.list_token_usage(limit=1)) == [other]
         expected = RemovedCounts(token_usages=1)
-        whom = ErasureRequest(whose=whose, key=key or str(mine.id), at=2000.0)
-        if whose is not ErasureScope.SESSION:
-            assert analytics.known_of(whom) == expected
+        whom = ErasureRequest(whose=whose, key=key or str(mine.session_id), at=2000.0)
+        assert analytics.known_of(whom) == expected
         assert summed(analytics.forget(whom)) == expected
         analytics.record_many([mine])
         assert list(analytics.list_token_usage()) == [other, old]

@@ -120,15 +120,15 @@ OPENAI = 10_000 + 0.1 * 17_000 + 5 * 150
         ),
     ],
 )
-def test_billed_and_modelled_price_are_right_to_the_token(home, name, lines, client, billed, sizes):
+def test_billed_and_modeled_price_are_right_to_the_token(home, name, lines, client, billed, sizes):
     file = write(home / name, lines)
     for _ in range(2):  # the second time changes nothing
         ask("learn-from", file)
         [(found, its)] = bill().items()
         assert (found, its["sessions"], its["requests"]) == (client, 1, 3)
-        assert its["billed"] == its["modelled"] == round(billed, 1)
+        assert its["billed"] == its["modeled"] == round(billed, 1)
         first, later = 1.25 * 6_000 + 400, 1.25 * 450 + 400
-        assert its["modelled_by_default"] == round(first + 0.1 * 6_000 + later + 0.1 * 6_450 + later, 1)
+        assert its["modeled_by_default"] == round(first + 0.1 * 6_000 + later + 0.1 * 6_450 + later, 1)
         assert its["sizes"] == {"call_tokens": 1_000, "cached_share": 1, **sizes}
     text = ask("report")
     assert "Your own bill" in text
@@ -136,12 +136,17 @@ def test_billed_and_modelled_price_are_right_to_the_token(home, name, lines, cli
 
 
 def test_copies_of_requests_count_once_and_agents_are_sessions(home):
-    write(home / "s1.jsonl", claude_code(*CLAUDE_CODE))
-    write(home / "s2.jsonl", claude_code(*CLAUDE_CODE, (4, 10, 12_000, 990, 100), session="s2"))
+    write(home / "s2.jsonl", claude_code(*CLAUDE_CODE))
     write(home / "agent.jsonl", claude_code((5, 3_000, 0, 0, 10), isSidechain=True, agentId="a1"))
+    expected = {"uncached": 3_040, "cached": 33_000, "written": 12_960, "output": 410}
+    ask("learn-from", home, "--client", "claude-code")
+    for name in ("s1", "s3"):  # resumed sessions, with a copy of the earlier one
+        resumed = claude_code(*CLAUDE_CODE, (4, 10, 12_000, 990, 100), session=name)
+        ask("learn-from", write(home / f"{name}.jsonl", resumed))
+        assert bill()["claude-code"]["tokens"] == expected
     found = json.loads(ask("learn-from", home, "--client", "claude-code", "--json"))["clients"]
-    assert [each["token_usage"] for each in found] == [{"sessions": 3, "requests": 5}]
-    assert bill()["claude-code"]["tokens"] == {"uncached": 3_040, "cached": 33_000, "written": 12_960, "output": 410}
+    assert [each["token_usage"] for each in found] == [{"sessions": 2, "requests": 5}]
+    assert bill()["claude-code"]["tokens"] == expected
 
 
 def test_only_counts_are_stored_and_erased_with_their_client(home):

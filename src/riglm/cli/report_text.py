@@ -62,13 +62,13 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
 def _print_bill(bill: dict[str, Any], console: Console) -> None:
     """Print what sessions in transcripts were billed, and what the price model computes for as many requests."""
     sizes = ("prompt_tokens", "call_tokens", "output_tokens")
-    columns = ("client", "sessions", "requests", "billed", "modelled", "by default", "prompt", "result", "output")
+    columns = ("client", "sessions", "requests", "billed", "modeled", "by default", "prompt", "result", "output")
     rows = [
         (
             one["client"],
             one["sessions"],
             one["requests_per_session"],
-            *(round(one[price]) for price in ("billed", "modelled", "modelled_by_default")),
+            *(round(one[price]) for price in ("billed", "modeled", "modeled_by_default")),
             *(round(one["sizes"][size]) for size in sizes),
             f"{one['sizes']['cached_share']:.0%}",
         )

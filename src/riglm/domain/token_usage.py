@@ -32,13 +32,15 @@ class RequestTokens(NamedTuple):
 class TokenUsage:
     """The token counts of one session in a transcript.
 
-    `client` is the name that the client gives itself; `client_id` and `principal` are keyed hashes. `calls` is the
-    number of calls of MCP tools. The counts of `RequestTokens` are sums over all `requests`, `first_prompt` is the
+    `id` is derived from its first request, so that copies of a session have the same; the one with the most requests is
+    stored. `client` is the name that the client gives itself; `client_id` and `principal` are keyed hashes. `calls` is
+    the number of calls of MCP tools. The counts of `RequestTokens` are sums over all `requests`, `first_prompt` is the
     prompt of the first request. `repeated` is the sum of the prompts that a request followed, and `reused` the part of
     it that the following request read from the cache. `started_at` is in seconds since the epoch.
     """
 
     id: UUID
+    session_id: UUID
     client: str
     client_id: str
     principal: str
@@ -54,7 +56,7 @@ class TokenUsage:
     reused: int
 
     @classmethod
-    def of(cls, requests: Sequence[RequestTokens], **session: Any) -> Self:
+    def from_requests(cls, requests: Sequence[RequestTokens], **session: Any) -> Self:
         """Return the counts of requests, at least one, in their order; `session` are all other fields."""
         uncached, cached, written, output = map(sum, zip(*requests, strict=True))
         return cls(
@@ -74,7 +76,7 @@ class TokenUsage:
         """Return the number of input tokens of all requests."""
         return self.uncached + self.cached + self.written
 
-    def billed(self, prices: Prices) -> float:
+    def billed_price(self, prices: Prices) -> float:
         """Return the price of the counted tokens, in tokens of uncached input."""
         read_and_written = prices.cached_input * self.cached + prices.cache_write * self.written
         return self.uncached + read_and_written + prices.output * self.output
@@ -91,13 +93,13 @@ class ClientBill:
         """Return the sum of a count over the sessions."""
         return sum(getattr(usage, count) for usage, _ in self.sessions)
 
-    def billed(self, prices: Prices) -> float:
+    def billed_price(self, prices: Prices) -> float:
         """Return the price of the counted tokens, in tokens of uncached input."""
-        return sum(usage.billed(prices) for usage, _ in self.sessions)
+        return sum(usage.billed_price(prices) for usage, _ in self.sessions)
 
-    def modelled(self, prices: Prices, sizes: SessionSizes) -> float:
+    def modeled_price(self, prices: Prices, sizes: SessionSizes) -> float:
         """Return the price of as many model requests in sessions of these sizes, with the same tool lists."""
-        return sum(_modelled(prices, sizes, usage.requests, tokens) for usage, tokens in self.sessions)
+        return sum(_price_requests(prices, sizes, usage.requests, tokens) for usage, tokens in self.sessions)
 
     @property
     def sizes(self) -> SessionSizes:
@@ -121,7 +123,7 @@ class ClientBill:
         )
 
 
-def _modelled(prices: Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
+def _price_requests(prices: Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
     price = SessionPrice(prices, sizes)
     price.work(requests, list_tokens, None)
     return price.total

@@ -11,11 +11,19 @@ from riglm.domain.session_cost import DEFAULT_SIZES
 from riglm.domain.token_usage import ClientBill, RequestTokens, TokenUsage
 from tests.records import a_token_usage
 
-SESSION = {"id": None, "client": "cursor", "client_id": "", "principal": "", "started_at": 0.0, "calls": 2}
+SESSION = {
+    "id": None,
+    "session_id": None,
+    "client": "cursor",
+    "client_id": "",
+    "principal": "",
+    "started_at": 0.0,
+    "calls": 2,
+}
 
 
 def usage(*requests, **known):
-    return TokenUsage.of([RequestTokens(*each) for each in requests], **{**SESSION, **known})
+    return TokenUsage.from_requests([RequestTokens(*each) for each in requests], **{**SESSION, **known})
 
 
 def bill(*sessions, list_tokens=0.0):
@@ -35,7 +43,7 @@ def test_requests_are_counted_in_their_order():
         repeated=2_200,
         reused=1_900,
     )
-    assert counted.billed(Prices()) == 250 + 0.1 * 1_900 + 1.25 * 1_250 + 5 * 24
+    assert counted.billed_price(Prices()) == 250 + 0.1 * 1_900 + 1.25 * 1_250 + 5 * 24
 
 
 def test_the_tool_list_is_no_part_of_the_prompt():
@@ -45,7 +53,7 @@ def test_the_tool_list_is_no_part_of_the_prompt():
     assert bill(session, list_tokens=9_000).sizes.prompt_tokens == 0
     for tokens in (0.0, 3_000.0):
         its = bill(session, list_tokens=tokens)
-        assert its.modelled(Prices(), its.sizes) == its.billed(Prices())
+        assert its.modeled_price(Prices(), its.sizes) == its.billed_price(Prices())
 
 
 def test_a_size_that_no_request_shows_is_the_default():
@@ -74,4 +82,4 @@ COUNTS = st.integers(0, 50_000)
 def test_without_discounts_the_model_computes_what_was_billed(sessions):
     prices = Prices(cached_input=1.0, cache_write=1.0)
     its = bill(*(usage(*requests) for requests in sessions))
-    assert its.modelled(prices, its.sizes) == pytest.approx(its.billed(prices))
+    assert its.modeled_price(prices, its.sizes) == pytest.approx(its.billed_price(prices))

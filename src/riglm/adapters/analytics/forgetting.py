@@ -92,7 +92,7 @@ class SqlErasure(SqlStore):
     ) -> ColumnElement[bool]:
         """Return the condition of sessions of a subject, in the table that has the column of their clients' names."""
         if whom.whose is ErasureScope.SESSION:
-            return name.table.c.id == parsed_uuid(whom.key)
+            return (session.c.id if name.table is session else token_usage.c.session_id) == parsed_uuid(whom.key)
         if whom.whose is ErasureScope.PRINCIPAL:
             mine: ColumnElement[bool] = name.table.c.principal == whom.key
         else:
@@ -182,7 +182,7 @@ class SqlErasure(SqlStore):
                 learned_pairs=learned_pairs,
                 overrides=connection.execute(delete(override).where(made_for)).rowcount,
                 sessions=delete_rows(connection, session.c.id, ids),
-                token_usages=delete_rows(connection, token_usage.c.id, ids),
+                token_usages=delete_rows(connection, token_usage.c.session_id, ids),
             )
             _done(connection, ErasureScope.SESSION, keys)
         yield counts

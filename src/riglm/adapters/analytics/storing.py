@@ -104,10 +104,10 @@ def without_forgotten(
         erased |= {(whose, key): at for whose, key, at in connection.execute(query)}
     late = []
     for each in sessions:
-        key = (ErasureScope.SESSION, str(each.id))
+        key = (ErasureScope.SESSION, str(_session_of(each)))
         times = [erased[whose] for whose in subjects[each.id] if erased.get(whose, -math.inf) >= each.started_at]
         if times and key not in erased:
-            late.append(ErasureRequest(whose=ErasureScope.SESSION, key=str(each.id), at=max(times)))
+            late.append(ErasureRequest(whose=ErasureScope.SESSION, key=key[1], at=max(times)))
     if late:
         note(connection, late)
     erased |= {(ErasureScope.SESSION, each.key): each.at for each in late}
@@ -148,9 +148,9 @@ def _teacher_of(pair: LearnedPair) -> list[tuple[ErasureScope, str]]:
 
 def _session_of(record: Record) -> UUID | None:
     match record:
-        case Session() | TokenUsage():
+        case Session():
             return record.id
-        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed():
+        case ToolInvocation() | Exposure() | LearnedPair() | SessionClosed() | TokenUsage():
             return record.session_id
     return None
 

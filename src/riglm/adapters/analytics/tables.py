@@ -246,6 +246,7 @@ token_usage: Final = Table(
     "token_usage",  # of sessions in transcripts, whether they are stored or not
     metadata,
     Column("id", CompactUuid, primary_key=True),
+    Column("session_id", CompactUuid, nullable=False),
     Column("client", SafeText, nullable=False),
     *_columns(String(64), "client_id", "principal"),
     Column("started_at", Double, nullable=False),

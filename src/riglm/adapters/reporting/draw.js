@@ -69,8 +69,8 @@ function bill() {
     ["client", (one) => one.client],
     ["sessions", (one) => whole(one.sessions), true],
     ["requests", (one) => whole(one.requests_per_session), true],
-    ...["billed", "modelled"].map((price) => [price, (one) => whole(one[price]), true]),
-    ["by default", (one) => whole(one.modelled_by_default), true],
+    ...["billed", "modeled"].map((price) => [price, (one) => whole(one[price]), true]),
+    ["by default", (one) => whole(one.modeled_by_default), true],
     ...[["prompt", "prompt"], ["result", "call"], ["output", "output"]].map(([title, size]) => [title, (one) => whole(one.sizes[`${size}_tokens`]), true]),
     ["cached", (one) => share(100 * one.sizes.cached_share), true],
   ];

@@ -135,6 +135,6 @@ _TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]
     "pairs_forgotten": (LearnedPairsDeleted, {"ids": _uuids}),
     "tool_catalog": (StoredToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
     "tool_pin": (ToolPin, {"definition": _bytes, "seen": _bytes}),
-    "token_usage": (TokenUsage, {"id": UUID}),
+    "token_usage": (TokenUsage, {"id": UUID, "session_id": UUID}),
 }
 _KINDS: Final = {type_: kind for kind, (type_, _) in _TYPES.items()}

@@ -215,7 +215,7 @@ def read_record(
     by_session: dict[UUID, list[Exposure]] = {}
     for exposure in exposures:
         by_session.setdefault(exposure.session_id, []).append(exposure)
-    bills = _bills(usages, sessions, by_session)
+    bills = _collect_bills(usages, sessions, by_session)
     sizes = {bill.client: bill.sizes for bill in bills}
     lists: list[ListObservation] = []
     uses: list[CallObservation] = []
@@ -238,7 +238,7 @@ def read_record(
     )
 
 
-def _bills(
+def _collect_bills(
     usages: Sequence[TokenUsage], sessions: Sequence[TrainingSession], exposures: Mapping[UUID, Sequence[Exposure]]
 ) -> list[ClientBill]:
     """Return the bill of each client, by name."""
@@ -249,12 +249,12 @@ def _bills(
         theirs.sort(key=lambda each: each.timestamp)
     billed: dict[str, list[tuple[TokenUsage, float]]] = {}
     for usage in usages:
-        tokens = _list_tokens(lists.get(usage.client, ()), usage.started_at)
+        tokens = _get_list_tokens(lists.get(usage.client, ()), usage.started_at)
         billed.setdefault(usage.client, []).append((usage, tokens))
     return [ClientBill(client=client, sessions=tuple(each)) for client, each in sorted(billed.items())]
 
 
-def _list_tokens(lists: Sequence[Exposure], at: float) -> float:
+def _get_list_tokens(lists: Sequence[Exposure], at: float) -> float:
     """Return the tokens of the list that a client sent at a time; before the first list, those of the whole catalog.
 
     Without a list they are 0: they count as part of the prompt then.

@@ -11,7 +11,7 @@ from riglm.domain.token_usage import ClientBill
 _TOKENS: Final = ("uncached", "cached", "written", "output")
 
 
-def headline(record: Observations) -> list[str]:
+def format_headline(record: Observations) -> list[str]:
     """Return the price of the recorded sessions, and of the same as those of a coding agent; nothing without prices."""
     now, billed = record.now, {bill.client for bill in record.bills}
     is_fitted = any(session.client in billed for session in record.sessions)
@@ -23,8 +23,8 @@ def headline(record: Observations) -> list[str]:
 def bill_fields(record: Observations, prices: Prices) -> dict[str, Any]:
     """Return the billed price of each client with token usage next to that of the price model.
 
-    Prices are in tokens of uncached input. `modelled` is the price with the `sizes` of the client, which all its prices
-    in the report use, and `modelled_by_default` that with the default sizes.
+    Prices are in tokens of uncached input. `modeled` is the price with the `sizes` of the client, which all its prices
+    in the report use, and `modeled_by_default` that with the default sizes.
     """
     sizes = _format_sizes(DEFAULT_SIZES)
     text = f"These sizes price the sessions of these clients; those of others have {sizes}."
@@ -48,9 +48,9 @@ def _client(bill: ClientBill, prices: Prices) -> dict[str, Any]:
         **{count: bill.total(count) for count in ("requests", "calls")},
         "requests_per_session": round(bill.total("requests") / len(bill.sessions), 1),
         "tokens": {count: bill.total(count) for count in _TOKENS},
-        "billed": round(bill.billed(prices), 1),
-        "modelled": round(bill.modelled(prices, sizes), 1),
-        "modelled_by_default": round(bill.modelled(prices, DEFAULT_SIZES), 1),
+        "billed": round(bill.billed_price(prices), 1),
+        "modeled": round(bill.modeled_price(prices, sizes), 1),
+        "modeled_by_default": round(bill.modeled_price(prices, DEFAULT_SIZES), 1),
         "sizes": {name: round(size, 3) for name, size in asdict(sizes).items()},
     }
 

@@ -14,7 +14,7 @@ from riglm.application.evaluation.record import (
     hit_figures,
     list_figures,
 )
-from riglm.application.reporting.bill import bill_fields, headline
+from riglm.application.reporting.bill import bill_fields, format_headline
 from riglm.application.reporting.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.schemas.settings import Settings
@@ -182,7 +182,7 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
             "max_tools": rules.max_tools,
         },
         "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
-        "headline": headline(record),
+        "headline": format_headline(record),
         "bill": bill_fields(record, found.settings.prices.prices()),
         "record": {mode: _recorded(its) for mode, its in modes.items()},
         "strategies": [_strategy(name, replay) for name, replay in found.replays.items()],

@@ -127,12 +127,28 @@ class Collector:
             except OSError as error:
                 reader.account.unreadable[str(file)] = error.strerror or str(error)
         theirs = [each for each in self.found.conversations.values() if each.source == source.client]
-        for each in theirs:
-            if each.ended_at < max(self._background.since, self._background.kept_since):
-                each.requests.clear()
+        self._merge_copies([each for each in theirs if each.requests])
         reader.account.sessions = sum(bool(each.steps) for each in theirs)
         reader.account.billed_sessions = sum(bool(each.requests) for each in theirs)
         reader.account.requests = sum(len(each.requests) for each in theirs)
+
+    def _merge_copies(self, conversations: Iterable[TranscriptSession]) -> None:
+        """Give all model requests of conversations that begin with the same one to the first: others resumed it.
+
+        Conversations that ended too early lose them.
+        """
+        owners: dict[UUID, TranscriptSession] = {}
+        for each in conversations:
+            requests, each.requests = each.requests, {}
+            if each.ended_at < max(self._background.since, self._background.kept_since):
+                continue
+            first = min(requests.values(), key=lambda request: (request.at, request.identity))
+            each.usage_id = self._identities.of_usage(each.source, first.identity)
+            owner = owners.setdefault(each.usage_id, each)
+            if owner is not each:
+                owner.calls += each.calls
+            for request in requests.values():
+                owner.add_request(request)
 
 
 class _Reader:
@@ -152,7 +168,6 @@ class _Reader:
         self._names = background.names[source.client]
         self._identities = identities
         self._seen = seen
-        self._owners: dict[str, UUID] = {}
         self._conversations = conversations
 
     def take(self, happening: TranscriptEvent, file: Path) -> None:
@@ -163,9 +178,7 @@ class _Reader:
             case TranscriptCall():
                 self._take_call(happening)
             case TranscriptRequest() if happening.at <= self._background.until:
-                conversation = self._conversation(happening.lane, happening.at, happening.at)
-                if self._owners.setdefault(happening.identity, conversation.id) == conversation.id:
-                    conversation.add_request(happening)
+                self._conversation(happening.lane, happening.at, happening.at).add_request(happening)
             case UnreadableLine():
                 self.account.damaged_lines += 1
                 if len(self.account.damaged) < _MAX_DAMAGED:

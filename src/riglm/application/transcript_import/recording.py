@@ -27,7 +27,7 @@ def record_token_usage(
     """
     for start in range(0, len(conversations), RECORDS_BATCH_SIZE):
         some = conversations[start : start + RECORDS_BATCH_SIZE]
-        store.record_many([each.token_usage(hasher.client_id(each.client, principal), principal) for each in some])
+        store.record_many([each.to_token_usage(hasher.client_id(each.client, principal), principal) for each in some])
 
 
 class ImportRecorder:

@@ -48,9 +48,9 @@ class TranscriptSession:
     """One conversation, up to the point that has been read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `directory` is where the client was
-    started, empty if that is unknown. `known` are the ids of its calls
-    that are already stored, None before the lookup. `forgotten` counts calls that the store would reject because their
-    principal was erased.
+    started, empty if that is unknown. `known` are the ids of its calls that are already stored, None before the lookup.
+    `forgotten` counts calls that the store would reject because their principal was erased. `usage_id` is the id of the
+    token usage of its `requests`.
     """
 
     id: UUID
@@ -65,6 +65,7 @@ class TranscriptSession:
     contexts: list[str] = field(default_factory=list)
     steps: list[ImportedCall] = field(default_factory=list)
     requests: dict[str, TranscriptRequest] = field(default_factory=dict)
+    usage_id: UUID | None = None
 
     def add_request(self, request: TranscriptRequest) -> None:
         """Add a model request, or replace it if its output was incomplete."""
@@ -72,12 +73,13 @@ class TranscriptSession:
         if request.tokens.output > known.tokens.output:
             self.requests[request.identity] = request
 
-    def token_usage(self, client_id: str, principal: str) -> TokenUsage:
+    def to_token_usage(self, client_id: str, principal: str) -> TokenUsage:
         """Return the token counts of the session's requests, of which there is at least one."""
         requests = sorted(self.requests.values(), key=lambda each: each.at)
-        return TokenUsage.of(
+        return TokenUsage.from_requests(
             [each.tokens for each in requests],
-            id=self.id,
+            id=self.usage_id,
+            session_id=self.id,
             client=self.client,
             client_id=client_id,
             principal=principal,
@@ -114,6 +116,10 @@ class StableIds:
     def of_call(self, client: str, identity: str, tool: str) -> UUID:
         """The id of a call in any conversation of a client; under another name of its tool it is learned once more."""
         return self._made("call", client, identity, tool)
+
+    def of_usage(self, client: str, identity: str) -> UUID:
+        """The id of the token usage of all conversations that begin with a model request."""
+        return self._made("usage", client, identity)
 
     def _made(self, *parts: str) -> UUID:
         bits = int(self._hasher.session_key("\0".join(("transcript", *parts))), 16)
