@@ -7,44 +7,12 @@ it after a table changed; `--check` only says whether the files are current.
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from riglm.adapters.reporting.chart import HEIGHT, LEFT, TOP, WIDTH, Series, chart, lines, middle, picture
+
 DOCS = Path(__file__).parents[1]
-WIDTH = 720
-_STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #333 }
-.title { font-weight: 600 }
-.small { font-size: 12px; fill: #666 }
-.card { fill: #fff }
-.box { fill: #f3f5f5; stroke: #b5bfbf }
-.grid { stroke: #ddd }
-.arrow { stroke: #78909c; stroke-width: 1.5; fill: none }
-.c0 { fill: #00796b }
-.c1 { fill: #90a4ae }
-.c2 { fill: #c77700 }
-.s0 { stroke: #00796b; stroke-width: 2.5; fill: none }
-.s1 { stroke: #90a4ae; stroke-width: 2.5; fill: none }
-@media (prefers-color-scheme: dark) {
-text { fill: #ddd }
-.small { fill: #aaa }
-.card { fill: #1f2430 }
-.box { fill: #2a303d; stroke: #55606e }
-.grid { stroke: #3b424e }
-.c0 { fill: #4db6ac }
-.s0 { stroke: #4db6ac }
-}
-"""
-
-
-@dataclass(frozen=True)
-class Series:
-    """One colour of a chart: its name, and a value for each place on the horizontal axis."""
-
-    name: str
-    values: tuple[float, ...]
 
 
 def table(page: str, heading: str, position: int = 0) -> list[list[str]]:
@@ -107,61 +75,17 @@ def price() -> str:
     )
 
 
-Drawing = Callable[[Sequence[Series], float], Iterator[str]]
-_LEFT, _TOP, _HEIGHT = 46, 76, 200
-
-
-def chart(title: str, places: Sequence[str], series: Sequence[Series], draw: Drawing) -> str:
-    """A chart with a vertical axis from 0, a legend where it needs one, and each value written beside its mark."""
-    greatest = max(value for each in series for value in each.values)
-    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if greatest / step <= 6)
-    top = step * -(-greatest // step)
-    parts = [f'<text class="title" x="16" y="26">{escape(title)}</text>']
-    for tick in range(round(top / step) + 1):
-        y = _TOP + _HEIGHT * (1 - tick * step / top)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - 16}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="small" text-anchor="end" x="{_LEFT - 6}" y="{y + 4:.1f}">{tick * step:g}</text>')
-    for index, each in enumerate(series if len(series) > 1 else ()):
-        x = _LEFT + index * 190
-        parts.append(f'<rect class="c{index}" x="{x}" y="40" width="12" height="12" rx="2"/>')
-        parts.append(f'<text class="small" x="{x + 18}" y="51">{escape(each.name)}</text>')
-    parts += draw(series, top)
-    for index, place in enumerate(places):
-        x = _middle(index, len(places))
-        parts.append(f'<text text-anchor="middle" x="{x:.1f}" y="{_TOP + _HEIGHT + 22}">{escape(place)}</text>')
-    return picture(_TOP + _HEIGHT + 38, parts, title)
-
-
-def _middle(index: int, count: int) -> float:
-    return _LEFT + (WIDTH - 16 - _LEFT) * (index + 0.5) / count
-
-
 def bars(series: Sequence[Series], top: float) -> Iterator[str]:
     """Bars side by side at each place."""
     count = len(series[0].values)
-    wide = min(56.0, 0.8 * (WIDTH - 16 - _LEFT) / count / len(series))
+    wide = min(56.0, 0.8 * (WIDTH - 16 - LEFT) / count / len(series))
     for at, each in enumerate(series):
         for index, value in enumerate(each.values):
-            x = _middle(index, count) + wide * (at - len(series) / 2)
-            y = _TOP + _HEIGHT * (1 - value / top)
-            size = f'width="{wide - 3:.1f}" height="{_TOP + _HEIGHT - y:.1f}"'
+            x = middle(index, count) + wide * (at - len(series) / 2)
+            y = TOP + HEIGHT * (1 - value / top)
+            size = f'width="{wide - 3:.1f}" height="{TOP + HEIGHT - y:.1f}"'
             yield f'<rect class="c{at}" x="{x:.1f}" y="{y:.1f}" {size}/>'
             place = f'x="{x + wide / 2 - 1.5:.1f}" y="{y - 4:.1f}"'
-            yield f'<text class="small" text-anchor="middle" {place}>{value:g}</text>'
-
-
-def lines(series: Sequence[Series], top: float) -> Iterator[str]:
-    """A line for each series, its values written above the first one and below the others."""
-    for at, each in enumerate(series):
-        marks = [
-            (_middle(index, len(each.values)), _TOP + _HEIGHT * (1 - value / top))
-            for index, value in enumerate(each.values)
-        ]
-        for (x1, y1), (x2, y2) in pairwise(marks):
-            yield f'<path class="s{at}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
-        for (x, y), value in zip(marks, each.values, strict=True):
-            yield f'<circle class="c{at}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-            place = f'x="{x:.1f}" y="{y - 10 if at == 0 else y + 20:.1f}"'
             yield f'<text class="small" text-anchor="middle" {place}>{value:g}</text>'
 
 
@@ -247,16 +171,6 @@ def _arrow(start: tuple[int, int], end: tuple[int, int], text: str) -> Iterator[
     if text:
         middle = (start[0] + end[0]) / 2
         yield f'<text class="small" text-anchor="middle" x="{middle:g}" y="{start[1] - 7}">{escape(text)}</text>'
-
-
-def picture(height: float, parts: Sequence[str], title: str) -> str:
-    """The whole file: a card that can be read on light and dark pages."""
-    tip = '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img">'
-    definitions = f'<defs>{tip}<path d="M0 0L8 4L0 8z" fill="#78909c"/></marker></defs>'
-    card = f'<rect class="card" width="{WIDTH}" height="{height:g}" rx="10"/>'
-    lines_of_file = [head, f"<title>{escape(title)}</title>", f"<style>{_STYLE}</style>", definitions, card, *parts]
-    return "\n".join([*lines_of_file, "</svg>"]) + "\n"
 
 
 FIGURES: dict[str, Callable[[], str]] = {

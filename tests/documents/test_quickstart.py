@@ -17,10 +17,10 @@ from tests.waiting import WAIT_SECONDS
 
 SHELLS = {"sh", "bash", "console", "shell"}
 QUICKSTART = [code for code in Page.read(ROOT / "docs" / "quickstart.md").code() if code.language != "inline"]
-SERVERS = ("notes", "units")
+SERVERS = ("memory", "office")
 WANTED = {
-    *(f"notes__{tool}" for tool in ("write_note", "read_note", "find_notes")),
-    *(f"units__{tool}" for tool in ("convert_length", "celsius_to_fahrenheit", "known_units")),
+    *(f"memory__{tool}" for tool in ("create_entities", "search_nodes", "read_graph")),
+    *(f"office__{tool}" for tool in ("add_task", "list_tasks", "finish_task")),
 }
 _PATIENCE_S = WAIT_SECONDS
 
@@ -50,7 +50,7 @@ def test_all_that_the_quickstart_tells_to_type_works_in_its_order(tmp_path: Path
             assert set(servers) == {"riglm"}
             assert asyncio.run(_a_session(servers["riglm"], environment)) >= WANTED
     assert "healthy" in told["riglm doctor"]
-    assert "notes__write_note" in told["riglm sessions"]
+    assert "office__add_task" in told["riglm sessions"]
     assert "transcript" in told["riglm sessions"]
     assert "filtering.mode: enforce" in told["riglm enforce"]
     assert client.read_bytes() == before
@@ -61,7 +61,7 @@ def _a_client(home: Path) -> Path:
     transcripts = home / ".claude" / "projects" / "-home-ann-garden"
     transcripts.mkdir(parents=True)
     transcripts.joinpath("0f7c1d52-4c8e-4d53-9b57-1f0a2f3b6c11.jsonl").write_text(_transcript(), "utf-8")
-    servers = {name: {"command": sys.executable, "args": ["-m", f"riglm.demo.{name}"]} for name in SERVERS}
+    servers = {name: {"command": sys.executable, "args": ["-m", "riglm.demo.server", name]} for name in SERVERS}
     file = home / ".claude.json"
     file.write_text(json.dumps({"numStartups": 7, "mcpServers": servers, "theme": "dark"}, indent=2) + "\n", "utf-8")
     return file
@@ -71,8 +71,8 @@ def _transcript() -> str:
     """Two calls of one session as Claude Code writes them down."""
     same = {"sessionId": "0f7c1d52-4c8e-4d53-9b57-1f0a2f3b6c11", "cwd": "/home/ann/garden", "version": "2.1.330"}
     lines = [{"type": "user", "message": {"role": "user", "content": "note the seeds"}}]
-    for number, tool in enumerate(("write_note", "find_notes")):
-        use = {"type": "tool_use", "id": f"toolu_{number}", "name": f"mcp__notes__{tool}", "input": {"word": "seeds"}}
+    for number, tool in enumerate(("add_task", "list_tasks")):
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": f"mcp__office__{tool}", "input": {"text": "seeds"}}
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "seeds"}
         lines.append({"type": "assistant", "message": {"role": "assistant", "content": [use]}})
         lines.append({"type": "user", "message": {"role": "user", "content": [result]}})
@@ -112,6 +112,6 @@ async def _a_session(entry: dict[str, object], environment: dict[str, str]) -> s
         while not names >= WANTED and time.monotonic() < deadline:  # a server that starts late joins late
             names = {tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools}
             await asyncio.sleep(0.1)
-        await client.call_tool("notes__write_note", {"title": "seeds", "text": "peas"})
-        await client.call_tool("notes__find_notes", {"word": "peas"})
+        await client.call_tool("office__add_task", {"text": "sow the peas"})
+        await client.call_tool("office__list_tasks", {})
     return names

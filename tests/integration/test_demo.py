@@ -1,99 +1,139 @@
-"""The demo: real processes from end to end, and an honest exit code."""
+"""The demo: real processes from end to end, the numbers it ends with, and what it leaves behind."""
 
+import errno
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from mcp import Client, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
-from riglm.cli import demo
 from riglm.cli.main import app
-from riglm.demo import drive
-from riglm.demo.drive import DemoStep, Scene, bundled_scene, npm_scene
-from riglm.domain.errors import RiglmError
-from tests.waiting import wait_until
+from riglm.demo import agent, servers
+from riglm.domain.errors import RiglmError, UnusableInputError
+from tests.waiting import WAIT_SECONDS, wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 runner = CliRunner()
 
 
-@pytest.fixture(autouse=True)
-def _no_npm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drive.shutil, "which", lambda _: None)
+def run_demo(directory: Path, *options: str) -> "subprocess.Popen[str]":
+    """Start the demo; its temporary directory is in this one, which is also its home."""
+    environment = {**os.environ, "TMPDIR": str(directory), "HOME": str(directory), "CLAUDE_CODE_SESSION_ID": "mine"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "riglm", "demo", "--bundled", *options],
+        env=environment,
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
-def test_what_went_through_is_what_was_recorded() -> None:
-    result = runner.invoke(app, ["demo", "--json"], catch_exceptions=False)
-    assert result.exit_code == 0
-    told = json.loads(result.output)
-    planned = [[step.tool for step in visit] for visit in bundled_scene().visits]
-    assert [[call["tool"] for call in visit["calls"]] for visit in told["visits"]] == planned
-    assert [[call["tool"] for call in session["calls"]] for session in told["recorded"]["sessions"]] == planned
-    failed = [
-        call["tool"] for session in told["recorded"]["sessions"] for call in session["calls"] if not call["success"]
-    ]
-    assert failed == ["notes__read_note"]
-    together = {(pair["tool_a"], pair["tool_b"]) for pair in told["recorded"]["cooccurrences"]}
-    assert ("notes__write_note", "units__convert_length") in together
+def test_lists_are_short_hit_and_pay_and_a_second_run_decides_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.html"
+    with run_demo(tmp_path, "--json", "--html", str(page)) as demo:
+        output, errors = demo.communicate()
+    assert demo.returncode == 0, errors
+    result = json.loads(output)
+    last = result["last_5"]
+    assert last["tools_available"] >= 60
+    assert last["fewer_tools"] >= 60
+    assert last["hit_rate"] >= 85
+    assert last["price"] <= 0.7
+    assert last["price_of_search"] < 1
+    assert any(each["found_by_search"] for each in result["sessions"])
+    assert f"{last['hit_rate']:.0f} % of the calls" in page.read_text("utf-8")
+    assert "<svg" in page.read_text("utf-8")
+    assert list(tmp_path.iterdir()) == [page]
+    planned = agent.plan_sessions()[:10]
+    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
+    again = runner.invoke(app, ["demo", "--bundled", "--json"], catch_exceptions=False)
+    assert json.loads(again.stdout)["sessions"] == result["sessions"][:10]
 
 
-def test_people_are_shown_calls_sessions_and_pairs() -> None:
+def test_a_terminal_shows_each_session_the_curve_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = agent.plan_sessions()[:4]
+    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
     result = runner.invoke(app, ["demo", "--bundled"], catch_exceptions=False)
     assert result.exit_code == 0
-    for expected in (
-        "Went through, visit 2",
-        "Recorded: session ",
-        "Used together",
-        "9 calls went through, 9 were recorded",
-    ):
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines if " of 79 " in line and "sessions" not in line] == ["1", "2", "3", "4"]
+    for expected in ("Learning curve", "In the last 4 sessions riglm listed", "  riglm init", "  riglm report"):
         assert expected in result.output
 
 
-def test_a_step_that_does_not_go_as_meant_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = bundled_scene().servers
-    steps = (DemoStep("notes__read_note", {"title": "missing"}),)
-    monkeypatch.setattr(drive, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=(steps,)))
-    result = runner.invoke(app, ["demo", "--json"])
-    assert isinstance(result.exception, RiglmError)
-    assert "notes__read_note did not answer as it should" in str(result.exception)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    with run_demo(tmp_path) as demo:
+        [directory] = wait_until(lambda: list(tmp_path.glob("riglm-demo-*")))
+        started = wait_until(lambda: psutil.Process(demo.pid).children(recursive=True), "riglm is started")
+        demo.send_signal(number)
+        demo.communicate()
+    assert demo.returncode == 128 + number
+    assert not directory.exists()
+    wait_until(lambda: not any(each.is_running() for each in started), "riglm and its servers have ended")
 
 
-def test_a_riglm_that_does_not_start_fails_the_demo_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = {"gone": {"command": "no-such-program"}}
-    monkeypatch.setattr(drive, "bundled_scene", lambda: Scene(title="x", servers=servers, visits=((),)))
-    result = runner.invoke(app, ["demo", "--json"])
-    assert isinstance(result.exception, RiglmError)
-    assert "the program 'no-such-program' was not found" in str(result.exception)
-
-
-def test_a_record_that_is_not_what_was_sent_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = demo._recorded
-
-    def forgetful(directory: Path) -> demo.Recorded:
-        found = real(directory)
-        return demo.Recorded(found.sessions, [calls[1:] for calls in found.invocations], found.cooccurrences)
-
-    monkeypatch.setattr(demo, "_recorded", forgetful)
-    result = runner.invoke(app, ["demo", "--json"])
-    assert isinstance(result.exception, RiglmError)
-    assert "what was recorded is not what was sent" in str(result.exception)
-
-
-def test_the_servers_of_npm_are_played_where_they_can_be_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["unknown", "failing"])
+def test_a_session_that_goes_wrong_fails_the_demo_and_names_the_tool(
+    monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(drive, "install", lambda *_: tmp_path)
-    scenes = [demo._scene(tmp_path, bundled, lambda _: None).title for bundled in (False, True)]
-    assert scenes == ["the reference servers of npm", "two bundled servers"]
+    steps = {
+        "unknown": agent.Step("office__no_tool", "zzz", {}),
+        "failing": agent.Step("office__finish_task", "finish a task", {"id": "t99", "done": True}),
+    }
+    monkeypatch.setattr(agent, "plan_sessions", lambda _: [agent.WorkSession("tasks", (steps[step],))])
+    result = runner.invoke(app, ["demo", "--bundled", "--json"])
+    assert isinstance(result.exception, RiglmError)
+    assert steps[step].tool in str(result.exception)
+    assert not result.stdout
 
 
-def test_the_scene_of_npm_writes_only_below_its_directory(tmp_path: Path) -> None:
-    played = npm_scene(tmp_path / "bin", tmp_path)
-    paths = [step.arguments["path"] for visit in played.visits for step in visit if "path" in step.arguments]
-    assert paths
-    assert all(Path(path).is_relative_to(tmp_path) for path in paths)
-    assert {step.tool.split("__")[0] for visit in played.visits for step in visit} == set(played.servers)
+def test_servers_that_do_not_start_fail_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
+    result = runner.invoke(app, ["demo", "--bundled", "--json"])
+    assert isinstance(result.exception, RiglmError)
+    assert "no-such-program" in str(result.exception)
+
+
+def test_too_few_processes_are_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "_fork_exec", refuse)
+    result = runner.invoke(app, ["demo", "--bundled"])
+    assert isinstance(result.exception, RiglmError)
+    assert re.search(r"no further process or thread .* — fix: .*ulimit -u", str(result.exception))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_client_of_the_sdk_uses_a_bundled_server(mode: Any) -> None:
+    command = StdioServerParameters(command=sys.executable, args=["-m", "riglm.demo.server", "office"])
+    async with Client(stdio_client(command), mode=mode, read_timeout_seconds=WAIT_SECONDS) as client:
+        assert "add_task" in {tool.name for tool in (await client.list_tools()).tools}
+        result = await client.call_tool("convert_unit", {"value": 1, "unit": "m", "to": "cm"})
+        assert result.content[0].text == "100.0"
+        assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+
+
+@pytest.mark.parametrize("file", [".", "no-such-directory/page.html"])
+def test_a_page_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = runner.invoke(app, ["demo", "--html", file])
+    assert isinstance(result.exception, UnusableInputError)
+    assert "name a file that you may write" in str(result.exception)
 
 
 # --- npm ---
@@ -101,35 +141,48 @@ def test_the_scene_of_npm_writes_only_below_its_directory(tmp_path: Path) -> Non
 
 @pytest.fixture
 def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that stands for npm; its text is the test's."""
+    """A program in the place of npm; the test writes its text."""
     program = tmp_path / "bin" / "npm"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n", "utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
-    monkeypatch.setattr(drive.shutil, "which", lambda name: name)
+    monkeypatch.setattr(servers.shutil, "which", lambda name: name)
     return program
 
 
-def test_without_npm_nothing_is_installed(tmp_path: Path) -> None:
-    assert drive.install(tmp_path, 5) is None
+def test_without_npm_nothing_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers.shutil, "which", lambda _: None)
+    assert servers.install(tmp_path, 5) is None
 
 
 def test_installed_programs_are_found_below_the_directory(npm: Path, tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    npm.write_text(f'#!/bin/sh\necho "$@" > {said}\n', "utf-8")
-    assert drive.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
-    assert all(package in said.read_text("utf-8") for package in drive.PACKAGES)
+    given = tmp_path / "given"
+    npm.write_text(f'#!/bin/sh\necho "$@" > {given}\n', "utf-8")
+    assert servers.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
+    assert all(package in given.read_text("utf-8") for package in servers.PACKAGES)
 
 
-def test_an_npm_that_fails_gives_nothing(npm: Path, tmp_path: Path) -> None:
+def test_an_npm_that_fails_installs_nothing(npm: Path, tmp_path: Path) -> None:
     npm.write_text("#!/bin/sh\nexit 3\n", "utf-8")
-    assert drive.install(tmp_path, 20) is None
+    assert servers.install(tmp_path, 20) is None
 
 
-def test_an_npm_that_is_late_is_ended_with_all_that_it_started(npm: Path, tmp_path: Path) -> None:
+def test_an_npm_that_takes_too_long_is_ended_with_its_children(npm: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
-    assert drive.install(tmp_path, 1.0) is None
+    assert servers.install(tmp_path, 1.0) is None
     child = int(started.read_text("utf-8"))
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_servers_of_npm_begin_with_the_files_and_the_graph_of_the_bundled_ones(tmp_path: Path) -> None:
+    entries = servers.npm_servers(tmp_path / "bin", tmp_path)
+    assert set(entries) == {*servers.bundled_servers(), "everything"}
+    [root] = entries["filesystem"]["args"]
+    paths = {
+        step.arguments["path"] for each in agent.plan_sessions(root) for step in each.steps if "path" in step.arguments
+    }
+    assert paths
+    assert all(Path(path).exists() and Path(path).is_relative_to(tmp_path) for path in paths)
+    assert "Ada Byron" in Path(entries["memory"]["env"]["MEMORY_FILE_PATH"]).read_text("utf-8")

@@ -22,7 +22,7 @@ from tests.waiting import WAIT_SECONDS, wait_until_async
 
 SECONDS = WAIT_SECONDS
 LISTING = [sys.executable, "-IS", str(Path(__file__).with_name("listing_server.py"))]
-DEMO = {name: [sys.executable, "-m", f"riglm.demo.{name.lower()}"] for name in ("Notes", "Units")}
+BUNDLED = {"Office": [sys.executable, "-m", "riglm.demo.server", "office"]}
 NAMES = {
     "Notes": ("write_note", "read_note", "find_notes"),
     "Units": ("convert_length", "celsius_to_fahrenheit", "known_units"),
@@ -103,8 +103,8 @@ def gateway(home):
 
 
 @pytest.fixture(scope="module")
-def demo_gateway():
-    with metamcp.running(DEMO, os.environ) as found:
+def bundled_gateway():
+    with metamcp.running(BUNDLED, os.environ) as found:
         yield found
 
 
@@ -135,12 +135,12 @@ async def next_list(client, expected, prefix=""):
 
 
 @pytest.mark.parametrize(("transport", "mode"), [("mcp", "auto"), ("sse", "legacy")])
-async def test_tools_of_a_namespace_work_through_riglm(home, demo_gateway, transport, mode):
-    home.configure({"url": demo_gateway.url(transport), "auth": {"token": demo_gateway.key}})
+async def test_tools_of_a_namespace_work_through_riglm(home, bundled_gateway, transport, mode):
+    home.configure({"url": bundled_gateway.url(transport), "auth": {"token": bundled_gateway.key}})
     async with home.client(mode) as client:
-        assert await listed(client) >= TOOLS
-        await client.call_tool("Notes__write_note", {"title": "a", "text": "b"})
-        assert (await client.call_tool("Notes__read_note", {"title": "a"})).content[0].text == "b"
+        assert await listed(client) >= {"Office__add_task", "Office__list_tasks"}
+        await client.call_tool("Office__add_task", {"text": "paint the pier"})
+        assert "paint the pier" in (await client.call_tool("Office__list_tasks", {})).content[0].text
 
 
 @pytest.mark.parametrize(("transport", "is_one_of_several"), [("mcp", False), ("sse", True)])

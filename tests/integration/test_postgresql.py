@@ -454,7 +454,7 @@ def conversation(url: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A riglm with this store; its client was greeted and has asked for a list."""
     settings = {"RIGLM_STORAGE__URL": url, "RIGLM_DATA_DIR": str(directory), "RIGLM_LOGGING__LEVEL": "debug"}
     with subprocess.Popen(
-        [sys.executable, "-m", "riglm", "run", "--", sys.executable, "-m", "riglm.demo.notes"],
+        [sys.executable, "-m", "riglm", "run", "--", sys.executable, "-m", "riglm.demo.server", "office"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,200 +1,173 @@
-"""`riglm demo`: riglm in front of real servers, driven by a real client, from start to end."""
+"""`riglm demo`: a scripted agent works through sessions behind riglm, and each shows what its tool list did."""
 
-import asyncio
+import json
 import os
+import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from riglm.cli.output import JsonOption, print_json, print_table
-from riglm.domain.errors import RiglmError
+from riglm.cli.output import JsonOption, print_json, progress, write_page
+from riglm.domain.errors import RiglmError, UnusableInputError
 from riglm.domain.shortage import shortage_in
 
 if TYPE_CHECKING:
-    from riglm.demo.drive import DemoSession, Scene
-    from riglm.domain.cooccurrence import ToolCooccurrence
-    from riglm.domain.invocation import ToolInvocation
-    from riglm.ports.dashboard import SessionSummary
+    from rich.console import Console
 
-_INSTALL_S = 60.0
-_PLAY_S = 50.0
-_GRACE_S = 20.0  # Node servers on a busy machine take their time
-_MAX_PAIRS = 8
+    from riglm.adapters.analytics.sql import SqlAnalytics
+    from riglm.cli.demo_text import DemoSession
+    from riglm.demo.agent import SessionLog, WorkSession
 
+_INSTALL_SECONDS: Final = 20.0
+_GRACE_SECONDS: Final = 60.0  # Node servers on a busy machine take their time
+_WIDTH_OF_A_PIPE: Final = 100
+_LAST: Final = 5
+"""The final numbers are those of the last sessions, up to this number."""
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What riglm stored of the demo, sessions in the order in which they began."""
-
-    sessions: "list[SessionSummary]"
-    invocations: "list[list[ToolInvocation]]"
-    cooccurrences: "list[ToolCooccurrence]"
+Servers = Mapping[str, Mapping[str, Any]]
 
 
 def demo(
-    bundled: bool = typer.Option(False, "--bundled", help="Use the bundled servers even where npx is present."),
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="Use only the bundled servers, even if npx is installed.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="F", help="Write the result as a page, too, with a chart.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run riglm with real servers and show what it does."""
-    with (
-        tempfile.TemporaryDirectory(prefix="riglm-demo-", ignore_cleanup_errors=True) as name,
-        _progress(as_json) as notify,
-    ):
-        directory = Path(name)
-        scene = _scene(directory, bundled, notify)
-        visits = _play(scene, directory, notify)
-        notify("reading what was recorded")
-        recorded = _recorded(directory)
+    """Show in a minute what riglm learns and saves.
+
+    A scripted agent works through 24 sessions of four kinds of work. Each session starts a new riglm process with real
+    MCP servers. The store is temporary, and nothing is left behind.
+    """
+    if html is not None and (html.is_dir() or not os.access(html.absolute().parent, os.W_OK)):
+        raise UnusableInputError(f"--html {html}: no file can be written there — fix: name a file that you may write")
+    from rich.console import Console
+
+    console = Console(
+        width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        quiet=as_json,
+    )
+    with _temporary_directory() as directory:
+        servers, root = _servers(directory, bundled)
+        sessions = _play(directory, servers, root, console)
+    from riglm.cli.demo_text import page, print_result, summarize
+
     if as_json:
-        print_json(_as_json(scene, visits, recorded))
+        result = {"servers": list(servers), "sessions": [each.to_fields() for each in sessions]}
+        print_json(result | {"all": summarize(sessions), f"last_{_LAST}": summarize(sessions[-_LAST:])})
     else:
-        _print(scene, visits, recorded)
-    _judge(visits, recorded)
+        print_result(console, sessions, _LAST)
+    if html is not None:
+        write_page(html, page(sessions, _LAST))
+        console.print(f"\nas a page: {html}")
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows on stderr what takes time, with a clock."""
-    if quiet:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _temporary_directory() -> Iterator[Path]:
+    """A directory that is deleted after success, failure, Ctrl-C and SIGTERM."""
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-        yield lambda what: progress.update(task, description=what)
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with tempfile.TemporaryDirectory(prefix="riglm-demo-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _scene(directory: Path, bundled: bool, notify: Callable[[str], None]) -> "Scene":
-    from riglm.demo.drive import bundled_scene, install, npm_scene
+def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
+    """Return the servers, and the directory of the files in the arguments of calls."""
+    from riglm.demo.agent import ROOT
+    from riglm.demo.servers import PACKAGES, bundled_servers, install, npm_servers
 
     if not bundled:
-        notify("installing three reference servers from npm")
-        programs = install(directory / "npm", _INSTALL_S)
+        with progress("installing reference servers from npm", len(PACKAGES)):
+            programs = install(directory / "npm", _INSTALL_SECONDS)
         if programs is not None:
-            return npm_scene(programs, directory)
-    return bundled_scene()
+            return npm_servers(programs, directory), f"{directory}{ROOT}"
+    return bundled_servers(), ROOT
 
 
-def _play(scene: "Scene", directory: Path, notify: Callable[[str], None]) -> "list[DemoSession]":
-    import yaml
+def _play(directory: Path, servers: Servers, root: str, console: "Console") -> "list[DemoSession]":
+    """Run the sessions one after the other, and print each."""
+    from riglm.adapters.analytics.sql import SqlAnalytics
+    from riglm.cli.demo_text import print_heading, print_session
+    from riglm.demo.agent import plan_sessions
 
-    from riglm.demo.drive import drive
+    configuration, store = directory / "riglm.yaml", directory / "riglm.db"
+    settings = {
+        "mcpServers": servers,
+        "storage": {"path": str(store)},
+        "embedder": {"provider": "static"},  # a model that loads while sessions run would make runs differ
+        "sessions": {"environment_keys": []},
+        "timeouts": {"grace": _GRACE_SECONDS},
+    }
+    configuration.write_text(json.dumps(settings), "utf-8")  # JSON is YAML
+    planned = plan_sessions(root)
+    shown = console if console.is_terminal and not console.quiet else None
+    sessions: list[DemoSession] = []
+    with (directory / "riglm.log").open("wb") as log, progress("sessions", len(planned), shown) as advance:
+        print_heading(console, servers)
+        for work in planned:
+            did = _session(directory, configuration, work, log)
+            with SqlAnalytics(f"sqlite:///{store}") as analytics:
+                sessions.append(_figures(analytics, work, did))
+            print_session(console, len(sessions), sessions[-1])
+            advance(1)
+    return sessions
 
-    configuration = directory / "riglm.yaml"
-    storage = {"path": str(directory / "riglm.db")}
-    servers = {name: dict(server) for name, server in scene.servers.items()}
-    settings = {"mcpServers": servers, "storage": storage, "timeouts": {"grace": _GRACE_S}}
-    configuration.write_text(yaml.safe_dump(settings), "utf-8")
-    # The user's own riglm variables must not change what the demo shows.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
-    log = directory / "riglm.log"
 
-    async def play() -> "list[DemoSession]":
-        # What a failed start of a process leaves in asyncio says nothing that the error does not say.
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-        with log.open("w", encoding="utf-8") as errors:
-            async with asyncio.timeout(_PLAY_S):
-                return await drive(
-                    scene, configuration=configuration, environment=environment, errors=errors, announce=notify
-                )
+def _session(directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO) -> "SessionLog":
+    from riglm.demo.agent import Agent
 
+    # Variables of the user must not change what the demo shows, nor send its traces to the user's collector.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RIGLM_", "OTEL_"))}
+    environment["RIGLM_DATA_DIR"] = str(directory)
+    command = [sys.executable, "-m", "riglm", "run", "--config", str(configuration)]
     try:
-        return asyncio.run(play())
-    except Exception as error:
+        with Agent(command, directory, environment, log) as agent:
+            return agent.work(work)
+    except (RiglmError, OSError) as error:
         if words := shortage_in(error):
             raise RiglmError(words) from error
-        last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-10:]) if log.exists() else ""
-        cause = _innermost(error)
-        raise RiglmError(f"the demo failed ({type(cause).__name__}: {cause}); riglm's last words:\n{last}") from error
+        last = "\n".join((directory / "riglm.log").read_text("utf-8", "replace").splitlines()[-10:])
+        raise RiglmError(
+            f"the demo failed in a session of {work.title}: {error}; end of riglm's log:\n{last}"
+        ) from error
 
 
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _figures(store: "SqlAnalytics", work: "WorkSession", did: "SessionLog") -> "DemoSession":
+    """Return the figures of the latest session, as reports have them."""
+    from riglm.application.evaluation.record import read_figures
+    from riglm.cli.demo_text import DemoSession
+    from riglm.domain.schemas.section import PriceSettings
 
-
-def _recorded(directory: Path) -> Recorded:
-    import time
-
-    from riglm.adapters.analytics.sql import SqlAnalytics
-
-    with SqlAnalytics(f"sqlite:///{directory / 'riglm.db'}") as store:
-        store.refresh_cooccurrences(time.time())
-        sessions = list(reversed(store.list_sessions()))
-        invocations = [list(store.list_invocations(each.session.id)) for each in sessions]
-        used = sorted({call.tool for calls in invocations for call in calls})
-        return Recorded(sessions, invocations, list(store.get_cooccurrences(used)))
-
-
-def _judge(visits: "list[DemoSession]", recorded: Recorded) -> None:
-    """Fail unless every step went as meant and every call was recorded in its session, in order, with its outcome."""
-    wrong = [answer for visit in visits for answer in visit.answers if not answer.as_meant]
-    if wrong:
-        raise RiglmError(f"{wrong[0].step.tool} did not answer as it should: {wrong[0].text}")
-    sent = [[(answer.step.tool, not answer.step.fails) for answer in visit.answers] for visit in visits]
-    stored = [[(call.tool, call.success) for call in calls] for calls in recorded.invocations]
-    if sent != stored:
-        raise RiglmError(f"what was recorded is not what was sent: {stored} instead of {sent}")
-
-
-def _print(scene: "Scene", visits: "list[DemoSession]", recorded: Recorded) -> None:
-    from riglm.cli.usage import call_row
-
-    typer.echo(f"riglm proxied {scene.title}: {', '.join(scene.servers)}.")
-    typer.echo(f"The client used MCP {visits[0].protocol_version} and got {len(visits[0].tools)} tools.\n")
-    for number, visit in enumerate(visits, start=1):
-        rows = [
-            (answer.step.tool, answer.duration_ms, "failed, as meant" if answer.step.fails else "ok", answer.text)
-            for answer in visit.answers
-        ]
-        print_table(f"Went through, visit {number}", ("tool", "ms at the client", "outcome", "answer"), rows)
-    for summary, calls in zip(recorded.sessions, recorded.invocations, strict=True):
-        session = summary.session
-        title = f"Recorded: session {session.id} of {session.client.name or 'a client'} ({session.era.value} era)"
-        print_table(title, ("#", "time", "tool", "server", "ms", "outcome", "found by"), map(call_row, calls))
-    pairs = [(pair.tool_a, pair.tool_b, pair.count) for pair in recorded.cooccurrences[:_MAX_PAIRS]]
-    print_table("Used together", ("tool", "and tool", "sessions"), pairs)
-    count = sum(map(len, recorded.invocations))
-    typer.echo(
-        f"\n{count} calls went through, {count} were recorded, no result was kept. The demo left nothing behind."
+    record = read_figures(store, PriceSettings().prices(), limit=1)
+    if len(record.costs) != 1 or len(record.uses) != len(work.steps):
+        raise RiglmError(
+            f"riglm recorded {len(record.uses)} of the {len(work.steps)} calls of a session of {work.title}"
+        )
+    judged = record.judged
+    return DemoSession(
+        work=work.title,
+        did=did,
+        calls=len(work.steps),
+        shown=record.lists[0].shown,
+        available=record.lists[0].available,
+        judged=len(judged),
+        hits=sum(use.is_hit for use in judged),
+        cost=record.costs[0].cost,
     )
-
-
-def _as_json(scene: "Scene", visits: "list[DemoSession]", recorded: Recorded) -> dict[str, Any]:
-    from riglm.cli.usage import invocation_fields, pair_fields, session_fields
-
-    return {
-        "servers": list(scene.servers),
-        "visits": [
-            {
-                "protocol_version": visit.protocol_version,
-                "tools": list(visit.tools),
-                "calls": [
-                    {
-                        "tool": answer.step.tool,
-                        "as_meant": answer.as_meant,
-                        "duration_ms": round(answer.duration_ms, 3),
-                        "answer": answer.text,
-                    }
-                    for answer in visit.answers
-                ],
-            }
-            for visit in visits
-        ],
-        "recorded": {
-            "sessions": [
-                {**session_fields(summary), "calls": [invocation_fields(call) for call in calls]}
-                for summary, calls in zip(recorded.sessions, recorded.invocations, strict=True)
-            ],
-            "cooccurrences": [pair_fields(pair) for pair in recorded.cooccurrences],
-        },
-    }

@@ -1,6 +1,7 @@
 """What commands print: tables for people, JSON for programs."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.domain.duration import to_utc_datetime
+from riglm.domain.errors import UnusableInputError
+from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 
@@ -137,15 +141,31 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Advance]:
-    """A progress bar; none if stderr is no terminal."""
-    if not sys.stderr.isatty():
+def progress(what: str, total: int, console: "Console | None" = None) -> Iterator[Advance]:
+    """A progress bar on stderr if that is a terminal, or below what is printed on a console."""
+    if console is None and not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console or Console(stderr=True), transient=True) as bars:
         task = bars.add_task(what, total=total)
         yield lambda count: bars.advance(task, count)
+
+
+def write_page(file: Path, text: str) -> None:
+    """Write the page of `--html` so that only the user can read it.
+
+    Raises:
+        UnusableInputError: the file cannot be written.
+    """
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as page_file:
+            page_file.write(text)
+    except OSError as error:
+        raise UnusableInputError(
+            failed_write(file, error, "name a file that you may write", subject=f"--html {file}")
+        ) from error

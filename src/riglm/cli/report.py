@@ -1,6 +1,5 @@
 """`riglm report`: what filtering would have hidden, missed and saved, and whether it is worth switching on."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from riglm.cli.measuring import settings_in_use
-from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, progress
+from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, progress, write_page
 from riglm.cli.replaying import (
     DatabaseOption,
     DaysOption,
@@ -24,10 +23,9 @@ from riglm.cli.replaying import (
     strategies,
 )
 from riglm.domain.duration import to_utc_datetime
-from riglm.domain.errors import AnalyticsUnavailableError, UnusableInputError
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.domain.shortage import failed_write
 
 if TYPE_CHECKING:
     from riglm.application.evaluation.record import Observations
@@ -166,12 +164,4 @@ def _write_page(file: Path, found: dict[str, Any]) -> None:
         for path in sorted(files)
         if path.startswith(vendor) and not path.endswith(".js")
     ]
-    text = page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences)
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as page_file:
-            page_file.write(text)
-    except OSError as error:
-        raise UnusableInputError(
-            failed_write(file, error, "name a file that you may write", subject=f"--html {file}")
-        ) from error
+    write_page(file, page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences))

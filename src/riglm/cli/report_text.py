@@ -50,7 +50,7 @@ def _verdict(found: dict[str, Any], console: Console) -> RenderableType:
     reasons = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict["reasons"]:
         mark, plain, colour = _MARKS[reason["met"]]
-        reasons.add_row(Text(f"  {mark if _draws(console) else plain}", style=colour), printable(reason["text"]))
+        reasons.add_row(Text(f"  {mark if draws_blocks(console) else plain}", style=colour), printable(reason["text"]))
     if verdict["reasons"]:
         about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
         about += f"{rules['max_tools']} tools"
@@ -131,17 +131,17 @@ def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> Re
         )
     shown = days[-_MAX_DAYS:]
     longest = max((day["mean_list"] or 0 for day in shown), default=0) or 1
-    solid = _draws(console)
+    solid = draws_blocks(console)
     for day in shown:
         low, high = day["hit_rate_interval"] or (None, None)
         recorded = day["recorded"]
         table.add_row(
             day["day"],
             f"{day['calls']:,}",
-            Text(_bar((day["hit_rate"] or 0) / 100, _BAR, solid=solid), style="cyan"),
+            Text(format_bar((day["hit_rate"] or 0) / 100, _BAR, solid=solid), style="cyan"),
             _one(day["hit_rate"]),
             Text(_range(low, high), style="dim"),
-            Text(_bar((day["mean_list"] or 0) / longest, _BAR // 2, solid=solid), style="yellow"),
+            Text(format_bar((day["mean_list"] or 0) / longest, _BAR // 2, solid=solid), style="yellow"),
             _one(day["mean_list"]),
             f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
         )
@@ -183,13 +183,14 @@ def _plain_table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
 
 
-def _bar(share: float, length: int, *, solid: bool) -> str:
+def format_bar(share: float, length: int, *, solid: bool) -> str:
+    """Return a bar of characters; `solid` draws it with blocks instead of ASCII."""
     full = round(max(0.0, min(1.0, share)) * length)
     return ("█" * full + "·" * (length - full)) if solid else ("#" * full + "." * (length - full))
 
 
-def _draws(console: Console) -> bool:
-    """Whether the terminal can show more than ASCII."""
+def draws_blocks(console: Console) -> bool:
+    """True if the terminal can show more than ASCII."""
     return console.encoding.lower().startswith("utf")
 
 
