@@ -189,11 +189,11 @@ class _CodexConversation:
         """
         before = self._totals if totals >= self._totals else [0, 0, 0]
         self._totals = totals
-        prompt, cached, output = (total - previous for total, previous in zip(totals, before, strict=True))
-        if prompt <= 0 or at <= self._copied_until:
+        prompt, cached, output = (max(0, new - old) for new, old in zip(totals, before, strict=True))
+        if not prompt or at <= self._copied_until:
             return []
         lane = self._lane or self._name
-        tokens = RequestTokens(uncached=prompt - cached, cached=cached, written=0, output=output)
+        tokens = RequestTokens(uncached=max(0, prompt - cached), cached=min(cached, prompt), written=0, output=output)
         return [TranscriptRequest(lane=lane, identity=f"{lane}/{totals}", at=at, tokens=tokens)]
 
     def _by_event(self, end: _Payload, told: _Invocation, began: float, at: float) -> TranscriptCall:

@@ -102,9 +102,8 @@ def _happenings(record: _Record, lane: str) -> list[TranscriptEvent]:
 
 def _requests(record: _Record, lane: str) -> list[TranscriptEvent]:
     """Return the model request of a message; `input` includes what was read from the cache, `output` no thoughts."""
-    prompt, tool, cached, output, thoughts = token_counts(
-        record.tokens, "input", "tool", "cached", "output", "thoughts"
-    )
-    tokens = RequestTokens(uncached=prompt + tool - cached, cached=cached, written=0, output=output + thoughts)
+    counts = token_counts(record.tokens, "input", "tool", "cached", "output", "thoughts")
+    prompt, cached, output = counts[0] + counts[1], counts[2], counts[3] + counts[4]
+    tokens = RequestTokens(uncached=max(0, prompt - cached), cached=min(cached, prompt), written=0, output=output)
     at, identity = moment(record.timestamp), f"{lane}/{record.id}"
     return [TranscriptRequest(lane=lane, identity=identity, at=at, tokens=tokens)] if tokens.prompt else []
