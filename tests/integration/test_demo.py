@@ -15,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
+from riglm.cli import demo
 from riglm.cli.main import app
 from riglm.demo import agent, servers
 from riglm.domain.errors import RiglmError, UnusableInputError
@@ -41,9 +42,9 @@ def test_lists_are_short_hit_and_pay_and_a_second_run_decides_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "page.html"
-    with run_demo(tmp_path, "--json", "--html", str(page)) as demo:
-        output, errors = demo.communicate()
-    assert demo.returncode == 0, errors
+    with run_demo(tmp_path, "--json", "--html", str(page)) as process:
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
     result = json.loads(output)
     last = result["last_5"]
     assert last["tools_available"] >= 60
@@ -52,7 +53,7 @@ def test_lists_are_short_hit_and_pay_and_a_second_run_decides_the_same(
     assert last["price"] <= 0.7
     assert last["price_of_search"] < 1
     assert any(each["found_by_search"] for each in result["sessions"])
-    assert f"{last['hit_rate']:.0f} % of the calls" in page.read_text("utf-8")
+    assert f"{last['calls_listed']:.0f} % of the calls" in page.read_text("utf-8")
     assert "<svg" in page.read_text("utf-8")
     assert list(tmp_path.iterdir()) == [page]
     planned = agent.plan_sessions()[:10]
@@ -74,12 +75,12 @@ def test_a_terminal_shows_each_session_the_curve_and_how_to_go_on(monkeypatch: p
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    with run_demo(tmp_path) as demo:
+    with run_demo(tmp_path) as process:
         [directory] = wait_until(lambda: list(tmp_path.glob("riglm-demo-*")))
-        started = wait_until(lambda: psutil.Process(demo.pid).children(recursive=True), "riglm is started")
-        demo.send_signal(number)
-        demo.communicate()
-    assert demo.returncode == 128 + number
+        started = wait_until(lambda: psutil.Process(process.pid).children(recursive=True), "riglm is started")
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == 128 + number
     assert not directory.exists()
     wait_until(lambda: not any(each.is_running() for each in started), "riglm and its servers have ended")
 
@@ -137,6 +138,16 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
 
 
 # --- npm ---
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_bundled_servers_are_used_if_npm_installs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    monkeypatch.setattr(servers, "install", lambda *_: tmp_path / "bin" if is_installed else None)
+    found, root = demo._servers(tmp_path, bundled=False)
+    assert ("everything" in found) is is_installed
+    assert root == (f"{tmp_path}/project" if is_installed else "/project")
 
 
 @pytest.fixture

@@ -75,17 +75,18 @@ def demo(
 
 @contextmanager
 def _temporary_directory() -> Iterator[Path]:
-    """A directory that is deleted after success, failure, Ctrl-C and SIGTERM."""
+    """A directory that is deleted after success, failure, Ctrl-C, SIGTERM and SIGHUP."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="riglm-demo-", ignore_cleanup_errors=True) as name:
             yield Path(name)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:

@@ -1,9 +1,8 @@
 """The sessions of the demo in a terminal and as a page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import islice
 from typing import Any, Final
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from riglm.domain.session_cost import Cost
 _BLOCK: Final = 4
 """Sessions of one point of the learning curve: one of each kind of work."""
 
-_BAR: Final = 8
+_BAR: Final = 6
 _LONG_BAR: Final = 16
 
 
@@ -42,7 +41,6 @@ class DemoSession:
         """Return the session as JSON has it."""
         return {
             "work": self.work,
-            "calls": self.calls,
             "tools": list(self.did.listed),
             "found_by_search": [{"tool": tool, "query": query} for tool, query in self.did.found],
             **summarize([self]),
@@ -50,15 +48,21 @@ class DemoSession:
 
 
 def summarize(sessions: Sequence[DemoSession]) -> dict[str, Any]:
-    """Return the figures of sessions; shares are in percent, costs in tokens of uncached input."""
+    """Return the figures of sessions; shares are in percent, costs in tokens of uncached input.
+
+    `calls_listed` counts all calls, `hit_rate` only those made with a list that hid something.
+    """
     cost = Cost.sum(each.cost for each in sessions)
     shown, available = sum(each.shown for each in sessions), sum(each.available for each in sessions)
     judged, hits = sum(each.judged for each in sessions), sum(each.hits for each in sessions)
+    calls = sum(each.calls for each in sessions)
     return {
         "sessions": len(sessions),
         "tools_listed": round(shown / len(sessions), 1),
         "tools_available": round(available / len(sessions), 1),
         "fewer_tools": round(100 * (1 - shown / available), 1),
+        "calls": calls,
+        "calls_listed": round(100 * (hits + calls - judged) / calls, 1),
         "judged_calls": judged,
         "hit_rate": round(100 * hits / judged, 1) if judged else None,
         "cost": round(cost.riglm),
@@ -73,9 +77,10 @@ def print_heading(console: Console, servers: Iterable[str]) -> None:
     """Print what the columns of the sessions are."""
     console.print(f"An agent works through sessions with the servers {', '.join(servers)}.")
     console.print("Each session starts a new riglm process: what it knows comes from the store.")
-    console.print("Costs are those of model requests, in tokens of uncached input; search: a host's tool search.\n")
-    console.print(f"{'':42}{'cost with':^24}{'riglm relative to':>17}", style="dim")
-    heads = f"{'#':>2} {'work':14}{'tools listed':18}{'hits':>7}{'riglm':>8}{'no proxy':>9}{'search':>7}"
+    console.print("Costs are those of model requests, in tokens of uncached input, with riglm,")
+    console.print("without a proxy, and with a host's tool search.\n")
+    console.print(f"{'':40}{'cost':^24}{'relative to':^16}", style="dim")
+    heads = f"{'#':>2} {'work':14}{'tools listed':16}{'hits':>7}{'riglm':>8}{'no proxy':>9}{'search':>7}"
     console.print(f"{heads}{'no proxy':>9}{'search':>7}", style="dim")
 
 
@@ -103,8 +108,7 @@ def print_result(console: Console, sessions: Sequence[DemoSession], last: int) -
         console.print(f"{place:10}{'  '.join(bars)}")
     console.print()
     console.print(sentence(sessions, last), style="bold", soft_wrap=True)
-    for example in _examples(sessions):
-        console.print(example, soft_wrap=True)
+    console.print(_example(sessions), soft_wrap=True)
     console.print("The store of the demo is deleted; nothing of yours was changed. To go on:\n")
     console.print("  riglm init      put riglm in front of the servers of your clients")
     console.print("  riglm report    after some days: the same numbers for your work")
@@ -115,27 +119,23 @@ def sentence(sessions: Sequence[DemoSession], last: int) -> str:
     its = summarize(sessions[-last:])
     return (
         f"In the last {its['sessions']} sessions riglm listed {its['tools_listed']:.0f} of "
-        f"{its['tools_available']:.0f} tools ({its['fewer_tools']:.0f} % fewer), {its['hit_rate'] or 100:.0f} % of the "
+        f"{its['tools_available']:.0f} tools ({its['fewer_tools']:.0f} % fewer), {its['calls_listed']:.0f} % of the "
         f"calls were of tools in the list, and the model requests cost {its['price']:.2f} of what they cost without a "
         f"proxy and {its['price_of_search']:.2f} of what they cost with a host's tool search."
     )
 
 
-def _examples(sessions: Sequence[DemoSession]) -> Iterator[str]:
-    """Yield what became of hidden tools after a restart: the first one that was found again, and the first listed."""
+def _example(sessions: Sequence[DemoSession]) -> str:
+    """Return what became of the first tool that was found by searches in several sessions and then listed, if any."""
     numbered = list(enumerate(sessions, start=1))
-    found = [(tool, first) for first, each in numbered for tool, _ in each.did.found]
-    again = ((tool, first, later) for tool, first in found for other, later in found if other == tool and later > first)
-    for tool, first, later in islice(again, 1):
-        yield f"{tool}, hidden, was found by a search in session {first} and, by a new riglm process, in {later}."
-    listed = (
-        (tool, first, number)
-        for tool, first in found
-        for number, each in numbered[first:]
-        if tool in each.did.listed and (tool, number) not in found
-    )
-    for tool, first, later in islice(listed, 1):
-        yield f"{tool}, hidden and found by a search in session {first}, was in the list in session {later}."
+    for tool in dict.fromkeys(tool for each in sessions for tool, _ in each.did.found):
+        found = [number for number, each in numbered if tool in dict(each.did.found)]
+        listed = [number for number, each in numbered if number > found[0] and tool in each.did.listed]
+        if len(found) > 1 and listed:
+            return (
+                f"{tool} was hidden and found in sessions {found[0]} and {found[1]}, and listed in session {listed[0]}."
+            )
+    return ""
 
 
 def _curve(sessions: Sequence[DemoSession]) -> list[tuple[str, float, float, float]]:
@@ -143,16 +143,19 @@ def _curve(sessions: Sequence[DemoSession]) -> list[tuple[str, float, float, flo
     points = []
     for first in range(0, len(sessions), _BLOCK):
         its = summarize(sessions[first : first + _BLOCK])
-        hits = 100.0 if its["hit_rate"] is None else its["hit_rate"]
         place = f"{first + 1} to {first + its['sessions']}"
-        points.append((place, round(100 - its["fewer_tools"]), round(hits), round(100 * its["price"])))
+        points.append((place, round(100 - its["fewer_tools"]), round(its["calls_listed"]), round(100 * its["price"])))
     return points
 
 
 def page(sessions: Sequence[DemoSession], last: int) -> str:
     """Return a page with the learning curve, and what the last sessions show."""
     places, tools, hits, prices = zip(*_curve(sessions), strict=True)
-    series = [Series("calls in the list", hits), Series("tools listed", tools), Series("price of no proxy", prices)]
+    series = [
+        Series("calls in the list", hits),
+        Series("tools listed", tools),
+        Series("price relative to no proxy", prices),
+    ]
     title = "What riglm learned in the sessions of the demo, %"
     style = "body{font:15px system-ui;max-width:60rem;margin:2rem auto}"
     return (
