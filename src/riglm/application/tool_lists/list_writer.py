@@ -118,17 +118,29 @@ _ACTIONS: Final = frozenset(
 
 _MAX_KINDS: Final = 12
 
+_PAYING_TOKENS: Final = 100
+"""Tokens of the index up to which names of tools pay.
+
+All names are in the prompt of every request, and a name saves something only in the few sessions that need its tool
+and would not search for it: more names than the kinds of tools take cost more than they save.
+"""
+
 OwnerOf = Callable[[str], tuple[str, str]]
 """Returns the server of a tool and the tool's name there, given the name that clients use."""
 
 
 def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
-    """Return the index of hidden tools, of at most `max_tokens` estimated tokens; empty if none is hidden."""
+    """Return the index of hidden tools, of at most `max_tokens` estimated tokens; empty if none is hidden.
+
+    It has the names of the tools, or if they take more than `_PAYING_TOKENS` the servers with the number of their tools
+    and as many kinds of tools as fit into these tokens.
+    """
     servers: dict[str, list[str]] = {}
     for name in hidden:
         server, own = owner(name)
         servers.setdefault(server, []).append(own)
-    size = max_tokens * BYTES_PER_TOKEN
+    most = max_tokens * BYTES_PER_TOKEN
+    size = min(most, _PAYING_TOKENS * BYTES_PER_TOKEN)
     if len(servers) == 1:
         [names] = servers.values()
         if _length(", ".join(names)) <= size:
@@ -136,8 +148,9 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
         servers = _by_prefix(names)
     index = "; ".join(f"{server}: {', '.join(names)}" for server, names in servers.items())
     if _length(index) > size:
-        index = _kinds(servers, size)
-    return index if _length(index) <= size else ""
+        counts = _written(servers, {label: [] for label in servers}, most)
+        index = counts if _length(counts) >= size else _kinds(servers, size)
+    return index if _length(index) <= most else ""
 
 
 def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:

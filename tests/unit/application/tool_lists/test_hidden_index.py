@@ -1,4 +1,4 @@
-"""The index of hidden tools: names while they fit, otherwise servers with the number and the kinds of their tools."""
+"""The index of hidden tools: names while they pay, otherwise servers with the number and the kinds of their tools."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ def size(text):
     return len(text.encode("utf-8", "replace"))
 
 
-def test_names_are_given_by_server_while_they_fit():
+def test_names_are_given_by_server_while_they_pay():
     assert hidden_index(["git__log", "mail__send", "git__push"], by_prefix, 400) == "git: log, push; mail: send"
 
 
@@ -38,6 +38,23 @@ def test_names_that_do_not_fit_become_counts_and_kinds():
     assert index.startswith("git (100: commit")
     assert "mail (50: letter" in index
     assert "create" not in index
+
+
+@pytest.mark.parametrize(
+    ("servers", "count", "has_names"), [(1, 20, True), (1, 30, False), (3, 6, True), (4, 10, False)]
+)
+@pytest.mark.parametrize("max_tokens", [100, 400, 4_000])
+def test_names_that_take_more_than_kinds_do_not_pay_whatever_may_be_sent(servers, count, has_names, max_tokens):
+    hidden = [f"s{server}__create_issue_{number:02}" for server in range(servers) for number in range(count)]
+    index = hidden_index(hidden, by_prefix, max_tokens)
+    assert ("create_issue_00" in index) == has_names
+    assert size(index) <= 100 * BYTES_PER_TOKEN
+
+
+def test_every_server_is_named_with_its_number_of_tools_even_if_that_takes_more_than_kinds():
+    names = [name for server in range(80) for name in tools(f"server{server:02}", 20)]
+    index = hidden_index(names, by_prefix, 400)
+    assert index.split("; ") == [f"server{server:02} (20)" for server in range(80)]
 
 
 def test_every_server_is_named_before_any_gets_more_kinds():
