@@ -22,7 +22,17 @@ class ClientRoots:
     Nothing waits for the answer. It may come to another process that serves the session.
     """
 
-    __slots__ = ("_channel", "_is_answered", "_is_initialized", "_number", "_pending", "_session", "_sessions", "_task")
+    __slots__ = (
+        "_channel",
+        "_is_answered",
+        "_is_here",
+        "_is_initialized",
+        "_number",
+        "_pending",
+        "_session",
+        "_sessions",
+        "_task",
+    )
 
     def __init__(
         self,
@@ -30,12 +40,17 @@ class ClientRoots:
         sessions: SessionRegistry,
         session: Callable[[], Session],
         *,
+        is_here: bool,
         is_initialized: bool = False,
     ) -> None:
-        """`session` returns the client's session, which is known once the client is initialized."""
+        """`session` returns the client's session, which is known once the client is initialized.
+
+        `is_here` is True for a client on this machine, whose directories riglm looks at.
+        """
         self._channel = channel
         self._sessions = sessions
         self._session = session
+        self._is_here = is_here
         self._is_initialized = is_initialized
         self._is_answered = is_initialized and bool(session().project)
         self._pending = False
@@ -76,8 +91,10 @@ class ClientRoots:
         return b'"riglm-roots:%b:' % str(self._session().id).encode()
 
     async def _join(self, directory: str) -> None:
-        project = await asyncio.to_thread(self._sessions.project_of, directory, is_root=True)
+        find = self._sessions.project_of
+        project = await asyncio.to_thread(find, directory, is_root=True, is_here=self._is_here)
         self._sessions.join_project(self._session(), project)
+        self._task = None  # there may be very many idle clients
 
 
 def _first_directory(answer: Message) -> str:

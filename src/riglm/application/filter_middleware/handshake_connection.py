@@ -26,6 +26,7 @@ from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
 from riglm.application.forwarding.services import RequestServices, tool_name
 from riglm.application.forwarding.tracing import RequestTracer
 from riglm.domain import jsonrpc, request_params
+from riglm.domain.access import is_loopback
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ClientInfo, Session, Transport
 from riglm.domain.tool import ToolCatalog
@@ -190,7 +191,11 @@ class FilteringConnection(HandshakeConnection):
         is_remote = self._caller.transport in {Transport.HTTP, Transport.SSE}
         if is_remote and "roots" in jsonrpc.members(jsonrpc.members(handshake.params).get("capabilities", b"{}")):
             self._roots = ClientRoots(
-                self._channel, self._services.sessions, lambda: self.session, is_initialized=is_initialized
+                self._channel,
+                self._services.sessions,
+                lambda: self.session,
+                is_here=is_loopback(self._caller.address),
+                is_initialized=is_initialized,
             )
 
     def _id_error(self, message: Message) -> Message | None:

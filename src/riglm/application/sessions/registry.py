@@ -195,12 +195,13 @@ class SessionRegistry:
         if self._kept.release(session, self._monotonic()):
             self._detach(session)
 
-    def project_of(self, directory: str, *, is_root: bool = False) -> str:
+    def project_of(self, directory: str, *, is_root: bool = False, is_here: bool = True) -> str:
         """Return the keyed hash of a directory's project, empty if it belongs to none; reads the file system.
 
-        With `is_root` the directory itself is the project if it is not under version control here.
+        With `is_root` the directory itself is the project if it is not under version control. Unless it `is_here`, it
+        is on another machine.
         """
-        project = self._find_project(directory) or (directory if is_root else "")
+        project = (is_here and self._find_project(directory)) or (is_root and directory)
         return self._hasher.project(project) if project else ""
 
     def join_project(self, session: Session, project: str) -> None:

@@ -21,7 +21,7 @@ CHANGED = jsonrpc.notification("notifications/roots/list_changed")
 class Client:
     """A client, and riglm in front of one server or two."""
 
-    def __init__(self, *, transport=Transport.HTTP, filters=True, servers=1, world=None):
+    def __init__(self, *, transport=Transport.HTTP, filters=True, servers=1, world=None, address="127.0.0.1"):
         self.world = world or ShowingWorld(
             find_project=lambda path: "/repository" if path.startswith("/work") else "", meta_keys=("threadId",)
         )
@@ -29,7 +29,7 @@ class Client:
         self.servers = [
             Server(name, {"initialize": opened("tools"), "tools/list": tools("a")}) for name in ("one", "two")[:servers]
         ]
-        caller, showing = Caller(transport=transport), self.world.showing if filters else None
+        caller, showing = Caller(transport=transport, address=address), self.world.showing if filters else None
         if servers == 1:
             self.connection = SingleServerConnection(
                 self.world.services, self.servers[0], caller, self.channel, showing
@@ -99,6 +99,14 @@ async def test_the_first_root_is_the_project_of_the_session_and_recorded_as_a_ha
     assert client.world.records.of(Session)[-1].project == client.hash(path)
     assert path not in str(client.world.records.all)
     assert not any(b"riglm-roots" in line for line in client.sent), "the answer concerns no server"
+
+
+async def test_directories_of_another_machine_are_not_looked_for_on_this_one():
+    client = Client(address="192.0.2.1")
+    await client.opens()
+    await client.answers("file:///work/shop/src")
+    assert client.session.project == client.hash("/work/shop/src")
+    await client.connection.close()
 
 
 @pytest.mark.parametrize("params", [b"{}", b'{"capabilities":{}}', b'{"capabilities":{"sampling":{}}}'])
