@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +19,18 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 from riglm.domain.shortage import shortage_in
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from rich.console import Console
 
-    from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.cli.demo_text import DemoSession
     from riglm.demo.agent import SessionLog, WorkSession
 
 _INSTALL_SECONDS: Final = 20.0
 _GRACE_SECONDS: Final = 60.0  # Node servers on a busy machine take their time
+_STORING_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.05
+_STORE: Final = "riglm.db"
 _WIDTH_OF_A_PIPE: Final = 100
 _LAST: Final = 5
 """The final numbers are those of the last sessions, up to this number."""
@@ -104,14 +109,13 @@ def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
 
 def _play(directory: Path, servers: Servers, root: str, console: "Console") -> "list[DemoSession]":
     """Run the sessions one after the other, and print each."""
-    from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.cli.demo_text import print_heading, print_session
     from riglm.demo.agent import plan_sessions
 
-    configuration, store = directory / "riglm.yaml", directory / "riglm.db"
+    configuration = directory / "riglm.yaml"
     settings = {
         "mcpServers": servers,
-        "storage": {"path": str(store)},
+        "storage": {"path": str(directory / _STORE)},
         "embedder": {"provider": "static"},  # a model that loads while sessions run would make runs differ
         "sessions": {"environment_keys": []},
         "timeouts": {"grace": _GRACE_SECONDS},
@@ -120,18 +124,19 @@ def _play(directory: Path, servers: Servers, root: str, console: "Console") -> "
     planned = plan_sessions(root)
     shown = console if console.is_terminal and not console.quiet else None
     sessions: list[DemoSession] = []
+    seen: set[UUID] = set()
     with (directory / "riglm.log").open("wb") as log, progress("sessions", len(planned), shown) as advance:
         print_heading(console, servers)
         for work in planned:
-            did = _session(directory, configuration, work, log)
-            with SqlAnalytics(f"sqlite:///{store}") as analytics:
-                sessions.append(_figures(analytics, work, did))
+            sessions.append(_session(directory, configuration, work, log, seen))
             print_session(console, len(sessions), sessions[-1])
             advance(1)
     return sessions
 
 
-def _session(directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO) -> "SessionLog":
+def _session(
+    directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO, seen: "set[UUID]"
+) -> "DemoSession":
     from riglm.demo.agent import Agent
 
     # Variables of the user must not change what the demo shows, nor send its traces to the user's collector.
@@ -140,7 +145,8 @@ def _session(directory: Path, configuration: Path, work: "WorkSession", log: Bin
     command = [sys.executable, "-m", "riglm", "run", "--config", str(configuration)]
     try:
         with Agent(command, directory, environment, log) as agent:
-            return agent.work(work)
+            did = agent.work(work)
+            return _figures(f"sqlite:///{directory / _STORE}", work, did, seen)
     except (RiglmError, OSError) as error:
         if words := shortage_in(error):
             raise RiglmError(words) from error
@@ -150,17 +156,23 @@ def _session(directory: Path, configuration: Path, work: "WorkSession", log: Bin
         ) from error
 
 
-def _figures(store: "SqlAnalytics", work: "WorkSession", did: "SessionLog") -> "DemoSession":
-    """Return the figures of the latest session, as reports have them."""
+def _figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> "DemoSession":
+    """Wait until the session is stored, and return its figures as reports have them; `seen` are earlier sessions."""
+    from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.application.evaluation.record import read_figures
     from riglm.cli.demo_text import DemoSession
     from riglm.domain.schemas.section import PriceSettings
 
-    record = read_figures(store, PriceSettings().prices(), limit=1)
-    if len(record.costs) != 1 or len(record.uses) != len(work.steps):
-        raise RiglmError(
-            f"riglm recorded {len(record.uses)} of the {len(work.steps)} calls of a session of {work.title}"
-        )
+    deadline = time.monotonic() + _STORING_SECONDS
+    with SqlAnalytics(url) as store:
+        while True:
+            record = read_figures(store, PriceSettings().prices(), limit=1)
+            if len(record.uses) == len(work.steps) and record.sessions[0].id not in seen:
+                break
+            if time.monotonic() > deadline:
+                raise RiglmError(f"riglm did not store the {len(work.steps)} calls within {_STORING_SECONDS:g} s")
+            time.sleep(_POLL_SECONDS)
+    seen.add(record.sessions[0].id)
     judged = record.judged
     return DemoSession(
         work=work.title,
