@@ -13,7 +13,7 @@ from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Tra
 from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.domain.usage import Usage, WarmSet
+from riglm.domain.usage import Usage, WarmSet, WarmSetKey
 from riglm.ports.dashboard import DashboardQueriesPort
 
 
@@ -84,18 +84,17 @@ def an_override(**known: Any) -> Override:
 
 
 def a_warm_set(*tools: str, **known: Any) -> WarmSet:
-    """A warm set with these tools, each as likely as not; `known` overrides fields."""
+    """A warm set with these tools, each as likely as not; `known` overrides fields of it and of its key."""
     usage = Usage(evidence=3, probabilities=dict.fromkeys(tools, 0.5), requests=4.5, distinct_tools=2.5)
-    return WarmSet(
-        **{
-            "principal": "p" * 32,
-            "client": "cursor",
-            "profile": "default",
-            "usage": usage,
-            "created_at": 1001.0,
-            **known,
-        }
-    )
+    key = {"principal": "p" * 32, "client": "cursor", "profile": "default", "project": "q" * 32}
+    fields: dict[str, Any] = {
+        "key": WarmSetKey(**{name: known.pop(name, value) for name, value in key.items()}),
+        "strategy": '["hybrid", {}]',
+        "predictor": "hybrid",
+        "usage": usage,
+        "created_at": 1001.0,
+    }
+    return WarmSet(**(fields | known))
 
 
 def a_tool_catalog(**known: Any) -> StoredToolCatalog:

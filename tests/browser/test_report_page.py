@@ -10,6 +10,7 @@ from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
 from riglm.application.evaluation.record import read_figures
+from riglm.application.prediction.warm_sets import Strategy
 from riglm.application.reporting.report import ReportInput, build_report
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
@@ -30,7 +31,8 @@ def file(tmp_path_factory):
         history = store.recent_calls()
         record = read_figures(store, Prices())
     usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
-    replay = walk_history(history, FrequencyPredictor(), goal=0.95, least=5, most=20)
+    strategy = Strategy(name="frequency", key="frequency", make=FrequencyPredictor)
+    replay = walk_history(history, strategy, settings.filtering, Prices(), {})
     findings = ReportInput(
         settings=settings,
         stored=len(history),

@@ -198,7 +198,7 @@ class MaintenanceContract:
         old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - TTL_SECONDS - 1), None)
         assert summed(analytics.purge(Expiry(now=now, sessions=a_day(50)))) == RemovedCounts(overrides=2, warm_sets=1)
         assert {each.id for each in analytics.list_overrides()} == {lasting.id, young.id}
-        assert analytics.get_warm_set(old_set.principal, old_set.client, old_set.profile) is None
+        assert analytics.get_warm_set(old_set.key) is None
 
     @pytest.mark.parametrize("whose", list(ErasureScope))
     def test_whoever_is_forgotten_leaves_nothing(self, analytics: AnalyticsPort, whose: ErasureScope) -> None:
@@ -271,7 +271,7 @@ class MaintenanceContract:
         assert summed(analytics.forget(whom)) == expected
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {pairs[1].id, pairs[2].id}
         assert list(analytics.list_overrides()) == [overrides[1]]
-        kept = [analytics.get_warm_set(each.principal, each.client, each.profile) for each in sets]
+        kept = [analytics.get_warm_set(each.key) for each in sets]
         assert kept == [None, sets[1]]
 
     def test_warm_sets_of_a_client_are_removed_with_the_client(self, analytics: AnalyticsPort) -> None:
@@ -282,7 +282,7 @@ class MaintenanceContract:
         whom = ErasureRequest(whose=ErasureScope.CLIENT, key="ann's", at=5000.0)
         assert analytics.known_of(whom) == RemovedCounts(warm_sets=1)
         assert summed(analytics.forget(whom)) == RemovedCounts(warm_sets=1)
-        kept = [analytics.get_warm_set(each.principal, each.client, each.profile) for each in sets]
+        kept = [analytics.get_warm_set(each.key) for each in sets]
         assert kept == [None, sets[1]]
 
     def test_callers_without_a_name_can_be_forgotten(self, analytics: AnalyticsPort) -> None:
@@ -563,7 +563,8 @@ class MaintenanceContract:
         [told] = exported(analytics, RecordKind.OVERRIDES)
         assert (told["id"], told["kind"], told["expires_at"]) == (str(override.id), "include", None)
         [told] = exported(analytics, RecordKind.WARM_SETS)
-        assert (told["client"], told["evidence"], told["probabilities"]) == ("cursor", 3, {"a": 0.5, "b": 0.5})
+        assert (told["client"], told["project"], told["predictor"]) == ("cursor", "q" * 32, "hybrid")
+        assert (told["evidence"], told["probabilities"]) == (3, {"a": 0.5, "b": 0.5})
         [told] = exported(analytics, RecordKind.COOCCURRENCES)
         assert (told["tool_a"], told["tool_b"], told["count"]) == ("read", "write", 1)
 

@@ -14,7 +14,7 @@ from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
-from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage
+from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage, WarmSetKey
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 from tests.records import a_learned_pair, a_session, a_tool_catalog, a_tool_pin, a_warm_set, an_invocation, an_override
@@ -50,7 +50,7 @@ class PredictionStoreContract:
         assert list(analytics.list_learned_pairs("minilm")) == []
         assert list(analytics.recent_calls()) == []
         assert list(analytics.list_overrides()) == []
-        assert analytics.get_warm_set("p", "cursor", "default") is None
+        assert analytics.get_warm_set(WarmSetKey(principal="p", client="cursor")) is None
         assert list(analytics.list_session_uses()) == []
         assert list(analytics.prune_learned_pairs(0)) == []
         assert analytics.delete_override(uuid7()) is False
@@ -172,7 +172,7 @@ class PredictionStoreContract:
         choices.put_override(made)
         assert list(choices.list_overrides()) == [made]
         tools = ("\0", "\ud83d", "\x1a")
-        warm = a_warm_set(*tools, client="\ud83d", profile="\0")
+        warm = a_warm_set(*tools, client="\ud83d", profile="\0", strategy='["\udfff", {}]', predictor="\0")
         assert choices.put_warm_set(warm, None) == warm
         session = a_session(client=ClientInfo(name="\ud83d"), metadata={"profile": "\0"})
         analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
@@ -203,21 +203,22 @@ class PredictionStoreContract:
         assert choices.put_warm_set(second, None) == first
         assert choices.put_warm_set(second, first.created_at) == second
         assert choices.put_warm_set(third, first.created_at) == second
-        assert choices.get_warm_set(first.principal, first.client, first.profile) == second
+        assert choices.get_warm_set(first.key) == second
 
-    def test_a_warm_set_comes_back_with_its_whole_usage(self, choices: Choices) -> None:
+    def test_a_warm_set_comes_back_with_its_whole_usage_and_what_made_it(self, choices: Choices) -> None:
         """Numbers are exact, whether it is the first one or replaces another."""
         for replaces, tool in ((None, "read"), (1001.0, "lösche")):
             usage = Usage(evidence=7, probabilities={tool: 1 / 3}, requests=4 / 3, distinct_tools=0.1)
-            warm_set = a_warm_set(usage=usage)
+            warm_set = a_warm_set(usage=usage, strategy=f'["{tool}", {{}}]', predictor=tool)
             assert choices.put_warm_set(warm_set, replaces) == warm_set
-            assert choices.get_warm_set(warm_set.principal, warm_set.client, warm_set.profile) == warm_set
+            assert choices.get_warm_set(warm_set.key) == warm_set
 
-    def test_principals_clients_and_profiles_have_warm_sets_of_their_own(self, choices: Choices) -> None:
+    def test_principals_clients_profiles_and_projects_have_warm_sets_of_their_own(self, choices: Choices) -> None:
         """One without tools is stored as well."""
-        sets = [a_warm_set("a"), a_warm_set("b", principal=""), a_warm_set("c", client=""), a_warm_set(profile="work")]
+        others = ({"principal": ""}, {"client": ""}, {"project": ""}, {"project": "r" * 32})
+        sets = [a_warm_set("a"), *(a_warm_set("b", **other) for other in others), a_warm_set(profile="work")]
         assert [choices.put_warm_set(each, None) for each in sets] == sets
-        assert [choices.get_warm_set(each.principal, each.client, each.profile) for each in sets] == sets
+        assert [choices.get_warm_set(each.key) for each in sets] == sets
 
     def test_old_warm_sets_are_removed_when_another_one_is_stored(self, choices: Choices) -> None:
         """One that replaces such an old one is stored in its place."""
@@ -230,7 +231,7 @@ class PredictionStoreContract:
             choices.put_warm_set(each, None)
         new = replace(old, created_at=TTL_SECONDS + 1.0)
         assert choices.put_warm_set(new, old.created_at) == new
-        kept = [choices.get_warm_set(each.principal, each.client, each.profile) for each in (old, other, young)]
+        kept = [choices.get_warm_set(each.key) for each in (old, other, young)]
         assert kept == [new, None, young]
 
     def test_forgotten_warm_sets_can_be_stored_again(self, choices: Choices) -> None:
@@ -238,7 +239,7 @@ class PredictionStoreContract:
         old, new = a_warm_set("a"), a_warm_set("b", "c", created_at=1002.0)
         choices.put_warm_set(old, None)
         choices.forget_warm_sets()
-        assert choices.get_warm_set(new.principal, new.client, new.profile) is None
+        assert choices.get_warm_set(new.key) is None
         assert choices.put_warm_set(new, old.created_at) == new
 
     def test_of_concurrent_writers_one_wins(self, choices: Choices) -> None:

@@ -19,6 +19,7 @@ from riglm.application.recording.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind
 from riglm.domain.session import ClientInfo, uuid7
+from riglm.domain.usage import WarmSetKey
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, RecordRejectedError, SessionClosed
 from tests.contracts.analytics_contract import AnalyticsContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract
@@ -110,7 +111,7 @@ class TestSqliteChoices(PredictionStoreContract):
 def test_before_there_is_a_store_nothing_was_decided_and_nothing_is_made(tmp_path):
     file = tmp_path / "none.db"
     choices = SqliteChoices(file)
-    assert (choices.list_overrides(), choices.get_warm_set("", "", ""), choices.list_session_uses()) == ([], None, [])
+    assert (choices.list_overrides(), choices.get_warm_set(WarmSetKey()), choices.list_session_uses()) == ([], None, [])
     with pytest.raises(AnalyticsUnavailableError, match=r"none\.db"):
         choices.put_warm_set(a_warm_set("a"), None)
     assert not file.exists()

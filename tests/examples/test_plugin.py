@@ -87,6 +87,6 @@ async def test_a_riglm_whose_configuration_names_it_predicts_by_it(tmp_path):
             told = riglm.ask("GET", f"/predictions/{session['id']}").json
     assert status["embeddings"]["actual_model"] == "riglm-recency/words-128"
     assert told["predictor"] == "recency"
-    assert told["signals"] == ["recency"]
+    assert "recency" in told["signals"]
     assert told["tools"][0]["tool"] in TOOLS[:4]  # the latest session of the past used these
-    assert told["tools"][0]["score"] > 0.5
+    assert told["tools"][0]["score"] > told["tools"][-1]["score"]

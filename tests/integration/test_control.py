@@ -50,7 +50,7 @@ async def asked(riglm: Controlled, method: str, path: str, body: Any = None) -> 
 
 async def test_an_override_changes_the_next_list_of_a_client_that_is_told(tmp_path: Path):
     ears = Ears()
-    with controlled(tmp_path) as riglm:
+    with controlled(tmp_path, settings={"FILTERING__MAX_TOOLS": "50"}) as riglm:
         async with riglm.client(message_handler=ears) as client:
             assert await listed(client) == set(TOOLS)
             made = await asked(riglm, "POST", "/override", {"kind": "exclude", "tool": TOOLS[0], "reason": "noisy"})

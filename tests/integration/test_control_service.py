@@ -1,6 +1,7 @@
 """What people see of a riglm at work and do to it: a real proxy with clients, a real predictor, a real store."""
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -65,7 +66,7 @@ async def test_the_next_list_is_the_one_that_was_told_and_contributions_add_up(t
         assert len(scored) == len(TOOLS) - 1
         assert {each.tool for each in scored[:3]} == set(SOME)
         for each in scored:
-            assert sum(each.contributions.values()) == pytest.approx(each.score)
+            assert sum(each.contributions.values()) == pytest.approx(math.log(each.score / (1 - each.score)))
         [denied] = [each for each in first.tools if each.visibility == "denied"]
         assert (denied.tool, denied.why) == ("tool39", "denied: filtering.denylist names it")
 

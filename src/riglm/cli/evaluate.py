@@ -84,16 +84,6 @@ def sequences(
             "from each session after predicting it.",
         ),
     ] = ProtocolOption.KFOLD,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            "--coverage",
-            metavar="SHARE",
-            min=0.5,
-            max=0.999,
-            help="Size lists so that they hold this share of the calls.",
-        ),
-    ] = None,
     config: ConfigOption = None,
     cache: CacheOption = None,
     as_json: JsonOption = False,
@@ -102,9 +92,7 @@ def sequences(
 
     h@k: share of calls whose tool is among the first k; new@k: the same for calls of tools that the session had not
     used before; both in percent. calls and new_calls: how many there were. p50_ms, p99_ms: time of one prediction.
-    With --coverage: the share of calls in lists sized for it, their mean length, the length of an unchanging list that
-    holds as many calls, and the share of all tools that is not shown. Sets with fewer than 20 sessions of two calls or
-    more are left out.
+    Sets with fewer than 20 sessions of two calls or more are left out.
     """
     from riglm.application.evaluation.retrieval import prepare, text_count
     from riglm.application.evaluation.sequences import FOLDS, evaluate_sequences
@@ -123,11 +111,11 @@ def sequences(
             for kind, make in makers.items():
                 with progress(f"{name}: {kind}", walked) as advance:
                     figures = evaluate_sequences(
-                        one, prepared, make, protocol=protocol.value, cuts=cuts, goal=coverage, on_session=advance
+                        one, prepared, make, protocol=protocol.value, cuts=cuts, on_session=advance
                     )
                 told = {"dataset": name, "side": side, "predictor": kind, "protocol": protocol.value}
                 rows.append({**told, **figures})
-    show_rows(f"Next tool, {protocol.value}", rows, ("side", "protocol", "goal"), as_json=as_json)
+    show_rows(f"Next tool, {protocol.value}", rows, ("side", "protocol"), as_json=as_json)
 
 
 @app.command()
@@ -140,25 +128,24 @@ def history(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which tools each strategy would have listed in recorded sessions.
+    """Replay recorded sessions with the lists of each strategy, and compare what they would have cost.
 
-    Each learns from all earlier sessions, regardless of --days and --since. hit_rate: share of calls whose tool
-    was in the list of that moment; new_hit_rate: the same for tools that the session had not used before; mean_list:
-    tools in the list; reduction: share of all tools that it did not show. Lists are sized as the configuration asks
-    (filtering.coverage, min_tools, max_tools). Contexts are not recorded as text, so what they add is not measured
-    here, and sessions that were shown no list are learned from, not judged.
+    Each learns from all earlier sessions, regardless of --days and --since. price: price of the model requests relative
+    to no proxy; price_of_search: relative to a host's tool search; requests: model requests of a session; hit_rate:
+    share of calls whose tool was in the list; new_hit_rate: the same for tools that the session had not used before;
+    mean_list: tools in the list; reduction: share of all tools that it did not show. Lists are made as the
+    configuration asks. Contexts are not recorded as text, so what they add is not measured here, and sessions that were
+    shown no list are learned from, not judged.
     """
-    from riglm.application.evaluation.history import figures
-
     settings = settings_in_use(config)
     begin = beginning(days, since)
     kinds = strategies(predictor, settings)
-    recorded = recorded_sessions(settings, db, limit)
+    recorded, definitions = recorded_sessions(settings, db, limit)
     if not recorded and not as_json:
         typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
         return
-    walks = replayed(recorded, kinds, settings, begin) if recorded else {}
-    rows = [{"predictor": kind, **figures(steps)} for kind, steps in walks.items()]
+    walks = replayed(recorded, definitions, kinds, settings, begin) if recorded else {}
+    rows = [{"predictor": kind, **walk.figures()} for kind, walk in walks.items()]
     show_rows("What would have been shown", rows, (), as_json=as_json)
 
 
@@ -235,8 +222,9 @@ def _set_costs(
 
     from riglm.application.evaluation.cost import cost_rows, evaluate_cost, read_cost_set
     from riglm.application.evaluation.dataset import find_sets
+    from riglm.composition.prediction import build_strategy
 
-    rows = []
+    rows, strategy = [], build_strategy(settings)
     for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
         found = read_cost_set(directory, side=side, max_tools=tools)
         if len(found.sessions) <= learn:
@@ -248,6 +236,7 @@ def _set_costs(
                     found,
                     settings.filtering,
                     settings.prices.prices(),
+                    strategy,
                     learn=learn,
                     judge=judge,
                     sizes=sizes,

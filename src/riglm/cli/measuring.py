@@ -111,8 +111,15 @@ def show_rows(title: str, rows: Sequence[dict[str, Any]], hidden: Sequence[str],
         print_json(list(rows))
         return
     columns = [column for column in rows[0] if column not in hidden]
-    cells = [["-" if row[column] is None else row[column] for column in columns] for row in rows]
+    cells = [[_cell(column, row[column]) for column in columns] for row in rows]
     print_table(title, columns, cells, labels=1 + ("dataset" in columns))
+
+
+def _cell(column: str, value: Any) -> Any:
+    """Return a value as a table shows it: a price has three decimals, because strategies differ in the third."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if column.startswith("price") else value
 
 
 def files_in_use(config: Path | None) -> list[Path]:

@@ -1,8 +1,9 @@
 """Recorded sessions replayed by each strategy: one way for `riglm evaluate history` and `riglm report`."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,9 +12,11 @@ import typer
 from riglm.cli.measuring import make_predictor, parse_kinds
 from riglm.cli.output import MAX_ROWS, progress
 from riglm.domain.errors import UnusableInputError
+from riglm.domain.naming import prefixed
+from riglm.ports.prediction_store import ToolPinsPort
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.history import ReplayedCall
+    from riglm.application.evaluation.history import ReplayedHistory
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort, TrainingSession
     from riglm.ports.predictor import PredictorPort
@@ -95,33 +98,40 @@ def store_of(settings: "Settings", db: Path | None) -> "AnalyticsPort | None":
     return recorded(settings.model_copy(update={"storage": storage}))
 
 
-def recorded_sessions(settings: "Settings", db: Path | None, limit: int) -> "Sequence[TrainingSession]":
-    """The latest sessions that used a tool, oldest first."""
+def recorded_sessions(
+    settings: "Settings", db: Path | None, limit: int
+) -> "tuple[Sequence[TrainingSession], Mapping[str, bytes]]":
+    """The latest sessions that used a tool, oldest first, and the raw definitions of tools by name."""
     store = store_of(settings, db)
     if store is None:
-        return ()
+        return (), {}
     with store:
-        return store.recent_calls(limit)
+        return store.recent_calls(limit), definitions_of(store)
+
+
+def definitions_of(store: object) -> "Mapping[str, bytes]":
+    """The raw definitions that servers listed last, by the names that clients use; none if the store has no pins."""
+    pins = store.list_tool_pins() if isinstance(store, ToolPinsPort) else ()
+    return {name: pin.seen or pin.definition for pin in pins for name in (pin.name, prefixed(pin.server, pin.name))}
 
 
 def replayed(
-    history: "Sequence[TrainingSession]", kinds: Sequence[str], settings: "Settings", since: float
-) -> "dict[str, list[ReplayedCall]]":
+    history: "Sequence[TrainingSession]",
+    definitions: "Mapping[str, bytes]",
+    kinds: Sequence[str],
+    settings: "Settings",
+    since: float,
+) -> "dict[str, ReplayedHistory]":
     """What each strategy would have shown, by lists as the configuration asks for them; with a progress bar."""
     from riglm.application.evaluation.history import walk_history
-    from riglm.composition.prediction import DEFAULT_COVERAGE
+    from riglm.application.prediction.warm_sets import Strategy
 
-    rules, walks = settings.filtering, {}
+    walks, prices = {}, settings.prices.prices()
     for kind in kinds:
+        strategy = Strategy(name=kind, key=kind, make=partial(_configured, kind, settings))
         with progress(kind, len(history)) as advance:
             walks[kind] = walk_history(
-                history,
-                _configured(kind, settings),
-                goal=rules.coverage or DEFAULT_COVERAGE,
-                least=rules.min_tools,
-                most=rules.max_tools,
-                since=since,
-                on_session=advance,
+                history, strategy, settings.filtering, prices, definitions, since=since, on_session=advance
             )
     return walks
 

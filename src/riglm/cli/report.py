@@ -1,7 +1,7 @@
 """`riglm report`: what filtering would have hidden, missed and saved, and whether it is worth switching on."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from riglm.cli.replaying import (
     SinceOption,
     StrategiesOption,
     beginning,
+    definitions_of,
     replayed,
     store_of,
     strategies,
@@ -96,23 +97,23 @@ def _report(
 
     most = limit or MAX_SESSIONS
 
-    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int]":
+    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int, Mapping[str, bytes]]":
         stored = store.count_sessions()[1]
         max_calls = None if limit else _MAX_PREDICTIONS // len(kinds)
         history = store.recent_calls(most, profile=profile, max_calls=max_calls)
         with progress("recorded", min(most, stored)) as advance:
             prices = settings.prices.prices()
             figures = read_figures(store, prices, limit=most, since=since, profile=profile, on_session=advance)
-        return history, figures, stored
+        return history, figures, stored, definitions_of(store)
 
     until = time.time()
-    history, record, stored = _ask(read, settings, db, since) or ((), Observations(), 0)
+    history, record, stored, definitions = _ask(read, settings, db, since) or ((), Observations(), 0, {})
     used = record.usage.listed_sessions + record.usage.unlisted_sessions
     judged = sum(session.started_at >= since and bool(session.tools_available) for session in history)
     findings = ReportInput(
         settings=settings,
         stored=stored,
-        replays=replayed(history, kinds, settings, since) if history else {},
+        replays=replayed(history, definitions, kinds, settings, since) if history else {},
         skipped=0 if limit else max(0, used - judged),
         record=record,
         since=since,

@@ -149,13 +149,16 @@ def _days(days: Sequence[dict[str, Any]], strategy: str, console: Console) -> Re
 
 
 def _print_strategies(found: dict[str, Any]) -> None:
-    columns = ("predictor", "calls", "hit_rate", "range", "new_hit_rate", "range", "mean_list", "reduction")
+    columns = ("predictor", "price", "requests", "calls", "hit_rate", "range", "new_hit_rate", "range", "mean_list")
     rows = []
     for one in found["strategies"]:
         ranges = [_range(*(one[name] or (None, None))) for name in ("hit_rate_interval", "new_hit_rate_interval")]
         name = f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"]
-        figures = [_or_dash(one[key]) for key in ("hit_rate", "new_hit_rate", "mean_list", "reduction")]
-        rows.append((name, one["calls"], figures[0], ranges[0], figures[1], ranges[1], *figures[2:]))
+        price = "-" if one["price"] is None else f"{one['price']:.3f}"
+        requests, hits, new_hits, size = (
+            _or_dash(one[key]) for key in ("requests", "hit_rate", "new_hit_rate", "mean_list")
+        )
+        rows.append((name, price, requests, one["calls"], hits, ranges[0], new_hits, ranges[1], size))
     if rows:
         replayed = found["replayed"]
         of = _sessions_and_calls(replayed, " with ")
@@ -167,8 +170,8 @@ def _print_strategies(found: dict[str, Any]) -> None:
 def _print_tools(tools: dict[str, Any], most: int) -> None:
     missed, unused = tools["missed"], tools["never_used"]
     if missed and most:
-        columns = ("tool", "server", "missed", "calls", "place", "recorded: missed", "calls", "searched", "by name")
-        keys = ("missed", "calls", "place", "recorded_missed", "recorded_calls", "searched", "named")
+        columns = ("tool", "server", "missed", "calls", "recorded: missed", "calls", "searched", "by name")
+        keys = ("missed", "calls", "recorded_missed", "recorded_calls", "searched", "named")
         rows = [(row["tool"], row["server"], *(_or_dash(row[key]) for key in keys)) for row in missed[:most]]
         print_table("Missed tools: a search finds them, one call more", columns, rows)
         if len(missed) > most:

@@ -26,7 +26,7 @@ from riglm.application.recording.maintenance import STORED_PAIRS_RATIO, Maintena
 from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.trust.pinned_tools import PinnedTools
-from riglm.composition.prediction import DEFAULT_COVERAGE, SWITCH_SECONDS, build_predictor
+from riglm.composition.prediction import SWITCH_SECONDS, build_strategy
 from riglm.composition.storage import (
     intercepts_lists,
     is_shared,
@@ -44,6 +44,7 @@ from riglm.domain.errors import ConfigurationError
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.invocation import ToolInvocation
+from riglm.domain.naming import server_in
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import Session
 from riglm.domain.tool_pin import ToolPin
@@ -63,7 +64,7 @@ if TYPE_CHECKING:  # adapters and services are imported when they are chosen
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.prediction_state import PredictionStateLoader
     from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.warm_sets import WarmSets
+    from riglm.application.prediction.warm_sets import Strategy, WarmSets
     from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
@@ -343,13 +344,22 @@ class Container:
         return Overrides(self.asking, lambda: self.choices)
 
     @cached_property
+    def _strategy(self) -> "Strategy":
+        return build_strategy(self.settings)
+
+    @cached_property
     def warm_sets(self) -> "WarmSets":
         """The recorded use that lists are made from."""
         from riglm.application.prediction.warm_sets import WarmSets
 
         by_principal = self.settings.learning.scope == "principal"
         return WarmSets(
-            self.asking, lambda: self.choices, period=self.settings.filtering.period, by_principal=by_principal
+            self.asking,
+            lambda: self.choices,
+            self._strategy,
+            lambda tool: self.services.owners.of(tool)[0] or server_in(tool),
+            period=self.settings.filtering.period,
+            by_principal=by_principal,
         )
 
     @cached_property
@@ -382,21 +392,17 @@ class Container:
 
     def _make_loader(self) -> "PredictionStateLoader":
         from riglm.application.prediction.prediction_state import PredictionStateLoader
-        from riglm.domain.coverage import CoverageCalibrator
 
         if not self._is_guest:
             from threadpoolctl import threadpool_limits
 
             sys.setswitchinterval(SWITCH_SECONDS)
             threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
-        settings, filtering = self.settings, self.settings.filtering
+        settings = self.settings
         return PredictionStateLoader(
             open_store=self.create_store,
-            make_predictor=lambda: build_predictor(settings),
+            make_predictor=self._strategy.make,
             make_embedder=lambda: self.embedders.always,
-            make_coverage=lambda: CoverageCalibrator(
-                filtering.coverage or DEFAULT_COVERAGE, filtering.min_tools, filtering.max_tools
-            ),
             put=self.recorder.put,
             flush=lambda: self.recorder.flush(_FLUSH_SECONDS),
             most_pairs=settings.learning.max_pairs,

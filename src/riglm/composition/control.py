@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.composition.prediction import build_predictor, plan_of
+from riglm.composition.prediction import build_predictor, build_strategy, plan_of
 from riglm.composition.storage import session_evidence
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
@@ -40,8 +40,8 @@ def reload_handlers(container: "Container", read: Configuration, logs: JsonLogs 
         FilteringReloadHandler(filtering, showing.reconfigured),
         PredictionReloadHandler(container.prediction, plan_of, build_predictor),
         ValueReloadHandler(
-            lambda new: (new.filtering.period, new.learning.scope == "principal"),
-            lambda given: container.warm_sets.follow(period=given[0], by_principal=given[1]),
+            lambda new: (build_strategy(new), new.filtering.period, new.learning.scope == "principal"),
+            lambda given: container.warm_sets.follow(strategy=given[0], period=given[1], by_principal=given[2]),
         ),
         ValueReloadHandler(lambda new: new.arguments, container.tracking.take_arguments),
         ValueReloadHandler(session_evidence, container.sessions.look_for),

@@ -1,22 +1,25 @@
-"""The predictor, and the settings of prediction."""
+"""The strategy that predicts, and the settings of prediction."""
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from riglm.application.prediction.prediction_settings import PredictionSettings
+    from riglm.application.prediction.warm_sets import Strategy
     from riglm.ports.predictor import PredictorPort
-
-DEFAULT_COVERAGE: Final = 0.95
-"""The share of calls that the calibrator aims at while lists are sized by price."""
 
 SWITCH_SECONDS: Final = 0.0005
 """While another thread learns or shows, the event loop waits no longer for it; by default it is 5 ms."""
 
+_FALLBACK: Final = "hybrid"
 
-def build_predictor(settings: Settings) -> "PredictorPort":
+
+def build_predictor(settings: Settings, reported: set[str] | None = None) -> "PredictorPort":
     """The predictor that the configuration asks for; one that was not written here under guard.
+
+    `reported` are its faults that were logged before.
 
     Raises:
         ConfigurationError: there is none of this kind, or it does not take its options.
@@ -28,21 +31,25 @@ def build_predictor(settings: Settings) -> "PredictorPort":
         return chosen
     from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 
-    return IsolatedPredictor(chosen, select_predictor("hybrid"))
+    return IsolatedPredictor(chosen, select_predictor(_FALLBACK), fallback=_FALLBACK, reported=reported)
+
+
+def build_strategy(settings: Settings) -> "Strategy":
+    """Return the strategy that the configuration asks for."""
+    from riglm.application.prediction.warm_sets import Strategy
+
+    chosen, reported = settings.predictor, set[str]()
+    key = json.dumps([chosen.kind, chosen.options], sort_keys=True, default=str)
+    return Strategy(name=chosen.kind, key=key, make=lambda: build_predictor(settings, reported))
 
 
 def plan_of(settings: Settings) -> "PredictionSettings":
     """Return the settings of prediction from a configuration."""
     from riglm.application.prediction.prediction_settings import PredictionSettings
 
-    rules = settings.filtering
     return PredictionSettings(
-        predictor=settings.predictor.kind,
-        make_predictor=lambda: build_predictor(settings),
+        strategy=build_strategy(settings),
         scope=settings.learning.scope,
         most_pairs=settings.learning.max_pairs,
-        coverage=rules.coverage or DEFAULT_COVERAGE,
-        least=rules.min_tools,
-        most=rules.max_tools,
-        period=rules.period,
+        period=settings.filtering.period,
     )

@@ -149,7 +149,7 @@ class Agent:
         result = self._request("tools/call", {"name": tool, "arguments": arguments})
         text = " ".join(part.get("text", "") for part in result["content"])
         if result.get("isError"):
-            raise RiglmError(f"the call of {tool} failed: {text}")
+            raise RiglmError(f"the call of {arguments.get('name', tool)} failed: {text}")
         return text
 
     def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:

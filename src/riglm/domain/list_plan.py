@@ -4,7 +4,8 @@ A tool that is needed and not listed costs a search detour: one more model reque
 the search result. Carrying a tool costs its tokens, written to the cache once and read with every later request.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +23,9 @@ SEARCH_TOKENS: Final = 120
 RESULT_OVERHEAD: Final = 1.2
 """Tokens of a definition in a result relative to the definition in a list: it is JSON inside a JSON string."""
 
+HOST_LIST_TOKENS: Final = 300
+"""Estimated tokens of a host's own search tool, the only tool in its list."""
+
 HOST_SEARCH_RESULTS: Final = 5
 """Definitions in a result of the host's search."""
 
@@ -33,13 +37,14 @@ OUTPUT_TOKENS: Final = 80
 class Prices:
     """Prices per token relative to uncached input.
 
-    `extra_request` is what one avoided model request is worth in addition to its tokens, because the user waits for it.
+    `search_reliability` is how likely a model searches for a tool that it needs and does not see, and finds it. If it
+    does not, the session is taken to be lost.
     """
 
     cached_input: float = 0.1
     cache_write: float = 1.25
     output: float = 5.0
-    extra_request: float = 1_500.0
+    search_reliability: float = 0.97
 
     def added(self, tokens: float, requests: float) -> float:
         """Return the price of adding tokens to a prompt that `requests` later requests read from the cache."""
@@ -50,8 +55,16 @@ class Prices:
 
         `prompt_tokens` is the size of the prompt at that time, `requests` the number of requests that follow.
         """
-        request = self.cached_input * prompt_tokens + self.output * OUTPUT_TOKENS + self.extra_request
+        request = self.cached_input * prompt_tokens + self.output * OUTPUT_TOKENS
         return request + self.added(SEARCH_TOKENS, requests)
+
+    def risk(self, prompt_tokens: float, requests: float) -> float:
+        """Return (1 - `search_reliability`) times the price of a session: what hiding a needed tool puts at risk.
+
+        `prompt_tokens` is the size of its first prompt; each of its `requests` adds a call to it.
+        """
+        conversation = self.added(prompt_tokens, requests) + requests * self.added(CALL_TOKENS, requests / 2)
+        return (1 - self.search_reliability) * (conversation + self.output * OUTPUT_TOKENS * requests)
 
     def list_change(self, prompt_tokens: float, before: float, after: float, requests: float) -> float:
         """Return the price of replacing a list of `before` tokens by one of `after` tokens; negative if it saves.
@@ -68,8 +81,64 @@ UNSURE: Final = 0.3
 SURE: Final = 0.7
 """Above this context confidence the search is listed last."""
 
-COLD_USAGE: Final = Usage(evidence=0, probabilities={}, requests=12.0, distinct_tools=9.0)
-"""What is assumed of a session before anything was learned."""
+COLD_USAGE: Final = Usage(evidence=0, probabilities={}, requests=12.0, distinct_tools=0.0)
+"""What is assumed of a session while nothing was learned."""
+
+PRIOR_SESSIONS: Final = 3.0
+"""Number of recorded sessions that the prior counts as."""
+
+ALIKE: Final = 0.01
+"""Probabilities that differ by no more than this share of the largest one do not make one tool likelier."""
+
+EXPECTED_HITS: Final = 0.85
+"""The share of the tools that a session needs which lists are filled to."""
+
+_WORTH_FILLING: Final = 0.1
+_WORTH_COUNTING: Final = 0.02
+
+SMALL_CATALOG: Final = 20
+"""A catalog of no more tools is passed through while nothing was learned."""
+
+FILLED_FROM: Final = 11
+"""Number of recorded sessions from which a list is filled to its expected share of needed tools."""
+
+_MIN_PRIOR, _MAX_PRIOR = 0.01, 0.12
+_PRIOR_TOOLS: Final = 3.5
+_MIN_PRIOR_TOOLS: Final = 3.0
+_PRIOR_CATALOG: Final = 50.0
+_MORE_TOOLS: Final = 1.2
+
+
+def expected_usage(usage: Usage, everyday: Mapping[str, float]) -> Usage:
+    """Return the estimate for a catalog: the prior and what was recorded, weighted by the number of sessions.
+
+        p = (n * p_recorded + 3 * p_prior) / (n + 3) with n = `usage.evidence`
+
+    `everyday` has every permitted tool and how likely it is an everyday utility. A session needs such a tool with a
+    probability of 0.01 to 0.12, and 3.5 tools in a catalog of 50, 1.2 more for each e-fold larger one. If nothing
+    recorded makes one tool likelier than another, the probabilities are those of the prior.
+    """
+    recorded = usage.evidence / (usage.evidence + PRIOR_SESSIONS)
+    prior = prior_probabilities(everyday)
+    distinct = max(_MIN_PRIOR_TOOLS, _PRIOR_TOOLS + _MORE_TOOLS * math.log(max(len(everyday), 1) / _PRIOR_CATALOG))
+    return Usage(
+        evidence=usage.evidence,
+        probabilities=blended(usage.probabilities, prior, usage.evidence) if usage.probabilities else prior,
+        requests=recorded * usage.requests + (1 - recorded) * COLD_USAGE.requests,
+        distinct_tools=recorded * usage.distinct_tools + (1 - recorded) * distinct,
+    )
+
+
+def prior_probabilities(everyday: Mapping[str, float]) -> dict[str, float]:
+    """Return the probability of tools while nothing was learned, given how likely each is an everyday utility."""
+    return {tool: _MIN_PRIOR + (_MAX_PRIOR - _MIN_PRIOR) * weight for tool, weight in everyday.items()}
+
+
+def blended(recorded: Mapping[str, float], prior: Mapping[str, float], sessions: float) -> dict[str, float]:
+    """Return (sessions * recorded + 3 * prior) / (sessions + 3) for each tool of the prior."""
+    share = sessions / (sessions + PRIOR_SESSIONS)
+    return {tool: share * recorded.get(tool, 0.0) + (1 - share) * before for tool, before in prior.items()}
+
 
 META_TOOL_TOKENS: Final = 250
 """Estimated tokens of the meta-tools next to a list that hides something, without the index."""
@@ -115,10 +184,14 @@ class ToolCosts:
 
     @property
     def next_to_search(self) -> "ToolCosts":
-        """Return the same for a host's search, where an avoided request is worth no more than its tokens."""
-        mean = sum(self.tokens.values()) / max(1, len(self.tokens))
-        prices = replace(self.prices, extra_request=0.0)
-        return replace(self, prices=prices, result_tokens=HOST_SEARCH_RESULTS * mean)
+        """Return the same for a host's search, which is taken to be reliable."""
+        return replace(
+            self, prices=replace(self.prices, search_reliability=1.0), result_tokens=HOST_SEARCH_RESULTS * self._mean
+        )
+
+    @property
+    def _mean(self) -> float:
+        return sum(self.tokens.values()) / max(1, len(self.tokens))
 
     def paying(self, probabilities: Mapping[str, float], requests: float) -> list[str]:
         """Return the tools whose listing pays in a session with `requests` requests, the largest gain first."""
@@ -131,7 +204,7 @@ class ToolCosts:
         """Return at most `limit` tools whose definition pays in a result after `calls` calls, the likeliest first."""
         left = max(usage.requests - calls, usage.requests * _MIN_REMAINING_SHARE)
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * (calls + left / 2)
-        detour = self.prices.detour(prompt, left / 2)
+        detour = self.prices.detour(prompt, left / 2) + self.prices.risk(prompt, left)
         chosen = []
         for tool, share in sorted(probabilities.items(), key=lambda item: (-item[1], item[0])):
             tokens = self.tokens.get(tool, 0.0) * RESULT_OVERHEAD
@@ -155,6 +228,13 @@ class ToolCosts:
         detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
         return self.prices.added(listed, usage.requests + missing) + missing * detour
 
+    def search_price(self, usage: Usage) -> float:
+        """Return the expected price of a host's search that defers every candidate."""
+        half, distinct = usage.requests / 2, usage.distinct_tools
+        detour = self.prices.detour(HOST_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half, half)
+        results = distinct * self.prices.added(HOST_SEARCH_RESULTS * self._mean, half)
+        return self.prices.added(HOST_LIST_TOKENS, usage.requests + distinct) + distinct * detour + results
+
     def context_pays(self, tools: Collection[str], usage: Usage) -> bool:
         """Return True if set_context, called once, avoids detours that cost more than it does."""
         prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS
@@ -167,6 +247,7 @@ class ToolCosts:
         tokens = self.tokens[tool]
         result = tokens * RESULT_OVERHEAD if self.result_tokens is None else self.result_tokens
         found = self.prices.detour(prompt, half) + self.prices.added(result, half)
+        found += self.prices.risk(_MEAN_LIST_TOKENS + PROMPT_TOKENS, requests)
         return share * found - self.prices.added(tokens, requests)
 
 
@@ -182,37 +263,77 @@ def cheapest_list(
     order: Sequence[str],
     bounds: tuple[int, int],
     own_tokens: float,
+    coverage: float,
 ) -> frozenset[str] | None:
     """Return the tools whose listing pays, or None if listing all is not dearer.
 
-    `kept` are always listed and do not count. `order` has all candidates, the likeliest first among equals; it fills
-    the list up to the lower of the `bounds`. `own_tokens` are what the meta-tools take.
+    With enough evidence the likeliest of them come first, and further ones are added until the share `coverage` of the
+    tools that a session needs is expected in the list, while that is cheaper than listing all and than a host's
+    search. `kept` are always listed and do not count. `order` has all candidates, the likeliest first among equals; it
+    fills the list up to the lower of the `bounds`. `own_tokens` are what the meta-tools take.
     """
     least, most = bounds
     probabilities = {tool: share for tool, share in usage.probabilities.items() if tool not in kept}
-    chosen = costs.paying(probabilities, usage.requests)[:most]
-    tools = filled(chosen, kept, order, least)
-    is_whole = len(tools) == len(costs.tokens)
-    if is_whole or costs.short_price(tools, usage, own_tokens) >= costs.whole_price(usage.requests):
+    likeliest = sorted(order, key=lambda tool: -probabilities.get(tool, 0.0))
+    paying = costs.paying(probabilities, usage.requests)
+    if usage.evidence >= FILLED_FROM:
+        paying.sort(key=lambda tool: -probabilities[tool])
+    tools = filled(paying[:most], kept, likeliest, least)
+    whole = costs.whole_price(usage.requests)
+    if not usage.evidence and len(costs.tokens) <= SMALL_CATALOG:
         return None
+    if len(tools) == len(costs.tokens) or costs.short_price(tools, usage, own_tokens) >= whole:
+        return None
+    if usage.evidence < FILLED_FROM:
+        return tools
+    limit = min(whole, costs.search_price(usage))
+    for longer in _filled_to(coverage, usage, tools, kept, likeliest, most):
+        if costs.short_price(longer, usage, own_tokens) >= limit:
+            break
+        tools = longer
     return tools
 
 
+def _filled_to(
+    coverage: float, usage: Usage, tools: frozenset[str], kept: frozenset[str], likeliest: Sequence[str], most: int
+) -> Iterator[frozenset[str]]:
+    """Yield ever longer lists, the likeliest tool added, until they are expected to hold a share of the need.
+
+    Tools that are needed in fewer than one of ten sessions are not added.
+    """
+    shares = usage.probabilities
+    for tool in likeliest:
+        held = sum(shares.get(each, 0.0) for each in tools)
+        if (
+            held >= coverage * usage.distinct_tools
+            or len(tools - kept) >= most
+            or shares.get(tool, 0.0) < _WORTH_FILLING
+        ):
+            return
+        if tool not in tools:
+            tools |= {tool}
+            yield tools
+
+
 def covering_list(
-    usage: Usage, kept: frozenset[str], order: Sequence[str], bounds: tuple[int, int], coverage: float
-) -> frozenset[str] | None:
-    """Return the fewest tools that hold a share of the expected need, within bounds; None if these are all."""
+    shares: Mapping[str, float], kept: frozenset[str], order: Sequence[str], bounds: tuple[int, int], coverage: float
+) -> frozenset[str]:
+    """Return the fewest tools, the likeliest first, that hold a share of the sum of probabilities, within bounds.
+
+    Probabilities below 0.02 do not count: those of a large unused catalog would add up to a long list.
+    """
     least, most = bounds
-    shares = {tool: usage.probabilities[tool] for tool in order if tool in usage.probabilities and tool not in kept}
-    enough, held = coverage * sum(shares.values()), 0.0
+    enough = coverage * sum(share for tool in order if (share := shares.get(tool, 0.0)) >= _WORTH_COUNTING)
+    held = 0.0
     chosen: list[str] = []
-    for tool in sorted(shares, key=lambda tool: (-shares[tool], tool)):
-        if len(chosen) >= most or held >= enough:
+    for tool in sorted(order, key=lambda tool: -shares.get(tool, 0.0)):
+        if tool in kept:
+            continue
+        if len(chosen) >= most or (held >= enough and len(chosen) >= least):
             break
         chosen.append(tool)
-        held += shares[tool]
-    tools = filled(chosen, kept, order, least)
-    return None if len(tools) == len(order) else tools
+        held += shares.get(tool, 0.0)
+    return kept.union(chosen)
 
 
 def filled(chosen: Iterable[str], kept: frozenset[str], order: Sequence[str], least: int) -> frozenset[str]:

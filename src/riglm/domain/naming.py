@@ -29,6 +29,12 @@ def prefixed(server: str, name: str) -> str:
     return f"{whole[: MAX - _HASH - 1]}_{digest}"
 
 
+def server_in(name: str) -> str:
+    """Return the server that a tool's name begins with, empty if there is none."""
+    server, separator, _ = name.partition(SEPARATOR)
+    return server if separator else ""
+
+
 def may_be_cut(name: str) -> bool:
     """True if a name may be the short form of a longer one, which only a list can decide."""
     return _CUT.fullmatch(name) is not None

@@ -52,7 +52,6 @@ class PredictionInput:
     name. `calls` are the session's calls so far, oldest first. `relevance` follows the candidates and is None without a
     context. `principal`, `profile`, `client` and `project` are empty when unknown; `time` is in seconds since the
     epoch.
-    `lasting` is True if the prediction is used for the whole session and not only for the next call.
     """
 
     candidates: tuple[str, ...]
@@ -65,33 +64,26 @@ class PredictionInput:
     client: str = ""
     project: str = ""
     time: float = 0.0
-    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prediction:
-    """What a predictor expects.
+    """What a predictor expects of the rest of a session.
 
-    `contributions` say by signal what made the scores, each in the order of the candidates, and add up to them; empty
-    unless asked for. `confidence` lies between 0 (nothing is known) and 1. `log_probabilities` are of being called
-    next, if the predictor computes them: their order is that of the scores, and they determine how many tools a list
-    needs.
+    `scores` are, for each candidate, the probability that the rest of the session needs it. A strategy that cannot
+    state probabilities gives any scores and, in `log_odds`, what calibration fits probabilities to: named parts whose
+    sum is its best guess of log(p / (1 - p)). Scores below 0 or above 1 are taken for such a part. `contributions` say
+    by signal what made the scores, each in the order of the candidates; empty unless asked for. `confidence` lies
+    between 0 (nothing is known) and 1. `evidence` is the number of sessions that probabilities were fitted to, and
+    `fallback` the name of the strategy that answered in place of one that failed.
     """
 
     scores: Scores
     contributions: Mapping[str, Scores] = field(default_factory=dict)
     confidence: float = 0.0
-    log_probabilities: Scores | None = None
-
-    def probabilities(self) -> Scores:
-        """Return the probability of each candidate to be called next; by a softmax of the scores if none are known."""
-        import numpy as np  # noqa: PLC0415  # a start without prediction does not need it
-
-        logs = self.log_probabilities
-        if logs is None:
-            logs = self.scores - self.scores.max(initial=0.0)
-        found: Scores = np.exp(logs)
-        return found / max(float(found.sum()), 1e-9)
+    log_odds: Mapping[str, Scores] | None = None
+    evidence: float = 0.0
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

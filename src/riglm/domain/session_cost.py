@@ -14,6 +14,7 @@ from typing import Final
 from riglm.domain.exposure import Exposure, Mode, Surface
 from riglm.domain.list_plan import (
     CALL_TOKENS,
+    HOST_LIST_TOKENS,
     HOST_SEARCH_RESULTS,
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
@@ -21,9 +22,6 @@ from riglm.domain.list_plan import (
     SEARCH_TOKENS,
     Prices,
 )
-
-HOST_LIST_TOKENS: Final = 300
-"""Estimated tokens of a host's own search tool, the only tool in its list."""
 
 SHADOW_SEARCH_RESULTS: Final = 3
 """Definitions in a result of riglm's search where shadow mode has to assume one."""

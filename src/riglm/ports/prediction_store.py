@@ -8,7 +8,7 @@ from uuid import UUID
 from riglm.domain.policy import Override
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet
+from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet, WarmSetKey
 
 
 @runtime_checkable
@@ -36,8 +36,8 @@ class WarmSetsPort(Protocol):
     """
 
     @abstractmethod
-    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
-        """Return the warm set of a principal, client and profile, None if there is none."""
+    def get_warm_set(self, key: WarmSetKey) -> WarmSet | None:
+        """Return the warm set of a principal, client, profile and project, None if there is none."""
 
     @abstractmethod
     def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:

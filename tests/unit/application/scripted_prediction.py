@@ -1,7 +1,5 @@
 """Scripted prediction and recorded use, sessions, catalogs, and a filter over them."""
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from riglm.application.filtering.meta_tools import MetaTools
@@ -9,15 +7,15 @@ from riglm.application.filtering.service import FilteringService
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod
-from riglm.domain.prediction import Context, Prediction
+from riglm.domain.prediction import Context, Prediction, ToolMatch, ToolSearchResult
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalog
-from riglm.domain.usage import Usage
+from riglm.domain.usage import Usage, WarmSet, WarmSetKey
 
 
 class ScriptedPrediction(NullPrediction):
-    """Ranks the tools in `likes` first, with `signals` in addition, and expects the tools in `needs` in a context."""
+    """Expects the tools in `likes` and `next_uses`, and those in `needs` in a context, or what `signals` add up to."""
 
     is_ready = True
     is_begun = False
@@ -26,8 +24,11 @@ class ScriptedPrediction(NullPrediction):
         self.likes = ()
         self.signals = {}
         self.needs = {}
+        self.next_uses = {}
         self.confidence = 0.5
-        self.found = SimpleNamespace(hits=(), near=(), abstained=True)
+        self.evidence = 1e9
+        self.fallback = ""
+        self.found = ToolSearchResult(hits=(), near=(), abstained=True)
         self.error = None
         self.training_queue = []
         self.marks = []
@@ -40,14 +41,22 @@ class ScriptedPrediction(NullPrediction):
 
     def predict(self, session, state, names, *, explain=False):
         self._fail()
-        if not self.likes and not self.signals:
+        if not (self.likes or self.signals or self.needs or self.next_uses):
             return None
-        worth = {name: float(len(self.likes) - place) for place, name in enumerate(self.likes)}
-        parts = {"likes": np.array([worth.get(name, 0.0) for name in names])}
-        for signal, values in self.signals.items():
-            parts[signal] = np.array([values.get(name, 0.0) for name in names])
-        scores = sum(parts.values())
-        return Prediction(scores=scores, contributions=parts if explain else {}, confidence=self.confidence)
+        worth = {name: 0.9 - 0.01 * place for place, name in enumerate(self.likes)}
+        worth |= self.needs if state.context is not None else {}
+        worth |= self.next_uses
+        scores = np.array([worth.get(name, 1e-6) for name in names])
+        parts = {signal: np.array([values.get(name, 0.0) for name in names]) for signal, values in self.signals.items()}
+        if parts:
+            scores = 1 / (1 + np.exp(-sum(parts.values())))
+        return Prediction(
+            scores=scores,
+            contributions=parts if explain else {},
+            confidence=self.confidence,
+            evidence=self.evidence,
+            fallback=self.fallback,
+        )
 
     def begin(self):
         self.is_begun = True
@@ -58,10 +67,6 @@ class ScriptedPrediction(NullPrediction):
     def context_confidence(self, session, state):
         self._fail()
         return self.confidence if state.context is not None else 0.0
-
-    def needed(self, session, state, names):
-        self._fail()
-        return {name: share for name, share in self.needs.items() if name in names and state.context is not None}
 
     async def set_context(self, session, state, text):
         self._fail()
@@ -84,12 +89,14 @@ class ScriptedPrediction(NullPrediction):
         self._fail()
         return {"embeddings": {"provider": "fastembed"}, "advice": "ask"}
 
-    def finds(self, *names, near=(), probability=0.9):
-        """Let searches find these, each needed with this probability."""
+    def finds(self, *names, near=(), probability=0.9, scores=()):
+        """Let searches find these, each needed with this probability, the most relevant first or by their scores."""
+        scores = scores or [1.0 - 0.01 * place for place in range(len(names))]
         hits = tuple(
-            SimpleNamespace(name=name, score=1.0, probability=probability, why=f"{name} fits") for name in names
+            ToolMatch(name=name, score=score, probability=probability, why=f"{name} fits")
+            for name, score in zip(names, scores, strict=True)
         )
-        self.found = SimpleNamespace(hits=hits, near=near, abstained=not hits)
+        self.found = ToolSearchResult(hits=hits, near=near, abstained=not hits)
 
     def _fail(self):
         if self.error is not None:
@@ -97,26 +104,20 @@ class ScriptedPrediction(NullPrediction):
 
 
 class ScriptedUsage(UsageSource):
-    """Recorded use that is what a test says; `next_uses` are the probabilities after any call."""
+    """Recorded use that is what a test says."""
 
     def __init__(self):
         self.learned = None
-        self.next_uses = {}
         self.refreshed = []
         self.error = None
 
-    async def refresh(self, session):
+    async def refresh(self, session, candidates):
         self._fail()
         self.refreshed.append(session)
 
-    def usage(self, session):
+    def warm_set(self, session):
         self._fail()
         return self.learned
-
-    def model(self, session):
-        return SimpleNamespace(
-            after=lambda used: {name: share for name, share in self.next_uses.items() if name not in used}
-        )
 
     def _fail(self):
         if self.error is not None:
@@ -166,16 +167,19 @@ class Stage:
         )
         self.meta_tools = MetaTools(self.filtering)
 
-    def learned(self, probabilities, sessions=10, requests=12.0, others=0.0):
+    def learned(self, probabilities, sessions=10**9, requests=12.0, others=0.0, predictor="hybrid"):
         """Let the next sessions need these tools with these probabilities, by so many recorded sessions.
 
-        `others` is how many tools a session needs in addition.
+        `others` is how many tools a session needs in addition, `predictor` the strategy that estimated it.
         """
-        self.use.learned = Usage(
+        usage = Usage(
             evidence=sessions,
             probabilities=probabilities,
             requests=requests,
             distinct_tools=sum(probabilities.values()) + others,
+        )
+        self.use.learned = WarmSet(
+            key=WarmSetKey(), strategy="hybrid", predictor=predictor, usage=usage, created_at=self.now
         )
 
     def shown(self, session, catalog):

@@ -65,13 +65,13 @@ def test_sessions_that_use_the_same_tools_cost_less_through_riglm_in_every_host(
     assert hinted["listed"] == 80.0
 
 
-def test_what_an_avoided_request_is_worth_decides_how_many_tools_are_loaded(
+def test_how_reliable_searches_are_decides_how_many_tools_are_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "small", [NAMES[number % 5 : number % 5 + 3] for number in range(20)])
+    write(tmp_path / "small", [NAMES[number * 7 % 20 : number * 7 % 20 + 3] for number in range(20)])
     sizes = []
-    for extra in ("0", "20000"):
-        run(tmp_path, "--json", "--extra-request", extra)
+    for reliability in ("1", "0.5"):
+        run(tmp_path, "--json", "--search-reliability", reliability)
         sizes.append(sum(row["first_list"] for row in json.loads(capsys.readouterr().out)))
     assert sizes[0] < sizes[1]
 

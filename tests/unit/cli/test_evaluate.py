@@ -86,14 +86,6 @@ def test_the_protocol_is_told_and_online_starts_empty(data, options):
     assert row["calls"] == 90
 
 
-def test_coverage_adds_how_long_lists_were(data, options):
-    _write(data / "small", _sessions(30))
-    done = _evaluate("sequences", *options, "--json", "--predictor", "hybrid", "--coverage", "0.9")
-    (row,) = json.loads(done.stdout)
-    assert row["goal"] == 90.0
-    assert 0 < row["mean_list"] <= len(TOOLS)
-
-
 def test_the_table_of_sequences_names_each_predictor(data, options):
     _write(data / "small", _sessions(30))
     table = _evaluate("sequences", *options).stdout

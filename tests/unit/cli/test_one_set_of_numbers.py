@@ -154,6 +154,10 @@ def of_summary(found):
     }
 
 
+def told_by(words):
+    return json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+
+
 @pytest.mark.parametrize(("mode", "surface"), [("shadow", "dynamic"), ("enforce", "dynamic"), ("enforce", "hints")])
 async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monkeypatch, mode, surface):
     monkeypatch.chdir(tmp_path)
@@ -162,10 +166,8 @@ async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monke
     url, records = f"sqlite:///{tmp_path / 'riglm.db'}", sessions_of(mode, surface)
     with SqlAnalytics(url) as store:
         store.record_many([*records, *imported()])
-    told = {
-        words[0]: json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-        for words in (["stats"], ["tools"], ["sessions"], ["report", "--predictor", "frequency"])
-    }
+    commands = (["stats"], ["tools"], ["sessions"], ["report", "--predictor", "frequency"])
+    told = {words[0]: await asyncio.to_thread(told_by, words) for words in commands}
     summary, series, tools, tool = await asked(url)
     report, stats = of_report(told["report"], mode), of_stats(told["stats"], mode)
     assert report == of_summary(summary) == of_metrics(measured(records), mode)

@@ -1,14 +1,22 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.domain.list_plan import (
     COLD_USAGE,
+    EXPECTED_HITS,
     META_TOOL_TOKENS,
     ListPlan,
     Prices,
     ToolCosts,
+    blended,
     cheapest_list,
     covering_list,
+    expected_usage,
+    prior_probabilities,
 )
 from riglm.domain.usage import Usage
 
@@ -20,13 +28,13 @@ def make_costs(names=TOOLS, tokens=200.0, **prices):
     return ToolCosts(tokens=dict.fromkeys(names, tokens), prices=Prices(**prices))
 
 
-def make_usage(probabilities, requests=12.0, distinct_tools=None):
+def make_usage(probabilities, requests=12.0, distinct_tools=None, evidence=20):
     expected = sum(probabilities.values()) if distinct_tools is None else distinct_tools
-    return Usage(evidence=20, probabilities=probabilities, requests=requests, distinct_tools=expected)
+    return Usage(evidence=evidence, probabilities=probabilities, requests=requests, distinct_tools=expected)
 
 
 def short(costs, usage, kept=frozenset(), order=TOOLS, bounds=(3, 30), own_tokens=META_TOOL_TOKENS):
-    return cheapest_list(costs, usage, frozenset(kept), order, bounds, own_tokens)
+    return cheapest_list(costs, usage, frozenset(kept), order, bounds, own_tokens, EXPECTED_HITS)
 
 
 @st.composite
@@ -39,17 +47,18 @@ def plans(draw):
     least = draw(st.integers(0, 10))
     return (
         ToolCosts(tokens=dict(zip(names, sizes, strict=True)), prices=Prices()),
-        make_usage(shares, requests=draw(st.floats(1, 60))),
+        make_usage(shares, requests=draw(st.floats(1, 60)), evidence=draw(st.integers(0, 20))),
         kept,
         tuple(names),
         (least, draw(st.integers(least, 40))),
         draw(st.floats(0, 2_000)),
+        draw(st.floats(0, 1)),
     )
 
 
 @given(plans())
 def test_a_short_list_costs_less_than_the_whole_one_and_keeps_to_its_bounds(plan):
-    costs, usage, kept, order, (least, most), own_tokens = plan
+    costs, usage, kept, order, (least, most), own_tokens, _ = plan
     tools = cheapest_list(*plan)
     if tools is None:
         return
@@ -58,9 +67,94 @@ def test_a_short_list_costs_less_than_the_whole_one_and_keeps_to_its_bounds(plan
     assert costs.short_price(tools, usage, own_tokens) < costs.whole_price(usage.requests)
 
 
+@given(plans())
+def test_a_list_is_filled_from_the_eleventh_session_on_with_likely_tools_up_to_its_limits(plan):
+    costs, usage, kept, order, (_, most), own_tokens, coverage = plan
+    before = cheapest_list(costs, replace(usage, evidence=10), *plan[2:])
+    after = cheapest_list(costs, replace(usage, evidence=11), *plan[2:])
+    assert (before is None) is (after is None)
+    if before is None:
+        return
+    assert before <= after
+    added = after - before
+    shares = usage.probabilities
+    assert all(shares.get(tool, 0.0) >= 0.1 for tool in added)
+    if added:
+        price = costs.short_price(after, usage, own_tokens)
+        assert price < costs.whole_price(usage.requests)
+        assert price < costs.search_price(usage)
+        assert len(after - kept) <= most
+        rarest = min(added, key=lambda tool: shares[tool])
+        held = sum(shares.get(tool, 0.0) for tool in after)
+        assert held - shares[rarest] < coverage * usage.distinct_tools
+        left_out = [shares.get(tool, 0.0) for tool in order if tool not in after]
+        assert max(left_out, default=0.0) <= shares[rarest]
+
+
+def fillable(**known):
+    """Tools that a third of the sessions need and that are too large to pay, beside one that does."""
+    costs = ToolCosts(tokens={TOOLS[0]: 100.0} | dict.fromkeys(TOOLS[1:], 2_000.0), prices=Prices())
+    shares = {TOOLS[0]: 0.9} | dict.fromkeys(TOOLS[1:8], 0.35) | dict.fromkeys(TOOLS[8:12], 0.099)
+    return costs, make_usage(shares, **known)
+
+
+@pytest.mark.parametrize(("evidence", "count"), [(0, 1), (10, 1), (11, 8), (300, 8)])
+def test_a_list_is_filled_if_enough_sessions_were_recorded(evidence, count):
+    costs, usage = fillable(evidence=evidence, distinct_tools=5.0)
+    assert short(costs, usage, bounds=(0, 30)) == set(TOOLS[:count])
+
+
+@pytest.mark.parametrize(
+    ("distinct_tools", "most", "count"),
+    [
+        (2.6, 30, 5),  # 0.85 * 2.6 = 2.21 <= 0.9 + 4 * 0.35
+        (2.0, 30, 4),
+        (1.0, 30, 1),
+        (5.0, 30, 8),  # the next tool is needed in fewer than one of ten sessions
+        (5.0, 6, 6),
+        (5.0, 1, 1),
+    ],
+)
+def test_a_list_is_filled_up_to_the_expected_hits_the_likely_tools_and_max_tools(distinct_tools, most, count):
+    costs, usage = fillable(distinct_tools=distinct_tools)
+    assert short(costs, usage, bounds=(0, most)) == set(TOOLS[:count])
+
+
+def test_a_list_is_filled_while_it_is_cheaper_than_a_host_s_search():
+    """Of 200 large tools, some are filled in; the next one would make the list dearer than the search."""
+    names = tuple(f"tool_{number:03}" for number in range(200))
+    costs = ToolCosts(tokens=dict.fromkeys(names, 3_000.0), prices=Prices())
+    usage = make_usage(dict.fromkeys(names[:12], 0.15))
+    search = costs.search_price(usage)
+    assert search < costs.whole_price(usage.requests)
+    tools = cheapest_list(costs, usage, frozenset(), names, (0, 30), META_TOOL_TOKENS, 1.0)
+    filled = len(tools)
+    assert 0 < filled < 12
+    assert costs.short_price(names[:filled], usage, META_TOOL_TOKENS) < search
+    assert costs.short_price(names[: filled + 1], usage, META_TOOL_TOKENS) >= search
+
+
+def test_a_list_is_filled_while_it_is_cheaper_than_no_proxy():
+    names, own_tokens = TOOLS[:10], 8_000.0
+    costs, usage = make_costs(names, 2_000.0), make_usage(dict.fromkeys(names, 0.3))
+    whole = costs.whole_price(usage.requests)
+    assert whole < costs.search_price(usage)
+    tools = cheapest_list(costs, usage, frozenset(), names, (0, 30), own_tokens, 1.0)
+    filled = len(tools)
+    assert 0 < filled < 10
+    assert costs.short_price(tools, usage, own_tokens) < whole
+    assert costs.short_price(names[: filled + 1], usage, own_tokens) >= whole
+
+
+def test_kept_tools_count_for_the_expected_hits_and_not_for_max_tools():
+    costs, usage = fillable(distinct_tools=2.6)
+    assert short(costs, usage, kept={TOOLS[7]}, bounds=(0, 30)) == {*TOOLS[:4], TOOLS[7]}
+    assert short(costs, usage, kept={TOOLS[30]}, bounds=(0, 3)) == {*TOOLS[:3], TOOLS[30]}
+
+
 def test_a_small_catalog_is_listed_whole():
     assert short(make_costs(SMALL), make_usage(dict.fromkeys(SMALL, 0.4)), order=SMALL) is None
-    assert short(make_costs(SMALL), COLD_USAGE, order=SMALL) is None
+    assert short(make_costs(SMALL), expected_usage(COLD_USAGE, dict.fromkeys(SMALL, 0.0)), order=SMALL) is None
 
 
 def test_of_a_large_catalog_the_likely_tools_are_listed():
@@ -94,18 +188,21 @@ def test_a_tool_that_pays_also_pays_when_it_is_likelier(one, other, tokens, requ
     assert len(costs.paying({SMALL[0]: low}, requests)) <= len(costs.paying({SMALL[0]: high}, requests))
 
 
-def test_dearer_extra_requests_list_more_tools():
+def test_a_less_reliable_search_lists_more_tools():
     shares = {tool: number / len(TOOLS) for number, tool in enumerate(TOOLS)}
-    counts = [len(make_costs(extra_request=price).paying(shares, 12.0)) for price in (0.0, 1_000.0, 10_000.0)]
+    costs = [make_costs(search_reliability=share) for share in (1.0, 0.9, 0.5)]
+    counts = [len(each.paying(shares, 12.0)) for each in costs]
     assert counts == sorted(set(counts))
+    sent = [len(each.sendable(shares, make_usage({}), 6, 40)) for each in costs]
+    assert sent == sorted(set(sent))
 
 
 def test_next_to_a_host_s_search_a_listed_tool_saves_a_result_of_five_definitions():
     tokens, shares = {"small": 100.0, "large": 3_000.0}, {"small": 0.1}
-    alone = ToolCosts(tokens=tokens, prices=Prices(extra_request=0.0))
+    alone = ToolCosts(tokens=tokens, prices=Prices(search_reliability=1.0))
     assert alone.paying(shares, 12.0) == []
-    for extra_request in (0.0, 10_000.0):
-        costs = ToolCosts(tokens=tokens, prices=Prices(extra_request=extra_request)).next_to_search
+    for search_reliability in (1.0, 0.5):
+        costs = ToolCosts(tokens=tokens, prices=Prices(search_reliability=search_reliability)).next_to_search
         assert costs.paying(shares, 12.0) == ["small"]
         assert costs.paying({"small": 0.01}, 12.0) == []
 
@@ -127,22 +224,88 @@ def test_the_price_of_a_short_list_counts_the_detours_to_the_others():
 @given(st.dictionaries(st.sampled_from(TOOLS), st.floats(0, 1)), st.floats(0, 1), st.integers(0, 5))
 def test_a_covering_list_holds_the_share_of_the_need_or_as_many_tools_as_it_may(shares, coverage, least):
     most, kept = 12, frozenset(TOOLS[:2])
-    tools = covering_list(make_usage(shares), kept, TOOLS, (least, most), coverage)
+    tools = covering_list(shares, kept, TOOLS, (least, most), coverage)
     free = {tool: share for tool, share in shares.items() if tool not in kept}
     chosen = tools - kept
-    assert kept <= tools
+    assert kept <= tools <= set(TOOLS)
     assert least <= len(chosen) <= most
     held = sum(free.get(tool, 0.0) for tool in chosen)
     assert len(chosen) == most or held >= coverage * sum(free.values()) - 1e-9
+    left_out = [share for tool, share in free.items() if tool not in chosen]
+    assert max(left_out, default=0.0) <= min((free.get(tool, 0.0) for tool in chosen), default=1.0)
 
 
 def test_a_covering_list_has_the_fewest_tools():
-    usage = make_usage({"a": 0.1, "b": 0.8, "c": 0.1})
-    assert covering_list(usage, frozenset(), ("a", "b", "c", "d"), (0, 9), 0.8) == {"b"}
-    assert covering_list(usage, frozenset(), ("a", "b", "c", "d"), (0, 9), 0.85) == {"a", "b"}
-    assert covering_list(usage, frozenset(), ("a", "b", "c"), (0, 9), 1.0) is None
+    shares, order = {"a": 0.1, "b": 0.8, "c": 0.1, "gone": 0.9}, ("a", "b", "c", "d")
+    assert covering_list(shares, frozenset(), order, (0, 9), 0.8) == {"b"}
+    assert covering_list(shares, frozenset(), order, (0, 9), 0.85) == {"a", "b"}
+    assert covering_list(shares, frozenset(), order, (0, 9), 1.0) == {"a", "b", "c"}
+    assert covering_list(shares, frozenset(), order, (4, 9), 0.8) == set(order)
+    assert covering_list(shares, frozenset(), order, (0, 1), 1.0) == {"b"}
+    assert covering_list({}, frozenset("d"), order, (2, 9), 0.8) == {"a", "b", "d"}
 
 
 def test_a_plan_without_tools_of_its_own_lists_all_candidates():
     assert ListPlan(candidates=SMALL).listed == set(SMALL)
     assert ListPlan(candidates=SMALL, tools=frozenset(SMALL[:1])).listed == {SMALL[0]}
+
+
+def make_everyday(count, *useful):
+    """Return the weights of so many tools, of which some are surely everyday utilities."""
+    return {f"tool_{number:03}": 0.0 for number in range(count)} | dict.fromkeys(useful, 1.0)
+
+
+@given(st.floats(0, 1))
+def test_a_prior_lies_between_one_and_twelve_percent(weight):
+    assert prior_probabilities({"a": weight}) == {"a": pytest.approx(0.01 + 0.11 * weight)}
+
+
+@pytest.mark.parametrize(
+    ("count", "distinct"), [(1, 3.0), (20, 3.0), (40, 3.232), (50, 3.5), (60, 3.719), (200, 5.164), (525, 6.322)]
+)
+def test_nothing_learned_is_the_prior(count, distinct):
+    everyday = make_everyday(count - 1, "read_file")
+    usage = expected_usage(COLD_USAGE, everyday)
+    assert usage.evidence == 0
+    assert usage.probabilities == prior_probabilities(everyday)
+    assert (usage.probabilities["read_file"], usage.requests) == (0.12, 12.0)
+    assert usage.distinct_tools == pytest.approx(distinct, abs=1e-3)
+
+
+def test_an_empty_catalog_has_no_probabilities():
+    assert expected_usage(make_usage({"gone": 1.0}), {}).probabilities == {}
+
+
+def test_three_sessions_weigh_as_much_as_the_prior():
+    recorded = make_usage({"read_file": 0.9, "tool_000": 0.4, "gone": 1.0}, 20.0, distinct_tools=6.5, evidence=3)
+    usage = expected_usage(recorded, make_everyday(49, "read_file"))
+    assert usage.probabilities["read_file"] == pytest.approx((0.9 + 0.12) / 2)
+    assert usage.probabilities["tool_000"] == pytest.approx((0.4 + 0.01) / 2)
+    assert usage.probabilities["tool_001"] == pytest.approx(0.01 / 2)
+    assert "gone" not in usage.probabilities
+    assert (usage.requests, usage.distinct_tools, usage.evidence) == (16.0, pytest.approx((6.5 + 3.5) / 2), 3)
+
+
+def test_of_many_sessions_what_was_recorded_remains():
+    recorded = make_usage({"read_file": 0.9, "tool_000": 0.4}, 20.0, distinct_tools=6.5, evidence=10**9)
+    usage = expected_usage(recorded, make_everyday(49, "read_file"))
+    assert usage.probabilities == pytest.approx(
+        dict.fromkeys(make_everyday(49), 0.0) | recorded.probabilities, abs=1e-6
+    )
+    assert (usage.requests, usage.distinct_tools) == (pytest.approx(20.0), pytest.approx(6.5))
+
+
+def test_if_nothing_recorded_tells_tools_apart_the_prior_does():
+    recorded = make_usage({}, 20.0, distinct_tools=6.5, evidence=30)
+    everyday = make_everyday(49, "read_file")
+    usage = expected_usage(recorded, everyday)
+    assert usage.probabilities == prior_probabilities(everyday)
+    assert usage.requests > 19.0
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.lists(st.integers(0, 1_000), min_size=2, max_size=5, unique=True))
+def test_each_session_moves_the_blend_towards_what_was_recorded(recorded, prior, sessions):
+    shares = [blended({"a": recorded}, {"a": prior}, count)["a"] for count in sorted(sessions)]
+    gaps = [abs(share - recorded) for share in shares]
+    assert all(after <= before + 1e-12 for before, after in pairwise(gaps))
+    assert all(min(recorded, prior) - 1e-12 <= share <= max(recorded, prior) + 1e-12 for share in shares)

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.list_plan import OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices
+from riglm.domain.list_plan import CALL_TOKENS, OUTPUT_TOKENS, PROMPT_TOKENS, SEARCH_TOKENS, Prices
 from riglm.domain.session_cost import SessionPrice, SessionSizes
 
-PRICES = Prices(cached_input=0.1, cache_write=1.25, output=5.0, extra_request=100.0)
+PRICES = Prices(cached_input=0.1, cache_write=1.25, output=5.0, search_reliability=0.9)
 tokens = st.integers(0, 100_000)
 counts = st.integers(0, 40)
 
@@ -64,8 +64,28 @@ def test_a_shorter_list_pays_in_a_long_session_only():
 
 
 def test_a_detour_costs_one_request_and_what_its_messages_add():
-    expected = 0.1 * 10_000 + 5 * OUTPUT_TOKENS + 100 + SEARCH_TOKENS * (1.25 + 0.1 * 7)
+    expected = 0.1 * 10_000 + 5 * OUTPUT_TOKENS + SEARCH_TOKENS * (1.25 + 0.1 * 7)
     assert PRICES.detour(10_000, 7) == pytest.approx(expected)
+
+
+def test_the_risk_of_a_hidden_tool_is_a_share_of_the_session_s_price():
+    prompt = 8_000 * (1.25 + 0.1 * 10)
+    calls = 10 * CALL_TOKENS * (1.25 + 0.1 * 5)
+    output = 10 * 5 * OUTPUT_TOKENS
+    assert PRICES.risk(8_000, 10) == pytest.approx(0.1 * (prompt + calls + output))
+    assert Prices(search_reliability=1.0).risk(8_000, 10) == 0.0
+    assert Prices().risk(8_000, 10) == pytest.approx(0.3 * PRICES.risk(8_000, 10))
+
+
+@given(tokens, st.integers(1, 40))
+def test_the_session_that_a_hidden_tool_puts_at_risk_costs_what_its_requests_cost(size, requests):
+    """Its requests are those after the first, which only reads the prompt."""
+    session = SessionPrice(PRICES)
+    for _ in range(requests + 1):
+        session.request(size, "list")
+        session.messages += CALL_TOKENS
+    whole = session.total - 5 * OUTPUT_TOKENS
+    assert PRICES.risk(size + PROMPT_TOKENS, requests) == pytest.approx(0.1 * whole, rel=0.03)
 
 
 @given(requests=counts, share=st.floats(0.0, 1.0), before=st.booleans())

@@ -23,7 +23,7 @@ from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet
+from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet, WarmSetKey
 from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 MAX_STORED_LENGTH: Final = 5
@@ -75,13 +75,16 @@ _PUT_OVERRIDE: Final = (
     "INSERT INTO override (id, kind, tool, scope, key, created_at, expires_at, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _WARM_SET: Final = """
-    SELECT evidence, probabilities, requests, distinct_tools, created_at FROM warm_set
-    WHERE principal = ? AND client = ? AND profile = ?
+    SELECT strategy, predictor, evidence, probabilities, requests, distinct_tools, created_at FROM warm_set
+    WHERE principal = ? AND client = ? AND profile = ? AND project = ?
 """
 _PUT_WARM_SET: Final = """
-    INSERT INTO warm_set (principal, client, profile, evidence, probabilities, requests, distinct_tools, created_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (principal, client, profile) DO UPDATE
-    SET evidence = excluded.evidence, probabilities = excluded.probabilities, requests = excluded.requests,
+    INSERT INTO warm_set (
+        principal, client, profile, project, strategy, predictor, evidence, probabilities, requests, distinct_tools,
+        created_at
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (principal, client, profile, project) DO UPDATE
+    SET strategy = excluded.strategy, predictor = excluded.predictor, evidence = excluded.evidence,
+        probabilities = excluded.probabilities, requests = excluded.requests,
         distinct_tools = excluded.distinct_tools, created_at = excluded.created_at
     WHERE warm_set.created_at = CAST(? AS DOUBLE PRECISION)
 """
@@ -162,21 +165,19 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
         with self._changing() as execute:
             return bool(execute("DELETE FROM override WHERE id = ?", (self._to_id(override_id),)).rowcount > 0)
 
-    def get_warm_set(self, principal: str, client: str, profile: str) -> WarmSet | None:
-        key = (principal, client, profile)
-        return next((_warm_set(key, row) for row in self._find("warm_set", _WARM_SET, *map(storable, key))), None)
+    def get_warm_set(self, key: WarmSetKey) -> WarmSet | None:
+        return next((_warm_set(key, row) for row in self._find("warm_set", _WARM_SET, *_stored_key(key))), None)
 
     def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
-        usage, created_at = warm_set.usage, float(warm_set.created_at)
-        key = (warm_set.principal, warm_set.client, warm_set.profile)
-        stored = tuple(map(storable, key))
+        usage, created_at, stored = warm_set.usage, float(warm_set.created_at), _stored_key(warm_set.key)
         numbers = (float(usage.requests), float(usage.distinct_tools), created_at)
         with self._changing() as execute:
             execute("DELETE FROM warm_set WHERE created_at < ?", (created_at - TTL_SECONDS,))
-            values = (*stored, usage.evidence, to_json(dict(usage.probabilities)), *numbers, replaces)
+            names = map(storable, (warm_set.strategy, warm_set.predictor))
+            values = (*stored, *names, usage.evidence, to_json(dict(usage.probabilities)), *numbers, replaces)
             execute(_PUT_WARM_SET, values)
             found = execute(_WARM_SET, stored).fetchone()
-        return warm_set if found is None else _warm_set(key, found)
+        return warm_set if found is None else _warm_set(warm_set.key, found)
 
     def forget_warm_sets(self) -> None:
         with self._changing() as execute:
@@ -389,10 +390,15 @@ def _places(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _warm_set(key: tuple[str, str, str], row: Sequence[Any]) -> WarmSet:
-    principal, client, profile = key
-    evidence, probabilities, requests, distinct_tools, created_at = row
+def _stored_key(key: WarmSetKey) -> tuple[str, ...]:
+    return tuple(map(storable, (key.principal, key.client, key.profile, key.project)))
+
+
+def _warm_set(key: WarmSetKey, row: Sequence[Any]) -> WarmSet:
+    strategy, predictor, evidence, probabilities, requests, distinct_tools, created_at = row
     usage = Usage(
         evidence=evidence, probabilities=json.loads(probabilities), requests=requests, distinct_tools=distinct_tools
     )
-    return WarmSet(principal=principal, client=client, profile=profile, usage=usage, created_at=created_at)
+    return WarmSet(
+        key=key, strategy=original(strategy), predictor=original(predictor), usage=usage, created_at=created_at
+    )

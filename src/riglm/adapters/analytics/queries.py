@@ -327,7 +327,7 @@ _SOURCES: Final = {
     ),
     RecordKind.OVERRIDES: _Source(override, (override.c.created_at, override.c.id)),
     RecordKind.WARM_SETS: _Source(
-        warm_set, (warm_set.c.created_at, warm_set.c.principal, warm_set.c.client, warm_set.c.profile)
+        warm_set, (warm_set.c.created_at, *(warm_set.c[name] for name in ("principal", "client", "profile", "project")))
     ),
 }
 

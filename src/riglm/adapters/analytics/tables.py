@@ -81,7 +81,7 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
     return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
-SCHEMA_REVISION: Final = "0011"
+SCHEMA_REVISION: Final = "0012"
 """The newest migration that this code knows."""
 
 VECTOR_TABLE: Final = "learned_vector"
@@ -215,7 +215,8 @@ override: Final = Table(
 warm_set: Final = Table(
     "warm_set",
     metadata,
-    *_columns(SafeText, "principal", "client", "profile", primary_key=True),
+    *_columns(SafeText, "principal", "client", "profile", "project", primary_key=True),
+    *_columns(SafeText, "strategy", "predictor"),
     Column("evidence", BigInteger, nullable=False),
     Column("probabilities", JsonText, nullable=False),
     *_columns(Double, "requests", "distinct_tools", "created_at"),

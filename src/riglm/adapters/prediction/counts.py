@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.domain.prediction import PredictionInput, Scores
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 
 MAX_LATEST: Final = 12
 """Maximum number of different tools, the latest of a session, that are considered one by one."""
@@ -162,3 +162,21 @@ def finite(values: Scores) -> Scores:
     """Return the values with NaN as 0 and infinities as 0 or 1."""
     numbers = np.asarray(values, np.float64)
     return numbers if np.isfinite(numbers).all() else np.nan_to_num(numbers, nan=0.0, posinf=1.0, neginf=0.0)
+
+
+_MIN_PROBABILITY, _MAX_PROBABILITY = 1e-4, 0.999
+
+
+def log_odds(probability: Scores) -> Scores:
+    """Return log(p / (1 - p)) of probabilities, which are taken for no less than 0.0001 and no more than 0.999."""
+    p = np.clip(probability, _MIN_PROBABILITY, _MAX_PROBABILITY)
+    found: Scores = np.log(p / (1 - p))
+    return found
+
+
+def guess(parts: Mapping[str, Scores], confidence: float, *, explain: bool) -> Prediction:
+    """Return the prediction whose log-odds are the sum of the parts, for calibration to weigh."""
+    total: Scores = np.sum(list(parts.values()), axis=0)
+    return Prediction(
+        scores=total, contributions=dict(parts) if explain else {}, confidence=confidence, log_odds=dict(parts)
+    )

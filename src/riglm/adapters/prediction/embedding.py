@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.counts import Counts, IndexedInput, finite
+from riglm.adapters.prediction.counts import Counts, IndexedInput, finite, guess, log_odds
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
@@ -18,13 +18,10 @@ class EmbeddingPredictor(PredictorPort):
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         relevance = prediction_input.relevance
         if relevance is None:
-            return Prediction(scores=np.zeros(len(prediction_input.candidates)))
-        scores = finite(relevance.combined).copy()
-        return Prediction(
-            scores=scores,
-            contributions={"relevant": scores} if explain else {},
-            confidence=min(max(relevance.confidence, 0.0), 1.0),
-        )
+            unknown = np.zeros(len(prediction_input.candidates))
+            return Prediction(scores=unknown, log_odds={"relevant": unknown})
+        parts = {"relevant": log_odds(finite(relevance.combined))}
+        return guess(parts, min(max(relevance.confidence, 0.0), 1.0), explain=explain)
 
 
 _UNSEEN: Final = 1e-3
@@ -56,7 +53,7 @@ class BlendPredictor(PredictorPort):
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)
         if not indexed.size:
-            return Prediction(scores=np.zeros(0))
+            return Prediction(scores=np.zeros(0), log_odds={})
         prior = self._prior(indexed)
         parts = {
             "sequence": self._markov(indexed, prior),
@@ -70,7 +67,9 @@ class BlendPredictor(PredictorPort):
             place[np.argsort(-finite(prediction_input.relevance.described), kind="stable")] = np.arange(indexed.size)
             parts["context"] = 0.3 / (10 + place)
         scores: Scores = sum(parts.values(), np.zeros(indexed.size))
-        return Prediction(scores=scores, contributions=parts if explain else {}, confidence=0.5)
+        return Prediction(
+            scores=scores, contributions=parts if explain else {}, confidence=0.5, log_odds={"blend": log_odds(scores)}
+        )
 
     def _prior(self, indexed: IndexedInput) -> Scores:
         prior: Scores = (indexed.spread(self._use.row("")) + _UNSEEN) / (self._use.total("") + _UNSEEN * indexed.size)

@@ -8,47 +8,45 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.adapters.prediction.counts import IndexedInput, finite
+from riglm.adapters.prediction.counts import IndexedInput, guess
 from riglm.adapters.prediction.online_logit import Matrix, OnlineLogit, log_softmax
 from riglm.adapters.prediction.signals import UsageSignals
+from riglm.adapters.prediction.usage_statistics import FURTHER_CALLS
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.prediction import Prediction, PredictionInput, Relevance, Scores
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 TOP: Final = 10
 """`confidence` is the probability that the next tool is among this number of first tools."""
 
-STAGES: Final = ("first", "later", "first_without_context", "later_without_context")
-"""Situations with separate weights of new tools: a session's first call and later ones, with and without a context."""
+STAGES: Final = ("with_context", "without_context")
+"""Situations with separate weights of new tools."""
 
 NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
-    "share": ("frequency", (0.14, 0.12, 0.27, 0.16)),
-    "own": ("frequency", (1.0, 1.0, 1.0, 1.0)),
-    "moment": ("frequency", (0.1, 0.1, 0.1, 0.1)),
-    "mix": ("cooccurrence", (0.0, 0.18, 0.0, 0.47)),
-    "follows": ("sequence", (0.69, 0.33, 0.38, 0.26)),
-    "within": ("server", (0.0, -0.15, 0.0, -0.17)),
-    "begins": ("server", (0.24, 0.36, 0.3, 0.43)),
-    "last_server": ("server", (0.0, 0.27, 0.0, 0.3)),
-    "near_server": ("server", (0.0, 0.09, 0.0, 0.26)),
-    "server_size": ("server", (0.0, -0.06, 0.0, 0.14)),
-    "server_stage": ("server", (0.0, 0.16, 0.0, 0.21)),
-    "server_part": ("server", (0.0, -0.02, 0.0, 0.08)),
-    "neighbor": ("server", (0.0, 0.26, 0.0, 0.32)),
-    "words": ("words", (0.0, 0.25, 0.0, 0.45)),
-    "rank": ("context", (0.77, 0.43, 0.0, 0.0)),
-    "described": ("context", (0.62, 0.59, 0.0, 0.0)),
-    "described_near": ("context", (0.0, 0.06, 0.0, 0.0)),
-    "learned": ("learned", (0.3, 0.24, 0.0, 0.0)),
+    "share": ("frequency", (0.12, 0.16)),
+    "moment": ("frequency", (0.1, 0.1)),
+    "mix": ("cooccurrence", (0.18, 0.47)),
+    "follows": ("sequence", (0.33, 0.26)),
+    "within": ("server", (-0.15, -0.17)),
+    "begins": ("server", (0.36, 0.43)),
+    "last_server": ("server", (0.27, 0.3)),
+    "near_server": ("server", (0.09, 0.26)),
+    "server_size": ("server", (-0.06, 0.14)),
+    "server_stage": ("server", (0.16, 0.21)),
+    "server_part": ("server", (-0.02, 0.08)),
+    "neighbor": ("server", (0.26, 0.32)),
+    "words": ("words", (0.25, 0.45)),
+    "rank": ("context", (0.43, 0.0)),
+    "described": ("context", (0.59, 0.0)),
+    "described_near": ("context", (0.06, 0.0)),
+    "learned": ("learned", (0.24, 0.0)),
 }
 """Features of tools new to the session: family, and default weight by `STAGES`.
 
-Fitted by `python -m benchmarks.prediction fit`, except `own` and `moment`: no public set has clients or times.
+Fitted by `python -m benchmarks.prediction fit`, except `moment`: no public set has times.
 """
 
-NEVER_NEGATIVE: Final = frozenset(
-    {"share", "own", "moment", "follows", "begins", "mix", "described", "rank", "learned"}
-)
+NEVER_NEGATIVE: Final = frozenset({"share", "moment", "follows", "begins", "mix", "described", "rank", "learned"})
 """Features of new tools whose weight is at least 0: what is used or fits more must not be less likely for that."""
 
 USED: Final[Mapping[str, tuple[str, float]]] = {
@@ -75,10 +73,12 @@ FAMILIES: Final[tuple[str, ...]] = tuple(
 )
 """The families of features, by which contributions are reported; `repeat_or_new` is added to them."""
 
+_NEED: Final = dict.fromkeys(FAMILIES, 1.0) | {"server": 0.5, "repeat_or_new": 0.25, "usage": 0.3}
+"""How much each family says about the rest of the session, relative to what it says about the next call."""
+
 _PRECISION: Final = 5.0
 _FORGETTING: Final = 1e-3
 _LIKELIEST: Final = 2
-_MIN_SPREAD: Final = 1e-9
 
 
 class HybridPredictor(PredictorPort):
@@ -119,28 +119,35 @@ class HybridPredictor(PredictorPort):
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         features = self._features(prediction_input)
-        self._learn_weights(features, tool, weight)
+        if prediction_input.calls:
+            self._learn_weights(features, tool, weight)
         self._latest = None
         self._signals.learn(features.indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         if not prediction_input.candidates:
-            return Prediction(scores=np.zeros(0), log_probabilities=np.zeros(0))
+            return Prediction(scores=np.zeros(0), log_odds={})
+        if not prediction_input.calls:
+            return self._first(prediction_input, explain=explain)
         features = self._features(prediction_input)
-        likely = self._log_probabilities(features)
-        lowered = likely - self._fresh_bonus * _less_likely(likely, features.indexed.used)
-        order, relevance = np.argsort(-lowered, kind="stable"), prediction_input.relevance
-        scores = lowered
-        if prediction_input.lasting and relevance is not None and "learned" not in self._without:
-            scores, likely = (
-                _in_order(values, order, _for_session(lowered, relevance)) for values in (lowered, likely)
-            )
+        likely, parts = self._log_probabilities(features), self._parts(features)
+        parts["repeat_or_new"] = likely - np.sum(list(parts.values()), axis=0)
+        lowered = self._fresh_bonus * _less_likely(likely, features.indexed.used)
         return Prediction(
-            scores=scores,
-            contributions=self._contributions(features, lowered, scores) if explain else {},
-            confidence=min(float(np.exp(likely[order[:TOP]]).sum()), 1.0),
-            log_probabilities=likely,
+            scores=likely - lowered,
+            contributions=parts | {"repeat_or_new": parts["repeat_or_new"] - lowered} if explain else {},
+            confidence=min(float(np.exp(np.sort(likely)[-TOP:]).sum()), 1.0),
+            log_odds={name: _NEED[name] * part for name, part in parts.items()}
+            | {"usage": _NEED["usage"] * self._signals.usage(features.indexed) + FURTHER_CALLS},
         )
+
+    def _first(self, prediction_input: PredictionInput, *, explain: bool) -> Prediction:
+        """Return what a session needs that has called nothing: what sessions use, and what fits the context."""
+        indexed = IndexedInput(prediction_input)
+        parts = {
+            family: part for family, part in self._signals.of_first(indexed).items() if family not in self._without
+        }
+        return guess(parts or {"frequency": np.zeros(indexed.size)}, self._signals.confidence, explain=explain)
 
     def _features(self, prediction_input: PredictionInput) -> "_Features":
         """Return the features of an input; the latest are kept, because a call is predicted and then learned."""
@@ -171,15 +178,13 @@ class HybridPredictor(PredictorPort):
             found[nest.members] = log_softmax(self._logits[nest.logit].weights @ nest.table) + likely
         return found
 
-    def _contributions(self, features: "_Features", lowered: Scores, scores: Scores) -> dict[str, Scores]:
-        """Return the parts of the scores by family; what no feature has made is `repeat_or_new`."""
-        found = {family: np.zeros(scores.size) for family in FAMILIES}
+    def _parts(self, features: "_Features") -> dict[str, Scores]:
+        """Return the sum of weight times feature by family."""
+        found = {family: np.zeros(features.indexed.size) for family in FAMILIES}
         for nest in (features.new, features.used):
             parts = self._logits[nest.logit].weights[:, None] * nest.table
             for family, part in zip(nest.families, parts, strict=True):
                 found[family][nest.members] += part
-        found["repeat_or_new"] = lowered - np.sum(list(found.values()), axis=0)
-        found["learned"] += scores - lowered
         return found
 
 
@@ -207,8 +212,8 @@ class _Features:
 
     @cached_property
     def new(self) -> _Nest:
-        stage = bool(self.indexed.calls) + 2 * (self.indexed.prediction_input.relevance is None)
-        return self._nest(STAGES[stage], ~self.indexed.used, NEW, self._signals.of_new)
+        stage = STAGES[self.indexed.prediction_input.relevance is None]
+        return self._nest(stage, ~self.indexed.used, NEW, self._signals.of_new)
 
     @cached_property
     def used(self) -> _Nest:
@@ -236,23 +241,4 @@ def _less_likely(likely: Scores, used: NDArray[np.bool_]) -> NDArray[np.bool_]:
     found = used.copy()
     columns = np.flatnonzero(used)
     found[columns[np.argsort(-likely[columns], kind="stable")[:_LIKELIEST]]] = False
-    return found
-
-
-def _for_session(scores: Scores, relevance: Relevance) -> NDArray[np.intp]:
-    """Return the candidates, best first, for all that a session needs and not only its next call.
-
-    The higher the confidence of the context, the more counts what was used in similar contexts.
-    """
-    sure = min(max(relevance.confidence, 0.0), 1.0)
-    learned, following = (
-        values / max(float(values.std()), _MIN_SPREAD) for values in (finite(relevance.learned), scores)
-    )
-    return np.lexsort((-scores, -(sure * learned + (1 - sure) * following)))
-
-
-def _in_order(values: Scores, before: NDArray[np.intp], after: NDArray[np.intp]) -> Scores:
-    """Return the values of the candidates `before`, given to the candidates `after` place by place."""
-    found = np.empty_like(values)
-    found[after] = values[before]
     return found

@@ -5,12 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.counts import IndexedInput, finite
+from riglm.adapters.prediction.counts import IndexedInput, finite, log_odds
 from riglm.adapters.prediction.online_logit import Matrix
 from riglm.adapters.prediction.usage_statistics import (
     FADING,
     Cooccurrence,
-    Frequency,
     MarkovChains,
     NameWords,
     SessionCounts,
@@ -18,11 +17,9 @@ from riglm.adapters.prediction.usage_statistics import (
 )
 from riglm.domain.prediction import Scores
 
-_OWN_FADING: Final = 2.0
 _MIX: Final = (0.3, 0.2, 0.3, 0.1, 0.1)
 _MAX_NEIGHBORS: Final = 8
 _NEIGHBOR_DISTANCE: Final = 3.0
-_MIN_SHARE, _MAX_SHARE = 1e-4, 0.999
 _MAX_BELOW, _MAX_ABOVE = 4.0, 8.0
 _MIN_SPREAD: Final = 1e-9
 _CALL_FADING: Final = 0.95
@@ -32,7 +29,6 @@ class UsageSignals:
     """The usage statistics of the hybrid. Features are arrays over all candidates; those that are zero are left out."""
 
     def __init__(self) -> None:
-        self._frequency = Frequency()
         self._sessions = SessionCounts()
         self._cooccurrence = Cooccurrence()
         self._chains = MarkovChains()
@@ -40,8 +36,28 @@ class UsageSignals:
 
     def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
         """Count a call."""
-        for statistic in (self._frequency, self._sessions, self._cooccurrence, self._chains, self._words):
+        for statistic in (self._sessions, self._cooccurrence, self._chains, self._words):
             statistic.learn(indexed, tool, weight)
+
+    @property
+    def confidence(self) -> float:
+        """How much was counted recently, between 0 and 1."""
+        return self._sessions.confidence
+
+    def usage(self, indexed: IndexedInput) -> Scores:
+        """Return the log-odds that a session uses each candidate."""
+        return log_odds(self._sessions.share(indexed))
+
+    def of_first(self, indexed: IndexedInput) -> dict[str, Scores]:
+        """Return the evidence for each candidate in a session that has called nothing, in log-odds by family."""
+        usage, context = self.usage(indexed), _of_context(indexed, np.zeros(indexed.size))
+        if not context:
+            return {"frequency": usage}
+        return {
+            "frequency": 0.5 * usage,
+            "context": 0.8 * context["described"] + 0.4 * context["rank"] - 1.0,
+            "learned": 1.3 * context["learned"],
+        }
 
     def of_turn(self, indexed: IndexedInput) -> Matrix:
         """Return the features of calling a new tool and, all zero, a used one: an array of 6 x 2."""
@@ -69,20 +85,16 @@ class UsageSignals:
         Shares are logarithms of odds; those that depend on the session are relative to `share`, so that 0 is no news.
         """
         share, (within, begins) = self._sessions.share(indexed), self._sessions.within(indexed)
-        base, near = _log_odds(share), nearness(indexed)
+        base, near = log_odds(share), nearness(indexed)
         in_use, stage = near > 0, float(np.log1p(len(indexed.ages)))
         follows = self._chains.share(indexed, fresh=True)
-        own = np.log(self._frequency.share(indexed) / self._frequency.overall(indexed))
         found = {
             "share": base,
-            "own": own * _OWN_FADING / (_OWN_FADING + len(indexed.ages)),
-            "moment": self._frequency.moment(indexed),
-            "follows": _log_odds(follows) - base,
+            "moment": self._sessions.moment(indexed),
+            "follows": log_odds(follows) - base,
             "begins": np.log(begins) * ~in_use,
             **_of_context(indexed, near),
         }
-        if not indexed.calls:
-            return found
         company, most = self._cooccurrence.share(indexed, share, self._sessions.sessions)
         joined = np.where(in_use, near, self._sessions.joined(indexed)[indexed.servers])
         mixed = np.stack([company, follows, joined * within, share, most])
@@ -92,8 +104,8 @@ class UsageSignals:
             minlength=len(indexed.server_names),
         )
         return found | {
-            "mix": _log_odds(np.dot(_MIX, mixed)) - base,
-            "within": in_use * (_log_odds(within) - base),
+            "mix": log_odds(np.dot(_MIX, mixed)) - base,
+            "within": in_use * (log_odds(within) - base),
             "last_server": 1.0 * (near == 1.0),
             "near_server": near,
             "server_size": in_use * np.log(sizes),
@@ -138,12 +150,6 @@ def _neighbors(indexed: IndexedInput) -> Scores:
     found: Scores = (
         near * (indexed.servers == indexed.servers[places]) * FADING ** np.arange(len(recent))[:, None]
     ).max(0)
-    return found
-
-
-def _log_odds(share: Scores) -> Scores:
-    share = np.clip(share, _MIN_SHARE, _MAX_SHARE)
-    found: Scores = np.log(share / (1 - share))
     return found
 
 

@@ -8,89 +8,148 @@ from typing import Final
 
 import numpy as np
 
-from riglm.adapters.prediction.counts import Counts, IndexedInput
+from riglm.adapters.prediction.counts import Counts, IndexedInput, guess, log_odds
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.domain.retrieval.words import split_name, words
 from riglm.ports.predictor import PredictorPort
 
-_ALL: Final = ""
 _HOURS: Final = 4
-_MOMENT_WEIGHT: Final = 0.1
-_HALF_SURE: Final = 100.0
-"""Number of calls after which a predictor that only counts reports half of its maximum confidence."""
+_MOMENT_WEIGHT: Final = 0.3
+_HALF_SURE: Final = 20.0
+"""Number of sessions after which a predictor that only counts reports half of its maximum confidence."""
+
+_MAX_SESSIONS: Final = 400.0
+_WIDER_SESSIONS: Final = 2.0
+"""Number of sessions that the share in the next wider scope counts as."""
+
+_MOMENT_SESSIONS: Final = 5.0
+_ALL: Final = ""
 
 
-class Frequency:
-    """Calls by all, by client and by principal, and by time of day and weekday."""
+class SessionCounts:
+    """Number of sessions, of those that used a tool or a server, that began a server with a tool, or used two servers.
+
+    All are halved together once there are 400, so that their ratios are shares of sessions and late ones weigh more.
+    """
 
     def __init__(self) -> None:
-        self._use = Counts(most_rows=1024, most_tools=1024)
-        self._moment = Counts(most_rows=24 // _HOURS + 7)
+        self._counts = Counts(most_tools=4096, most_total=np.inf)
+
+    @property
+    def sessions(self) -> float:
+        """The number of sessions."""
+        return self._counts.total(("sessions", _ALL))
+
+    @property
+    def confidence(self) -> float:
+        """How much was counted recently, between 0 and 1."""
+        return self.sessions / (self.sessions + _HALF_SURE)
 
     def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
-        """Count a call."""
-        for who in _whose(indexed.prediction_input):
-            self._use.add(who, tool, weight)
-        for moment in _moments(indexed.prediction_input.time):
-            self._moment.add(moment, tool, weight)
+        """Count the first use of a tool in a session."""
+        if tool in indexed.ages:
+            return
+        scopes = (*_scopes(indexed.prediction_input), *_moments(indexed.prediction_input.time))
+        if not indexed.calls:
+            for scope in scopes:
+                self._counts.add(("sessions", scope), "", 1.0)
+        for scope in scopes:
+            self._counts.add(("tools", scope), tool, weight)
+        server = indexed.server_of(tool)
+        others = {indexed.server_of(other) for other in indexed.ages}
+        if server not in others:
+            self._counts.add("begins", tool, weight)
+            self._counts.add("servers", server, weight)
+            for one in others:
+                self._counts.add(("with", one), server, weight)
+                self._counts.add(("with", server), one, weight)
+        if self.sessions >= _MAX_SESSIONS:
+            self._counts.halve()
 
     def share(self, indexed: IndexedInput) -> Scores:
-        """Return the share of each candidate in the calls, backed off from principal to client to all."""
-        found = indexed.uniform()
-        for who in _whose(indexed.prediction_input):
-            found = self._use.share(indexed, who, found)
-        return found
+        """Return P(a session uses the candidate), backed off from the narrowest scope to all and to its server.
 
-    def overall(self, indexed: IndexedInput) -> Scores:
-        """Return the share of each candidate in the calls of all."""
-        return self._use.share(indexed, _ALL, indexed.uniform())
+        (sessions with the tool + 2 · share in the wider scope) / (sessions + 2); in the widest, the share of sessions
+        that use its server, divided by half of the server's tools, is used for that.
+        """
+        found = np.minimum(2.0 * self.of_servers(indexed) / np.maximum(indexed.server_sizes, 2.0), 0.5)[indexed.servers]
+        for scope in sorted(
+            _scopes(indexed.prediction_input), key=lambda each: -self._counts.total(("sessions", each))
+        ):
+            found = self._backed_off(indexed, scope, found, _WIDER_SESSIONS)
+        return np.minimum(found, 1.0)
 
     def moment(self, indexed: IndexedInput) -> Scores:
         """Return log(share at this time of day and weekday / overall share), summed; zeros for an unknown time."""
-        overall, found = self.overall(indexed), np.zeros(indexed.size)
+        overall, found = self._backed_off(indexed, _ALL, np.full(indexed.size, 0.01), 1.0), np.zeros(indexed.size)
         for name in _moments(indexed.prediction_input.time):
-            found += np.log(self._moment.share(indexed, name, overall) / overall)
+            found += np.log(self._backed_off(indexed, name, overall, _MOMENT_SESSIONS) / overall)
         return found
 
-    def confidence(self) -> float:
-        """Return how much was counted recently, between 0 and 1."""
-        counted = self._use.total(_ALL)
-        return counted / (counted + _HALF_SURE)
+    def of_servers(self, indexed: IndexedInput) -> Scores:
+        """Return the share of sessions that use each server."""
+        found: Scores = (self._by_server(indexed) + 0.5) / (self.sessions + 2.0)
+        return np.minimum(found, 1.0)
+
+    def within(self, indexed: IndexedInput) -> tuple[Scores, Scores]:
+        """Return, of the sessions that use its server, the shares that use each candidate and that begin with it."""
+        sessions, sizes = (
+            self._by_server(indexed)[indexed.servers],
+            np.maximum(indexed.server_sizes, 1.0)[indexed.servers],
+        )
+        tools, begins = (indexed.spread(self._counts.row(row)) for row in (("tools", _ALL), "begins"))
+        within = (tools + 0.5 * np.minimum(1.0, 3.0 / sizes)) / (sessions + 1.0)
+        return np.minimum(within, 1.0), (begins + 0.3 / sizes) / (sessions + 0.3)
+
+    def joined(self, indexed: IndexedInput) -> Scores:
+        """Return the probability of each server that a session with the servers in use uses it."""
+        sessions, in_use = self._by_server(indexed), {indexed.server_of(tool) for tool in indexed.latest}
+        found = np.zeros(len(sessions))
+        prior, with_server = 0.5 * (sessions + 0.5) / (self.sessions + 2.0), self._counts.row("servers")
+        for server in in_use:
+            together = indexed.by_server(self._counts.row(("with", server)))
+            found += (together + prior) / (with_server.get(server, 0.0) + 0.5)
+        return np.minimum(found / max(len(in_use), 1), 1.0)
+
+    def _backed_off(self, indexed: IndexedInput, scope: Hashable, wider: Scores, trust: float) -> Scores:
+        sessions = self._counts.total(("sessions", scope))
+        if not sessions:
+            return wider
+        found: Scores = (indexed.spread(self._counts.row(("tools", scope))) + trust * wider) / (sessions + trust)
+        return found
+
+    def _by_server(self, indexed: IndexedInput) -> Scores:
+        return indexed.by_server(self._counts.row("servers"))
 
 
-def _whose(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
-    """Return whose calls count, from all to this principal with this client."""
-    client, principal = prediction_input.client, prediction_input.principal
-    return (
-        _ALL,
-        *([("client", client)] if client else []),
-        *([("principal", principal)] if principal else []),
-        *([("both", principal, client)] if principal and client else []),
-    )
+def _scopes(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
+    """Return the scopes that a session counts in, from all to its project."""
+    named = ("client", "profile", "principal", "project")
+    found = [(name, value) for name in named if (value := getattr(prediction_input, name))]
+    return (_ALL, *found)
 
 
-def _moments(time: float) -> tuple[str, ...]:
+def _moments(time: float) -> tuple[Hashable, ...]:
     """Return the part of the day and the weekday of a time, in UTC; none for an unknown time."""
     if not time:
         return ()
     moment = gmtime(time)
-    return f"hour {moment.tm_hour // _HOURS}", f"weekday {moment.tm_wday}"
+    return ("hour", moment.tm_hour // _HOURS), ("weekday", moment.tm_wday)
 
 
 class FrequencyPredictor(PredictorPort):
-    """Tools that are used often come first: decayed, per principal and client, backed off to all."""
+    """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
 
     def __init__(self) -> None:
-        self._frequency = Frequency()
+        self._sessions = SessionCounts()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._frequency.learn(IndexedInput(prediction_input), tool, weight)
+        self._sessions.learn(IndexedInput(prediction_input), tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)
-        use, moment = indexed.lift(self._frequency.share(indexed)), _MOMENT_WEIGHT * self._frequency.moment(indexed)
-        parts = {"use": use, "moment": moment} if explain else {}
-        return Prediction(scores=use + moment, contributions=parts, confidence=self._frequency.confidence())
+        use, moment = log_odds(self._sessions.share(indexed)), _MOMENT_WEIGHT * self._sessions.moment(indexed)
+        return guess({"use": use, "moment": moment}, self._sessions.confidence, explain=explain)
 
 
 FADING: Final = 0.9
@@ -120,7 +179,7 @@ class Cooccurrence:
         """Return P(a session with the tools in use uses the candidate): the mean over these tools and the maximum.
 
         Per tool (count + otherwise) / (its sessions + 1). Tools that were used later weigh more, and those that are
-        rare among the number of `sessions`.
+        rare among the number of `sessions`; one that no session has used says nothing.
         """
         mean, most, total = np.zeros(indexed.size), np.zeros(indexed.size), 0.0
         for place, tool in enumerate(indexed.latest):
@@ -128,6 +187,7 @@ class Cooccurrence:
             count = row.get(tool, 0.0)
             share = (indexed.spread(row) + otherwise) / (count + 1.0)
             weight = FADING**place * (float(np.log((max(sessions, count) + 2) / (count + 1))) + 0.1)
+            weight *= count / (count + 1.0)
             mean += weight * share
             total += weight
             np.maximum(most, share, out=most)
@@ -138,24 +198,27 @@ class CooccurrencePredictor(PredictorPort):
     """Tools that share sessions with those in use, weighted by distance; with none in use, what is used often."""
 
     def __init__(self) -> None:
-        self._frequency = Frequency()
+        self._sessions = SessionCounts()
         self._cooccurrence = Cooccurrence()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         indexed = IndexedInput(prediction_input)
-        self._frequency.learn(indexed, tool, weight)
+        self._sessions.learn(indexed, tool, weight)
         self._cooccurrence.learn(indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)
-        use = self._frequency.share(indexed)
-        base, scores = indexed.lift(use), indexed.lift(self._cooccurrence.share(indexed, use)[0])
-        parts = {"use": base, "company": scores - base} if explain else {}
-        return Prediction(scores=scores, contributions=parts, confidence=self._frequency.confidence())
+        use = self._sessions.share(indexed)
+        parts = {"use": log_odds(use), "moment": _MOMENT_WEIGHT * self._sessions.moment(indexed)}
+        if indexed.calls:
+            parts["company"] = log_odds(self._cooccurrence.share(indexed, use)[0]) - parts["use"]
+        return guess(parts, self._sessions.confidence, explain=explain)
 
 
 _MAX_RUN_LENGTH: Final = 4
 _START: Final = ("start",)
+FURTHER_CALLS: Final = float(np.log(3))
+"""A tool that is next with a small probability is among the next three with three times that."""
 
 
 class MarkovChains:
@@ -192,12 +255,13 @@ class MarkovChains:
 
 
 def _pasts(indexed: IndexedInput, *, fresh: bool) -> tuple[Hashable, ...]:
-    """Return the circumstances of a call, least specific first: the last two different tools, or the start.
+    """Return the circumstances of a call, least specific first: none and the last two different tools, or the start.
 
     For repeats they are the last two calls.
     """
     recent: tuple[Hashable, ...] = tuple(indexed.ages)[:2] if fresh else tuple(reversed(indexed.calls[-2:]))
-    recent = recent or (_START,)
+    if not recent:
+        return ((_START,),)
     return tuple(recent[:order] for order in range(len(recent) + 1))
 
 
@@ -211,28 +275,28 @@ def _rhythms(indexed: IndexedInput) -> tuple[Hashable, ...]:
 
 
 class SequencePredictor(PredictorPort):
-    """What followed the last two tools, the last one, or anything, repeats apart."""
+    """What followed the last two tools, the last one, or began sessions; repeats apart."""
 
     def __init__(self) -> None:
         self._chains = MarkovChains()
-        self._frequency = Frequency()
+        self._sessions = 0.0
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        indexed = IndexedInput(prediction_input)
-        self._chains.learn(indexed, tool, weight)
-        self._frequency.learn(indexed, tool, weight)
+        self._chains.learn(IndexedInput(prediction_input), tool, weight)
+        self._sessions += not prediction_input.calls
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)
         repeated, fresh = (self._chains.share(indexed, fresh=fresh) for fresh in (False, True))
-        follows = indexed.lift(np.where(indexed.used, repeated, fresh))
+        follows = log_odds(np.where(indexed.used, repeated, fresh)) + FURTHER_CALLS
         odds = self._chains.fresh_odds(indexed)
-        turn = -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))
-        parts = {"follows": follows, "fresh": turn} if explain else {}
-        return Prediction(scores=follows + turn, contributions=parts, confidence=self._frequency.confidence())
+        parts = {"follows": follows, "fresh": -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))}
+        return guess(parts, self._sessions / (self._sessions + _HALF_SURE), explain=explain)
 
 
 _MAX_CALLS: Final = 20
+_TOOLS_OF_SERVER: Final = 3.0
+"""A session is taken to use this number of tools of a server in use."""
 
 
 def nearness(indexed: IndexedInput) -> Scores:
@@ -245,82 +309,22 @@ def nearness(indexed: IndexedInput) -> Scores:
 
 
 class ServerPredictor(PredictorPort):
-    """Tools of the servers in use, recently used ones first; learns nothing."""
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        """Nothing is learned."""
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        scores = nearness(IndexedInput(prediction_input))
-        parts = {"near_server": scores} if explain else {}
-        return Prediction(scores=scores, contributions=parts, confidence=float(scores.max(initial=0.0)) / 2)
-
-
-_MAX_FIRST_USES: Final = 20_000
-_PRIOR_SESSIONS: Final = 10.0
-
-
-class SessionCounts:
-    """Number of sessions, of those that used a tool or a server, that began a server with a tool, or used two servers.
-
-    All are halved together, so that their ratios are shares of sessions.
-    """
+    """Tools of the servers in use, recently used ones first; with none in use, of those that most sessions use."""
 
     def __init__(self) -> None:
-        self._counts = Counts(most_tools=4096, most_total=np.inf)
+        self._sessions = SessionCounts()
 
-    @property
-    def sessions(self) -> float:
-        """The number of sessions."""
-        return self._counts.total("sessions")
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        self._sessions.learn(IndexedInput(prediction_input), tool, weight)
 
-    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
-        """Count the first use of a tool in a session."""
-        if tool in indexed.ages:
-            return
-        if not indexed.calls:
-            self._counts.add("sessions", "", weight)
-        self._counts.add("tools", tool, weight)
-        server = indexed.server_of(tool)
-        others = {indexed.server_of(other) for other in indexed.ages}
-        if server not in others:
-            self._counts.add("begins", tool, weight)
-            self._counts.add("servers", server, weight)
-            for one in others:
-                self._counts.add(("with", one), server, weight)
-                self._counts.add(("with", server), one, weight)
-        if self._counts.total("tools") > _MAX_FIRST_USES:
-            self._counts.halve()
-
-    def share(self, indexed: IndexedInput) -> Scores:
-        """Return the share of sessions that use each candidate, backed off to the share of its server per tool."""
-        servers = (self._by_server(indexed) + 0.5) / (self.sessions + 2.0)
-        prior = np.minimum(2.0 * servers / np.maximum(indexed.server_sizes, 2.0), 0.5)[indexed.servers]
-        tools = indexed.spread(self._counts.row("tools"))
-        return np.minimum((tools + _PRIOR_SESSIONS * prior) / (self.sessions + _PRIOR_SESSIONS), 1.0)
-
-    def within(self, indexed: IndexedInput) -> tuple[Scores, Scores]:
-        """Return, of the sessions that use its server, the shares that use each candidate and that begin with it."""
-        sessions, sizes = (
-            self._by_server(indexed)[indexed.servers],
-            np.maximum(indexed.server_sizes, 1.0)[indexed.servers],
-        )
-        tools, begins = (indexed.spread(self._counts.row(row)) for row in ("tools", "begins"))
-        within = (tools + 0.5 * np.minimum(1.0, 3.0 / sizes)) / (sessions + 1.0)
-        return np.minimum(within, 1.0), (begins + 0.3 / sizes) / (sessions + 0.3)
-
-    def joined(self, indexed: IndexedInput) -> Scores:
-        """Return the probability of each server that a session with the servers in use uses it."""
-        sessions, in_use = self._by_server(indexed), {indexed.server_of(tool) for tool in indexed.latest}
-        found = np.zeros(len(sessions))
-        prior, with_server = 0.5 * (sessions + 0.5) / (self.sessions + 2.0), self._counts.row("servers")
-        for server in in_use:
-            together = indexed.by_server(self._counts.row(("with", server)))
-            found += (together + prior) / (with_server.get(server, 0.0) + 0.5)
-        return np.minimum(found / max(len(in_use), 1), 1.0)
-
-    def _by_server(self, indexed: IndexedInput) -> Scores:
-        return indexed.by_server(self._counts.row("servers"))
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        indexed = IndexedInput(prediction_input)
+        if indexed.calls:
+            near = nearness(indexed)
+            within = np.minimum(_TOOLS_OF_SERVER / np.maximum(indexed.server_sizes, 1.0), 0.5)[indexed.servers]
+            return guess({"near_server": log_odds(near * within)}, float(near.max(initial=0.0)) / 2, explain=explain)
+        share = log_odds(self._sessions.of_servers(indexed)[indexed.servers])
+        return guess({"server": share}, self._sessions.confidence, explain=explain)
 
 
 _MAX_WORDS: Final = 12

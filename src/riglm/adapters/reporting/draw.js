@@ -108,13 +108,14 @@ function strategies() {
   if (report.strategies.length === 0) return [];
   const columns = [
     ["strategy", (row) => row.predictor],
+    ["price", (row) => price(row.price), true],
+    ["requests", (row) => one(row.requests), true],
     ["calls", (row) => whole(row.calls), true],
     ["hit rate", (row) => share(row.hit_rate), true],
     ["95 of 100", (row) => range(row.hit_rate_interval), true],
     ["hit rate of new tools", (row) => share(row.new_hit_rate), true],
     ["95 of 100", (row) => range(row.new_hit_rate_interval), true],
     ["tools in the list", (row) => one(row.mean_list), true],
-    ["hidden", (row) => share(row.reduction), true],
   ];
   const { calls, sessions, skipped } = report.replayed;
   const rest = skipped ? `, the latest; ${whole(skipped)} before them were skipped` : "";
@@ -129,7 +130,6 @@ function tools() {
     ["server", (row) => row.server],
     ["missed", (row) => whole(row.missed), true],
     ["calls", (row) => whole(row.calls), true],
-    ["place", (row) => whole(row.place), true],
     ["recorded: missed", (row) => whole(row.recorded_missed), true],
     ["calls", (row) => whole(row.recorded_calls), true],
     ["searched", (row) => whole(row.searched), true],

@@ -178,9 +178,7 @@ def _predicts(settings: Settings) -> bool:
 
 
 def _about_prediction(settings: Settings) -> tuple[object, ...]:
-    rules = settings.filtering
-    bounds = (rules.coverage, rules.min_tools, rules.max_tools, rules.period)
-    return settings.predictor, settings.learning, bounds, _predicts(settings)
+    return settings.predictor, settings.learning, settings.filtering.period, _predicts(settings)
 
 
 FOLLOWED: Final[tuple[KeyPath, ...]] = (

@@ -1,35 +1,37 @@
 """What each strategy would have shown in the sessions that riglm recorded."""
 
-import time
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 
-from riglm.domain.coverage import CoverageCalibrator
-from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import PredictionInput
-from riglm.domain.session_state import MAX_CALLS
+from riglm.application.evaluation.session_replay import ReplayedClient, ReplayedSession, SessionReplay, usual_schema
+from riglm.application.prediction.warm_sets import Strategy
+from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
+from riglm.domain.list_plan import Prices
+from riglm.domain.naming import server_in
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session_cost import Cost
+from riglm.domain.tool import Tool, ToolCatalog
 from riglm.ports.analytics import TrainingSession
-from riglm.ports.predictor import PredictorPort
 
+_MAX_CATALOGS: Final = 64
 CUTS: Final = (1, 5, 10, 15)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RankTally:
-    """Predicted calls: the rank of each called tool from 0, whether its session was new to it, and the time taken.
-
-    `sizes` are the lengths of calibrated lists for the calls whose ranks are in `listed_ranks`.
-    """
+    """Predicted calls: the rank of each called tool from 0, whether its session was new to it, and the time taken."""
 
     ranks: list[int] = field(default_factory=list)
     fresh: list[bool] = field(default_factory=list)
     taken_ms: list[float] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    listed_ranks: list[int] = field(default_factory=list)
 
     def figures(self, cuts: Sequence[int] = CUTS) -> dict[str, Any]:
         """`h@k` of all calls and `new@k` of fresh ones, in percent, their numbers, and milliseconds per prediction."""
@@ -43,43 +45,11 @@ class RankTally:
             "p99_ms": percentile(self.taken_ms, 0.99),
         }
 
-    def coverage(self, goal: float, tools: int) -> dict[str, Any]:
-        """How calibrated lists did: the share of calls in them and their mean length.
-
-        `fixed_list` is the length of a fixed-size list that contains as many of the calls; `reduction` is the share of
-        tools that are not listed. Shares are in percent.
-        """
-        if not self.sizes:
-            return {
-                "goal": round(100 * goal, 2),
-                "coverage": None,
-                "mean_list": None,
-                "fixed_list": None,
-                "reduction": None,
-            }
-        sizes, ranks = np.array(self.sizes), np.array(self.listed_ranks)
-        realised, mean = float((ranks < sizes).mean()), float(sizes.mean())
-        return {
-            "goal": round(100 * goal, 2),
-            "coverage": round(100 * realised, 2),
-            "mean_list": round(mean, 2),
-            "fixed_list": round(fixed_size(self.listed_ranks, realised), 2),
-            "reduction": round(100 * (1 - mean / max(tools, 1)), 2),
-        }
-
 
 def hits(name: str, ranks: Sequence[int], cuts: Sequence[int]) -> dict[str, float | None]:
     """The share of ranks among the first k, in percent, for each k; None without ranks."""
     found = np.array(ranks)
     return {f"{name}@{cut}": round(100 * float((found < cut).mean()), 2) if ranks else None for cut in cuts}
-
-
-def fixed_size(ranks: Sequence[int], share: float) -> float:
-    """The list length that holds this share of the calls, between two whole lengths by straight line."""
-    held = np.bincount(np.array(ranks)).cumsum() / len(ranks)
-    size = int(np.searchsorted(held, share - 1e-12))
-    before = float(held[size - 1]) if size else 0.0
-    return size + (share - before) / (float(held[size]) - before)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -94,10 +64,11 @@ def rank(scores: "np.typing.NDArray[np.float64]", target: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedCall:
-    """One recorded call, and the list that was made before it.
+    """One recorded call, and the list that the session had.
 
-    `place` is the rank of its tool, from 0; `size` the length of the list, out of `candidates`. `fresh` is True if the
-    session had not used the tool before. `at` is in seconds since the epoch.
+    `size` is the number of tools in the list, out of `candidates`. `is_hit` is True if the list had the tool, or riglm
+    had sent its definition without being asked for it; `fresh` is True if the session had not used the tool before.
+    `at` is in seconds since the epoch.
     """
 
     session: UUID
@@ -105,97 +76,127 @@ class ReplayedCall:
     tool: str
     server: str
     fresh: bool
-    place: int
+    is_hit: bool
     size: int
     candidates: int
-    taken_ms: float
 
-    @property
-    def is_hit(self) -> bool:
-        """Whether the list held the tool."""
-        return self.place < self.size
+
+@dataclass(slots=True, kw_only=True)
+class ReplayedHistory:
+    """The calls of the sessions that count, and what the sessions cost."""
+
+    calls: list[ReplayedCall] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the calls, and the price relative to no proxy and to a host's search."""
+        cost = Cost.sum(self.costs)
+        price, search = cost.price, cost.price_of_search
+        return {
+            **figures(self.calls),
+            "price": None if price is None else round(price, 3),
+            "price_of_search": None if search is None else round(search, 3),
+            "requests": round(cost.riglm_requests / cost.sessions, 1) if cost.sessions else None,
+        }
 
 
 def walk_history(
     history: Sequence[TrainingSession],
-    predictor: PredictorPort,
+    strategy: Strategy,
+    rules: FilteringSettings,
+    prices: Prices,
+    definitions: Mapping[str, bytes],
     *,
-    goal: float,
-    least: int,
-    most: int,
     since: float = 0.0,
     on_session: Callable[[int], None] = lambda _: None,
-) -> list[ReplayedCall]:
-    """Walk the sessions once, oldest first; every call is predicted before it is learned.
+) -> ReplayedHistory:
+    """Walk the sessions once, oldest first; each gets its list before it is learned.
 
-    Before each call a list of `least` to `most` tools is selected for the coverage `goal`. Sessions that started before
-    `since`, or whose catalog is unknown, are only learned from. Contexts are not
-    recorded as text, so they play no part. Failed calls are not learned.
+    `definitions` has raw definitions by tool; a tool without one counts as a usual one. Sessions that started before
+    `since`, or whose catalog is unknown, are only learned from. Contexts are not recorded as text, so they play no
+    part. Failed calls are not learned.
     """
-    calibrator = CoverageCalibrator(goal, least, most)
-    servers = {call.tool: call.upstream for session in history for call in session.calls}
-    steps: list[ReplayedCall] = []
+    replay = SessionReplay(rules, prices, strategy, _servers(history))
+    with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
+        return thread.submit(asyncio.run, _walk(history, replay, definitions, since, on_session)).result()
+
+
+async def _walk(
+    history: Sequence[TrainingSession],
+    replay: SessionReplay,
+    definitions: Mapping[str, bytes],
+    since: float,
+    on_session: Callable[[int], None],
+) -> ReplayedHistory:
+    found, catalogs = ReplayedHistory(), lru_cache(_MAX_CATALOGS)(lambda names: _catalog(names, definitions))
     for session in history:
-        is_judged = session.started_at >= since
-        candidates = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in session.calls))))
-        columns = {tool: column for column, tool in enumerate(candidates)}
-        before: tuple[str, ...] = ()
-        for call in session.calls:
-            prediction_input = PredictionInput(
-                candidates=candidates,
-                calls=before,
-                servers=servers,
+        calls = session.calls
+        names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
+        priced = await replay.price(
+            ReplayedSession(
+                calls=tuple(call.tool for call in calls),
+                failures=frozenset(place for place, call in enumerate(calls) if not call.success),
+                catalog=catalogs(names),
+                started_at=session.started_at,
+                client=ReplayedClient(name=session.client),
                 principal=session.principal,
-                client=session.client,
+                profile=session.profile,
                 project=session.project,
-                time=call.timestamp,
             )
-            if session.tools_available:
-                started = time.perf_counter()
-                prediction = predictor.predict(prediction_input)
-                taken_ms = (time.perf_counter() - started) * 1e3
-                step = ReplayedCall(
-                    session=session.id,
-                    at=call.timestamp,
-                    tool=call.tool,
-                    server=call.upstream,
-                    fresh=call.tool not in before,
-                    place=rank(prediction.scores, columns[call.tool]),
-                    size=calibrator.size(prediction),
-                    candidates=len(candidates),
-                    taken_ms=taken_ms,
+        )
+        if session.started_at >= since and session.tools_available and calls:
+            found.costs.append(priced.cost)
+            used: set[str] = set()
+            for call, is_hit in zip(calls, priced.hits, strict=True):
+                found.calls.append(
+                    ReplayedCall(
+                        session=session.id,
+                        at=call.timestamp,
+                        tool=call.tool,
+                        server=call.upstream,
+                        fresh=call.tool not in used,
+                        is_hit=is_hit,
+                        size=priced.first_list,
+                        candidates=len(names),
+                    )
                 )
-                if is_judged:
-                    steps.append(step)
-                if call.success:
-                    calibrator.observe(prediction, columns[call.tool])
-            if call.success:
-                predictor.learn(prediction_input, call.tool, SIGNALS[call.found])
-                before = (*before, call.tool)[-MAX_CALLS:]
+                used.add(call.tool)
         on_session(1)
-    return steps
+    return found
 
 
-def figures(steps: Sequence[ReplayedCall]) -> dict[str, Any]:
-    """The figures of a walk; shares are in percent, and None where there is nothing to share.
+def _servers(history: Sequence[TrainingSession]) -> Mapping[str, str]:
+    named = {tool: server_in(tool) for session in history for tool in session.tools_available}
+    return named | {call.tool: call.upstream for session in history for call in session.calls}
+
+
+def _catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) -> ToolCatalog:
+    def definition(name: str) -> bytes:
+        known = definitions.get(name)
+        if known is not None:
+            return bytes(jsonrpc.with_member(Raw(known), ("name",), jsonrpc.encode(name)))
+        return jsonrpc.encode({"name": name, "description": "", "inputSchema": usual_schema(name)})
+
+    return ToolCatalog(tuple(Tool(name, Raw(definition(name))) for name in names))
+
+
+def figures(calls: Sequence[ReplayedCall]) -> dict[str, Any]:
+    """The figures of replayed calls; shares are in percent, and None where there is nothing to share.
 
     `calls` and `new_calls` (of tools that the session had not used) are counted, `hit_rate` and `new_hit_rate` are the
     shares of them whose tool was in the list, `reduction` how many of all tools it did not show; `mean_list` is its
     mean length.
     """
-    fresh = [step for step in steps if step.fresh]
-    shown, available = sum(step.size for step in steps), sum(step.candidates for step in steps)
-    taken = [step.taken_ms for step in steps]
+    fresh = [call for call in calls if call.fresh]
+    shown, available = sum(call.size for call in calls), sum(call.candidates for call in calls)
     return {
-        "sessions": len({step.session for step in steps}),
-        "calls": len(steps),
+        "sessions": len({call.session for call in calls}),
+        "calls": len(calls),
         "new_calls": len(fresh),
-        "hit_rate": _percent(sum(step.is_hit for step in steps), len(steps)),
-        "new_hit_rate": _percent(sum(step.is_hit for step in fresh), len(fresh)),
-        "mean_list": round(shown / len(steps), 2) if steps else None,
+        "hit_rate": _percent(sum(call.is_hit for call in calls), len(calls)),
+        "new_hit_rate": _percent(sum(call.is_hit for call in fresh), len(fresh)),
+        "mean_list": round(shown / len(calls), 2) if calls else None,
         "reduction": _percent(available - shown, available),
-        "p50_ms": percentile(taken, 0.5),
-        "p99_ms": percentile(taken, 0.99),
     }
 
 

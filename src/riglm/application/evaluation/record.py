@@ -13,11 +13,10 @@ from uuid import UUID
 
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, Surface, TokenTally
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
-from riglm.domain.list_plan import Prices
+from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
 from riglm.domain.session_cost import (
     CODING_AGENT,
     DEFAULT_SIZES,
-    HOST_LIST_TOKENS,
     MAX_CALLS,
     MAX_SESSIONS,
     MIN_PRICED_SESSIONS,

@@ -20,7 +20,6 @@ from riglm.application.evaluation.dataset import (
 from riglm.application.evaluation.history import CUTS, RankTally, rank
 from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.application.json_lines import JsonRow
-from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.prediction import Context, PredictionInput, Relevance
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.predictor import PredictorPort
@@ -76,21 +75,18 @@ def evaluate_sequences(
     *,
     protocol: Protocol = "kfold",
     cuts: Sequence[int] = CUTS,
-    goal: float | None = None,
     on_session: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The figures of a predictor; with a `goal`, also those of lists that are calibrated to hold this share of calls.
+    """Return the figures of a predictor.
 
     Each prediction is made before its call is learned, and what contexts taught comes from earlier sessions only.
     `on_session` is called after each session.
     """
     tally = RankTally()
-    tools = len(found.dataset.tools)
-    calibrator = CoverageCalibrator(goal, 1, tools) if goal is not None else None
     if protocol == "online":
         walk = _SequenceReplay(prepared, make_predictor())
         for session in found.sessions:
-            walk.predict(session, tally, calibrator)
+            walk.predict(session, tally)
             walk.learn(session)
             on_session(1)
     else:
@@ -102,10 +98,9 @@ def evaluate_sequences(
                     on_session(1)
             for session in found.sessions:
                 if session.fold == fold:
-                    walk.predict(session, tally, calibrator)
+                    walk.predict(session, tally)
                     on_session(1)
-    covered = tally.coverage(goal, tools) if goal is not None else {}
-    return {"n": len(found.sessions), **tally.figures(cuts), **covered}
+    return {"n": len(found.sessions), **tally.figures(cuts)}
 
 
 class _SequenceReplay:
@@ -123,7 +118,7 @@ class _SequenceReplay:
         self._contexts = {query.id: context for query, context in zip(queries, prepared.contexts, strict=True)}
         self._learned = 0
 
-    def predict(self, session: CalledSession, tally: RankTally, calibrator: CoverageCalibrator | None) -> None:
+    def predict(self, session: CalledSession, tally: RankTally) -> None:
         """Predict every call after the first."""
         context, relevance = self._relevance(session)
         for done in range(1, len(session.calls)):
@@ -134,12 +129,6 @@ class _SequenceReplay:
             target = self._columns[session.calls[done]]
             tally.ranks.append(rank(prediction.scores, target))
             tally.fresh.append(session.calls[done] not in session.calls[:done])
-            if calibrator is None:
-                continue
-            if calibrator.calibrated:
-                tally.sizes.append(calibrator.size(prediction))
-                tally.listed_ranks.append(tally.ranks[-1])
-            calibrator.observe(prediction, target)
 
     def learn(self, session: CalledSession) -> None:
         """Learn every call, and then what the session's context was good for."""

@@ -82,7 +82,7 @@ class AlwaysListed:
         return True
 
 
-PREPARING_SECONDS: Final = 1.5
+PREPARING_SECONDS: Final = 6.0
 """A client waits no longer for what its list is made from; without it everything is shown."""
 
 LISTING_SECONDS: Final = 5.0
@@ -331,7 +331,7 @@ class FilterMiddleware:
     ) -> None:
         with self._guarded:
             async with asyncio.timeout(PREPARING_SECONDS):
-                await self.filtering.prepare(session)
+                await self.filtering.prepare(session, catalog)
         self._answer(session, walk, catalog, done, since)
 
 

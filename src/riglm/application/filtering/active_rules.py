@@ -120,6 +120,7 @@ class ToolPermissions:
 
 
 _PLANNING: Final = (
+    "enabled",
     "strategy",
     "surface",
     "clients",
@@ -180,7 +181,7 @@ class ActiveRules:
         self.planner: Final = ListPlanner(
             rules,
             surroundings.prices,
-            (lambda session: None if usage is None else usage.usage(session)) if self.is_predicted else None,
+            (lambda session: None if usage is None else usage.warm_set(session)) if self.is_predicted else None,
             surroundings.owner,
             predictor,
         )

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from riglm.application.filtering.active_rules import ActiveRules
 from riglm.application.tool_lists.list_writer import OwnerOf
 from riglm.domain.exposure import Surface
@@ -71,7 +73,7 @@ class VisibilityReasons:
         if self.plan.tools is None:
             return f"all are shown: {self.plan.reason}"
         if self.rules.coverage is None:
-            return f"listing it pays ({self._need(tool)})"
+            return f"listing it pays or makes hits likelier ({self._need(tool)})"
         if tool in self.used:
             return "used in this session"
         return f"listed: {self.plan.reason}" if rank is None else f"number {rank} by prediction"
@@ -96,12 +98,13 @@ class VisibilityReasons:
 
 
 REST: Final = "other"
-"""The signal for scores whose origin a predictor does not reveal."""
+"""The signal for the prior, and for scores whose origin a predictor does not reveal."""
 
 _ROUNDED: Final = 1e-9
+_MIN_PROBABILITY: Final = 1e-6
 
 Parts = Mapping[str, Scores]
-"""What each signal adds to the scores, in the order of the candidates."""
+"""What each signal adds to the log-odds of the scores, in the order of the candidates."""
 
 
 class Explanation:
@@ -137,7 +140,11 @@ class Explanation:
         self._plan = decisions.planner.plan(session, past, view)
         self._names = decisions.planner.names(session, past, view)
         self._prediction = decisions.predicting.predict(session, state, view.candidates, explain=True)
-        self._parts = {} if self._prediction is None else _parts(self._prediction)
+        need = decisions.planner.need(session, view, self._prediction, frozenset(state.calls))
+        self._decided_by = "" if self._prediction is None else need.predictor
+        self._scores = np.array([need.probabilities.get(name, 0.0) for name in view.candidates])
+        self._log_odds = _log_odds(self._scores)
+        self._parts = {} if self._prediction is None else _parts(self._log_odds, self._prediction)
         self._shown = frozenset(self._names)
         self._own = frozenset(decisions.planner.offered(session, past, view))
         self._grounds = self._grounds_now()
@@ -154,7 +161,7 @@ class Explanation:
             session_id=self._session.id,
             at=self._at,
             live=self._is_live,
-            predictor="" if prediction is None else self._decisions.predictor,
+            predictor=self._decided_by,
             surface=self._surface.value,
             mode=self._decisions.rules.mode if is_on else "off",
             confidence=float(confidence),
@@ -172,7 +179,7 @@ class Explanation:
         """All tools of the catalogue: those that can be shown, the likeliest first, then the others."""
         view, grounds, owner = self._view, self._grounds, self._owner
         places = {name: place for place, name in enumerate(view.candidates)}
-        scores = None if self._prediction is None else self._prediction.scores.tolist()
+        scores = None if self._prediction is None else self._scores.tolist()
         parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
         for rank, name in enumerate(order, start=1):
@@ -204,7 +211,7 @@ class Explanation:
         """Return how the ranking of as many tools as the list holds would change without one signal."""
         if self._prediction is None:
             return ListWithout(shown=self._names, added=(), removed=())
-        then, now = self._best(self._prediction.scores - part), self._best(self._prediction.scores)
+        then, now = self._best(self._log_odds - part), self._best(self._log_odds)
         return ListWithout(
             shown=self._in_order(then), added=self._in_order(then - now), removed=self._in_order(now - then)
         )
@@ -217,7 +224,7 @@ class Explanation:
 
     def _grounds_now(self) -> VisibilityReasons:
         state = self._state
-        usage = self._decisions.planner.usage(self._session)
+        usage = self._decisions.planner.usage(self._session, self._view)
         return VisibilityReasons(
             rules=self._decisions.rules,
             surface=self._surface,
@@ -230,13 +237,19 @@ class Explanation:
         )
 
 
-def _parts(prediction: Prediction) -> Parts:
-    """The contributions, with a rest where they do not add up to the scores."""
-    scores, parts = prediction.scores, dict(prediction.contributions)
-    rest = scores - sum(parts.values(), 0.0 * scores)
-    if abs(rest).max(initial=0.0) > _ROUNDED * max(1.0, float(abs(scores).max(initial=0.0))):
+def _parts(log_odds: Scores, prediction: Prediction) -> Parts:
+    """The contributions, with a rest where they do not add up to the log-odds."""
+    parts = dict(prediction.contributions)
+    rest = log_odds - sum(parts.values(), 0.0 * log_odds)
+    if abs(rest).max(initial=0.0) > _ROUNDED:
         parts[REST] = parts.get(REST, 0.0) + rest
     return parts
+
+
+def _log_odds(probabilities: Scores) -> Scores:
+    p = np.clip(probabilities, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    found: Scores = np.log(p / (1 - p))
+    return found
 
 
 def _visibility(view: PermittedTools, name: str) -> ToolVisibility:

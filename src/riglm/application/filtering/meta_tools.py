@@ -139,10 +139,10 @@ class MetaTools:
             return refused("No tools are known yet. Try again after tools/list.")
         state = self._filtering.state(session)
         confidence = self._filtering.predicting.context_confidence(session, state)
-        needed = dict(self._filtering.needed(session))
+        needed = self._filtering.follow_up(session)
         hits, _ = await self._found(session, view, text)
         for hit in hits:
-            needed[hit.name] = 1 - (1 - needed.get(hit.name, 0.0)) * (1 - hit.probability)
+            needed[hit.name] = max(needed.get(hit.name, 0.0), hit.probability)
         listed = self._listed(session, view)
         known = state.sent.union(listed)
         sent = self._sendable(session, {name: share for name, share in needed.items() if name not in known})
@@ -199,7 +199,7 @@ class MetaTools:
             found = [hits[0].name]
         best = hits[0].name if hits else ""
         named = _worth_naming(hits, known)
-        follow_up = self._filtering.follow_up(session, {*state.calls, *([best] if best else [])})
+        follow_up = self._filtering.follow_up(session, best)
         often_next = self._sendable(
             session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
         )
@@ -237,7 +237,7 @@ class MetaTools:
         def may_be_found(name: str) -> bool:
             return name in view.candidate_set and self._can_be_called(session, name)
 
-        found = await self._filtering.predicting.search(session, text, self._filtering.rules.answer_tools, may_be_found)
+        found = await self._filtering.search(session, text, self._filtering.rules.answer_tools, may_be_found)
         hits = [] if found.abstained else [hit for hit in found.hits if may_be_found(hit.name)]
         return hits, [name for name in found.near if may_be_found(name)]
 

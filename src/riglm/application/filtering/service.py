@@ -2,12 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.active_rules import ActiveRules, RuleDependencies
+from riglm.application.tool_lists.planning import Need
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
@@ -17,7 +19,7 @@ from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
 from riglm.domain.policy import Override, ToolVisibility
-from riglm.domain.prediction import ranked
+from riglm.domain.prediction import ToolSearchResult
 from riglm.domain.request_params import RequestParams
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra, Session
@@ -35,6 +37,9 @@ PROMISED_SECONDS: Final = 2.0
 
 It is constant, because a remaining time would make each response different.
 """
+
+_DIGITS: Final = 4
+"""Digits of the relevance of search hits: those that differ by less are equally relevant."""
 
 _NOT_RUN: Final = frozenset({ErrorKind.PROTOCOL, ErrorKind.UNAVAILABLE})
 """How calls end that ran no tool."""
@@ -260,12 +265,12 @@ class FilteringService:
             return False
         return self._states.of(session).shown is None
 
-    async def prepare(self, session: Session) -> None:
-        """Read the recorded use that the session's list is made from; to be awaited before `compose`."""
+    async def prepare(self, session: Session, catalog: ToolCatalog) -> None:
+        """Read the recorded use that the session's list of a catalog is made from; to be awaited before `compose`."""
         usage = self._rules_of(session).usage
         if usage is not None and self.needs_usage(session):
             with self._guarded:
-                await usage.refresh(session)
+                await usage.refresh(session, catalog.names)
 
     def compose(self, session: Session, catalog: ToolCatalog) -> ListSelection:
         """Return the list of a session now; if planning fails, it holds all permitted tools."""
@@ -365,46 +370,45 @@ class FilteringService:
         if self.predicting.context_confidence(session, state) < UNSURE:
             with self._guarded:
                 allowed, limit = view.candidate_set.__contains__, self.rules.answer_tools
-                found = await self.predicting.search(session, state.context.text, limit, allowed)
+                found = await self.search(session, state.context.text, limit, allowed)
                 matches = [] if found.abstained else [hit.name for hit in found.hits]
                 self._rules_of(session).planner.add_matches(session, state, view, matches)
 
     def _replan(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
+        planner = self._rules_of(session).planner
         with self._guarded:
+            need = self.need(session)
             if self.rules.coverage is None:
-                return self._rules_of(session).planner.replan(session, state, view, self.needed(session), confidence)
-            prediction = self.predicting.predict(session, state, view.candidates)
-            if prediction is not None:
-                sure = confidence if state.context is not None else prediction.confidence
-                size = self.rules.cold_start_limit
-                if sure >= UNSURE:
-                    size = min(self.predicting.size(session, prediction), self.rules.max_tools)
-                elif self._rules_of(session).planner.keep_learned(session, state, view, sure):
-                    return False
-                best = ranked(view.candidates, prediction.scores, len(view.candidates))
-                return self._rules_of(session).planner.resize(session, state, view, best, size, sure)
+                return planner.replan(session, state, view, need, confidence)
+            return planner.resize(session, state, view, need, confidence)
         return False
 
-    def needed(self, session: Session) -> Mapping[str, float]:
-        """Return the probability of tools that the session has not used, by its context and by what it used."""
+    def need(self, session: Session, found: str = "") -> Need:
+        """Return what the rest of a session is expected to need, after a call of the tool `found` if one is named."""
         state, view = self._states.of(session), self.view(session)
         if view is None:
-            return {}
-        used = frozenset(state.calls)
-        found = self.follow_up(session, used)
-        predicted = self.predicting.needed(session, state, view.candidates)
-        for name, share in predicted.items():
-            if name not in used:
-                found[name] = 1 - (1 - found.get(name, 0.0)) * (1 - share)
+            return Need({}, "")
+        past = replace(state, calls=[*state.calls, found]) if found else state
+        prediction = self.predicting.predict(session, past, view.candidates)
+        return self._rules_of(session).planner.need(session, view, prediction, frozenset(past.calls))
+
+    async def search(
+        self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]
+    ) -> ToolSearchResult:
+        """Return the tools that fit a query, among those that are allowed; of equal ones the likeliest comes first."""
+        found = await self.predicting.search(session, query, limit, allowed)
+        if len(found.hits) > 1:
+            with self._guarded:
+                likely = self.need(session).probabilities
+                alike = groupby(found.hits, lambda hit: round(hit.score, _DIGITS))
+                hits = (hit for _, some in alike for hit in sorted(some, key=lambda hit: -likely.get(hit.name, 0.0)))
+                return ToolSearchResult(hits=tuple(hits), near=found.near, abstained=found.abstained)
         return found
 
-    def follow_up(self, session: Session, used: Collection[str]) -> dict[str, float]:
-        """Return the probability of permitted tools in a session that has used these, by recorded use."""
-        view, usage = self.view(session), self._rules_of(session).usage
-        if view is None or usage is None:
-            return {}
-        after = usage.model(session).after(used)
-        return {name: share for name, share in after.items() if name in view.candidate_set}
+    def follow_up(self, session: Session, found: str = "") -> dict[str, float]:
+        """Return the probability of the tools that a session has not used, after a call of the tool `found`."""
+        used = {*self._states.of(session).calls, found}
+        return {name: share for name, share in self.need(session, found).probabilities.items() if name not in used}
 
     def sendable(self, session: Session, probabilities: Mapping[str, float]) -> list[str]:
         """Return the tools whose definition pays in a result now, the likeliest first."""
@@ -412,7 +416,7 @@ class FilteringService:
         if view is None:
             return []
         planner = self._rules_of(session).planner
-        usage, limit = planner.usage(session), self.rules.answer_tools
+        usage, limit = planner.usage(session, view), self.rules.answer_tools
         return planner.costs(view).sendable(probabilities, usage, state.made, limit)
 
     def explain(self, session: Session, past: SessionState | None = None, tools: Sequence[str] = ()) -> "Explanation":

@@ -10,16 +10,15 @@ from typing import Final
 from uuid import UUID
 
 from riglm.application.owners import ToolOwners
+from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.application.prediction.scope_models import OnLoop, ScopeModel, ScopeModels
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.worker import Worker
-from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import LearnedPair, PairSource, parts_of_scope
 from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import Session
-from riglm.domain.usage import MIN_EVIDENCE
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
@@ -152,7 +151,6 @@ class PredictionState:
         """
         self.plan = plan
         self.learner.most_pairs = plan.most_pairs
-        self.scope_models.aim(plan.coverage, plan.least, plan.most)
         if on_reload is not None:
             self.scope_models.reload(on_reload, forget=forget)
 
@@ -177,7 +175,6 @@ class PredictionStateLoader:
         open_store: Callable[[], AnalyticsPort],
         make_predictor: Callable[[], PredictorPort],
         make_embedder: Callable[[], EmbedderPort],
-        make_coverage: Callable[[], CoverageCalibrator],
         put: Callable[[LearnedPair | LearnedPairsDeleted, int], None],
         flush: Callable[[], object] = lambda: None,
         most_pairs: int,
@@ -195,7 +192,6 @@ class PredictionStateLoader:
         self._open_store = open_store
         self._make_predictor = make_predictor
         self._make_embedder = make_embedder
-        self._make_coverage = make_coverage
         self._put = put
         self._flush = flush
         self._most_pairs = most_pairs
@@ -207,7 +203,7 @@ class PredictionStateLoader:
     def follow(self, plan: PredictionSettings) -> None:
         """Make from now on what another plan asks for; on any thread."""
         self._plan = plan
-        self._make_predictor = plan.make_predictor
+        self._make_predictor = plan.strategy.make
         self._most_pairs = plan.most_pairs
         self._by_principal = plan.by_principal
 
@@ -254,19 +250,15 @@ class PredictionStateLoader:
         return lambda: knowledge.relearned(pairs)
 
     def _cold(self) -> ScopeModel:
-        made = ScopeModel(predictor=self._make_predictor(), coverage=self._make_coverage())
-        if self._plan is not None:
-            made.coverage.aim(self._plan.coverage, self._plan.least, self._plan.most)
-        return made
+        return ScopeModel(predictor=CalibratedPredictor(self._make_predictor()))
 
     def _recorded(self, scope: str) -> Sequence[TrainingSession]:
-        """Return the latest sessions of a scope; those of all profiles, while too few of its profile are recorded."""
+        """Return the latest sessions of a scope; those of all profiles, while none of its profile is."""
         principal, profile = parts_of_scope(scope)
         self._flush()
         with self._open_store() as store:
             whose = principal if self._by_principal else None
-            of_profile = store.recent_calls(_REPLAYED_SESSIONS, principal=whose, profile=profile)
-            if len(of_profile) >= MIN_EVIDENCE:
+            if of_profile := store.recent_calls(_REPLAYED_SESSIONS, principal=whose, profile=profile):
                 return of_profile
             return store.recent_calls(_REPLAYED_SESSIONS, principal=whose)
 

@@ -11,29 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.learning import SIGNALS
-from riglm.domain.naming import SEPARATOR
+from riglm.domain.naming import server_in
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import MAX_CALLS
 from riglm.ports.analytics import TrainingCall, TrainingSession
-from riglm.ports.predictor import PredictorPort
 
-MAX_REPLAYED_CALLS: Final = 1_000
-"""Maximum number of calls to replay: `hybrid` takes nearly a millisecond for each, at every start."""
+MAX_REPLAYED_CALLS: Final = 2_000
+"""Maximum number of calls to replay: `hybrid` takes up to a millisecond for each, in the background of a start."""
 
 MAX_CANDIDATES: Final = 500_000
 """Maximum number of candidates of all replayed calls together; older sessions are replayed without their catalogs."""
 
 
 class SequenceExample(NamedTuple):
-    """A call of `tool`; `has_catalog` is True if the candidates are all tools that the session had."""
+    """A call of `tool`."""
 
     prediction_input: PredictionInput
     tool: str
     signal: float
-    has_catalog: bool
 
 
 def latest(
@@ -66,7 +64,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
     for session in history:
         for tool in session.tools_available:
             if tool not in servers:
-                servers[tool] = owner(tool) or _prefix(tool)
+                servers[tool] = owner(tool) or server_in(tool)
         before: deque[str] = deque(maxlen=MAX_CALLS)
         for call in session.successes:
             prediction_input = PredictionInput(
@@ -79,14 +77,8 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 project=session.project,
                 time=call.timestamp,
             )
-            yield SequenceExample(prediction_input, call.tool, SIGNALS[call.found], bool(session.tools_available))
+            yield SequenceExample(prediction_input, call.tool, SIGNALS[call.found])
             before.append(call.tool)
-
-
-def _prefix(tool: str) -> str:
-    """The upstream server that a tool's name begins with, empty if there is none."""
-    server, separator, _ = tool.partition(SEPARATOR)
-    return server if separator else ""
 
 
 MAX_SCOPES: Final = 32
@@ -107,27 +99,20 @@ class ScopeModel:
     Recorded calls were replayed up to the time `replayed_until`.
     """
 
-    predictor: PredictorPort
-    coverage: CoverageCalibrator
+    predictor: CalibratedPredictor
     used: set[str] = field(default_factory=set)
     replayed_until: float = -math.inf
 
     def learn(self, prediction_input: PredictionInput, tool: str, signal: float) -> None:
         """A call of `tool` was made in `prediction_input`, with the weight of `signal`."""
-        if tool in prediction_input.candidates:
-            expected = self.predictor.predict(prediction_input)
-            self.coverage.observe(expected, prediction_input.candidates.index(tool))
-        self.learn_along(prediction_input, tool, signal)
-
-    def replay(self, example: SequenceExample) -> None:
-        """Learn a recorded call; list sizes are learned from those whose catalog is known."""
-        learn = self.learn if example.has_catalog else self.learn_along
-        learn(example.prediction_input, example.tool, example.signal)
-
-    def learn_along(self, prediction_input: PredictionInput, tool: str, signal: float) -> None:
-        """The client's list came from elsewhere: its size is not learned."""
         self.predictor.learn(prediction_input, tool, signal)
         self.used.add(tool)
+
+    def replay(self, example: SequenceExample) -> None:
+        """Learn a recorded call; sessions are replayed one after the other."""
+        if not example.prediction_input.calls:
+            self.predictor.end_sessions()
+        self.learn(example.prediction_input, example.tool, example.signal)
 
 
 class ScopeModels:
@@ -213,11 +198,6 @@ class ScopeModels:
         for scope in self._held:
             self._load(scope)
 
-    def aim(self, goal: float, least: int, most: int) -> None:
-        """Let lists hold another share of the next calls, within other bounds."""
-        for scope_model in (self._cold, *self._held.values()):
-            scope_model.coverage.aim(goal, least, most)
-
     def reload(self, done: Callable[[], None], *, forget: bool) -> None:
         """Rebuild all scope models because `make` creates a different one now; the current ones are used until then.
 
@@ -270,6 +250,7 @@ class ScopeModels:
                 if time.perf_counter() >= until:
                     self._worker.submit(partial(self._go_on, scope, made, examples), Urgency.LATER)
                     return
+            made.predictor.end_sessions()
         except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
             self._fail(scope)
         else:

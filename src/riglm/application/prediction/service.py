@@ -19,7 +19,6 @@ from riglm.application.tool_lists.predictor_interface import NullPrediction
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import learning_scope
-from riglm.domain.list_plan import UNSURE
 from riglm.domain.prediction import Context, Prediction, PredictionInput, ToolSearchResult
 from riglm.domain.retrieval.words import request_texts
 from riglm.domain.session import Session
@@ -48,8 +47,6 @@ _ADVICE: Final = {
 _ADVICE_MEANWHILE: Final = "Ask in natural language: a search waits until the meaning of all tools is known."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
 _MAX_ASKED: Final = 256
-_TOOLS_AHEAD: Final = 3
-_WORTH_NAMING: Final = 0.02
 _CLOSING_SECONDS: Final = 0.5
 _ACQUAINT_SECONDS: Final = 4.0  # the control API answers within five
 _log: Final = logging.getLogger("riglm.prediction")
@@ -110,7 +107,7 @@ class PredictionService(NullPrediction):
             return None
         started = time.perf_counter()
         with self._guarded:
-            prediction_input = replace(self._prediction_input(session, state, names), lasting=True)
+            prediction_input = self._prediction_input(session, state, names)
             prediction_input = knowledge.with_relevance(prediction_input, self._scope_of(session))
             prediction = scope_model.predictor.predict(prediction_input, explain=explain)
             if self._meter is not None:
@@ -147,25 +144,6 @@ class PredictionService(NullPrediction):
             return knowledge.index.confidence(state.context, self._scope_of(session))
         return 0.0
 
-    def size(self, session: Session, prediction: Prediction) -> int:
-        knowledge = self._loading.knowledge
-        if knowledge is None:
-            return len(prediction.scores)
-        return knowledge.scope_models.of(self._scope_of(session)).coverage.size(prediction)
-
-    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
-        """Return the probability of tools in the rest of a session, by its context; empty if too little is known.
-
-        A tool that is next with probability p is among the next `_TOOLS_AHEAD` with 1 - (1 - p) ** `_TOOLS_AHEAD`.
-        """
-        if not self.context_confidence(session, state) >= UNSURE:
-            return {}
-        prediction = self.predict(session, state, names)
-        if prediction is None:
-            return {}
-        shares = 1 - (1 - prediction.probabilities()) ** _TOOLS_AHEAD
-        return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share >= _WORTH_NAMING}
-
     @property
     def is_ready(self) -> bool:
         knowledge = self._loading.knowledge
@@ -198,7 +176,9 @@ class PredictionService(NullPrediction):
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         knowledge = await self._loading.recalled()
         if knowledge is not None:
-            context = await self._embedded(knowledge, Context(text=query[:MAX_CONTEXT_LENGTH]), self._remember, until)
+            asked = Context(text=query[:MAX_CONTEXT_LENGTH])
+            replayed = knowledge.scope_models.ready(self._scope_of(session), self._timeout_seconds)
+            context, _ = await asyncio.gather(self._embedded(knowledge, asked, self._remember, until), replayed)
             self._remember(context)
             retriever = knowledge.index.retriever
             if retriever is not None:

@@ -75,7 +75,7 @@ class Trainer:
             scope_model = None if knowledge is None else knowledge.scope_models.known(scope)
             if scope_model is not None:
                 with self._guarded:
-                    scope_model.learn_along(prediction_input(), tool, SIGNALS[found])
+                    scope_model.learn(prediction_input(), tool, SIGNALS[found])
 
         self._training_queue.add(learn)
 

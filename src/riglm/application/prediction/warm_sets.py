@@ -4,60 +4,85 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
 from riglm.domain.session import Session
-from riglm.domain.usage import Usage, UsageModel, WarmSet
+from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSet, WarmSetKey
 from riglm.ports.prediction_store import WarmSetsPort
+from riglm.ports.predictor import PredictorPort
+
+if TYPE_CHECKING:  # numpy comes with it, and is imported where a strategy learns
+    from riglm.application.prediction.estimation import LearnedSessions
 
 RECHECK_SECONDS: Final = 1.0
 """Sessions that start within this time of each other share one look at the store."""
 
+RETRY_SECONDS: Final = 60.0
+"""Seconds after which a strategy that failed is tried again, if a fallback made the warm set."""
+
 _TIMEOUT_SECONDS: Final = 1.0  # a query takes milliseconds: this is for a disk that hangs
+_ESTIMATE_SECONDS: Final = 5.0  # an estimate takes up to a second, more on a busy machine; clients wait for ten
 _MAX_KEPT: Final = 1_000
-_EMPTY: Final = UsageModel((), 0.0)
 _log: Final = logging.getLogger("riglm.prediction")
 
-_Key = tuple[str, str, str]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The strategy that predicts: its name, its key, and what makes one that has learned nothing yet, and may block.
+
+    Strategies of equal keys are of the same name and options.
+    """
+
+    name: str
+    key: str
+    make: Callable[[], PredictorPort] = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimate:
+class _Kept(NamedTuple):
     warm_set: WarmSet | None
-    model: UsageModel
     read_at: float
+    candidates: Sequence[str]
 
 
 class WarmSets:
-    """One warm set for each principal, client and profile, the same in every process and after every restart.
+    """One warm set for each principal, client, profile and project, the same in every process and after every restart.
 
-    It is recomputed at the start of a session, once the evidence has doubled or the period has ended.
+    It is recomputed by the strategy at the start of a session, once the evidence has grown by 30 % or the period has
+    ended. A session waits for that for at most five seconds; then its list is made from the one before.
     """
 
     def __init__(
         self,
         asking: Worker,
         store: Callable[[], WarmSetsPort],
+        strategy: Strategy,
+        server_of: Callable[[str], str],
         *,
         period: float,
         by_principal: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`store` runs on the thread of `asking`. `period` is in seconds.
+        """`store` runs on the thread of `asking`, and strategies are made and learn on another. `period` is in seconds.
 
-        With `by_principal` a principal learns from its sessions only, otherwise from those of all.
+        `server_of` returns the server of a tool, empty if unknown. With `by_principal` a principal learns from its
+        sessions only, otherwise from those of all.
         """
         self._asking = asking
         self._store = store
+        self._strategy = strategy
+        self._server_of = server_of
         self._period = period
         self._by_principal = by_principal
         self._clock = clock
-        self._kept: OrderedDict[_Key, _Estimate] = OrderedDict()
-        self._reading: dict[_Key, asyncio.Task[None]] = {}
+        self._estimating: Worker | None = None
+        self._learned: tuple[tuple[object, ...], LearnedSessions] | None = None
+        self._kept: OrderedDict[WarmSetKey, _Kept] = OrderedDict()
+        self._reading: dict[WarmSetKey, asyncio.Task[None]] = {}
         self._on_change: Callable[[], None] = lambda: None
         self._guarded = FailingOpen(_log, "recorded use could not be read; lists are made from what was read last, and")
 
@@ -65,68 +90,119 @@ class WarmSets:
         """Register a callback for replaced warm sets."""
         self._on_change = callback
 
-    def follow(self, *, period: float, by_principal: bool) -> None:
-        """Use another period and scope from now on."""
-        self._period = period
+    def follow(self, *, strategy: Strategy, period: float, by_principal: bool) -> None:
+        """Use another strategy, period and scope from now on."""
+        is_other = strategy.key != self._strategy.key
         if by_principal != self._by_principal:
-            self._by_principal = by_principal
             self._kept.clear()
+        self._strategy = strategy
+        self._period = period
+        self._by_principal = by_principal
+        for key, kept in list(self._kept.items()) if is_other else ():
+            self._reread(key, kept.candidates)
 
     def reread(self) -> None:
         """Read everything from the store again when it is needed."""
         self._kept.clear()
 
-    def usage(self, session: Session) -> Usage | None:
-        """Return the estimate for the lists of a session, None while nothing was learned."""
+    def warm_set(self, session: Session) -> WarmSet | None:
+        """Return what the lists of a session are made from, None while nothing was learned."""
         kept = self._kept.get(self._key(session))
-        return None if kept is None or kept.warm_set is None else kept.warm_set.usage
+        return None if kept is None else kept.warm_set
 
-    def model(self, session: Session) -> UsageModel:
-        """Return what is recorded by now, for the results of search and of set_context."""
-        kept = self._kept.get(self._key(session))
-        return _EMPTY if kept is None else kept.model
-
-    async def refresh(self, session: Session) -> None:
-        """Read the estimates for a session that starts; waits for at most a second."""
+    async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
+        """Read the estimates for a session that starts, which may use the candidates; waits for a few seconds."""
         key = self._key(session)
-        kept = self._kept.get(key)
-        if kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
+        kept, reading = self._kept.get(key), self._reading.get(key)
+        if reading is None and kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
             return
-        reading = self._reading.get(key)
-        if reading is None:
-            reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key))
-            reading.add_done_callback(lambda _: self._reading.pop(key, None))
-        await asyncio.wait({reading}, timeout=_TIMEOUT_SECONDS)
+        done, _ = await asyncio.wait({reading or self._reread(key, candidates)}, timeout=_ESTIMATE_SECONDS)
+        if not done:
+            _log.info("a list is made before what was learned last is known: it took too long")
 
     async def close(self) -> None:
         """Stop reading."""
         for reading in list(self._reading.values()):
             reading.cancel()
+        if self._estimating is not None:
+            self._estimating.stop()
 
-    def _key(self, session: Session) -> _Key:
-        return session.principal if self._by_principal else "", session.client.name, session.profile
+    def _reread(self, key: WarmSetKey, candidates: Sequence[str]) -> asyncio.Task[None]:
+        reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key, candidates))
+        reading.add_done_callback(lambda _: self._reading.pop(key, None))
+        return reading
 
-    async def _read(self, key: _Key) -> None:
+    def _key(self, session: Session) -> WarmSetKey:
+        return WarmSetKey(
+            principal=session.principal if self._by_principal else "",
+            client=session.client.name,
+            profile=session.profile,
+            project=session.project,
+        )
+
+    async def _read(self, key: WarmSetKey, candidates: Sequence[str]) -> None:
         with self._guarded:
-            found = await asyncio.wrap_future(self._asking.submit(lambda: self._estimated(key)))
-            before = self._kept.pop(key, None)
-            self._kept[key] = found
-            if len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
-            if before is not None and before.warm_set != found.warm_set:
-                self._on_change()
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                found, sessions = await asyncio.wrap_future(self._asking.submit(lambda: self._stored(key)))
+            if not sessions or (found is not None and not found.strategy.startswith(self._scope)):
+                found = None
+            if found is not None or not sessions:
+                self._keep(key, found, candidates)
+            if sessions and self._is_due(found, len(sessions), candidates):
+                known = () if found is None else found.usage.probabilities
+                tools = tuple(dict.fromkeys([*candidates, *known]))
+                if self._estimating is None:
+                    self._estimating = Worker("riglm-estimating")
+                    self._estimating.start()
+                estimate = partial(self._estimate, self._strategy, key, sessions, tools)
+                made = await asyncio.wrap_future(self._estimating.submit(estimate))
+                replaces = None if found is None else found.created_at
+                put = partial(self._put, made, replaces)
+                self._keep(key, await asyncio.wrap_future(self._asking.submit(put)), candidates)
 
-    def _estimated(self, key: _Key) -> _Estimate:
-        principal, client, profile = key
-        store, now = self._store(), self._clock()
-        whose = principal if self._by_principal else None
-        scopes = [store.list_session_uses(whose)]
-        if any(each.profile != profile for each in scopes[0]):
-            scopes.append(store.list_session_uses(whose, profile=profile))
-        scopes.append([each for each in scopes[-1] if each.client == client])
-        model = UsageModel(scopes, now)
-        stored = store.get_warm_set(principal, client, profile)
-        if model.usage.evidence and (stored is None or stored.is_due(model.usage.evidence, now, self._period)):
-            made = WarmSet(principal=principal, client=client, profile=profile, usage=model.usage, created_at=now)
-            stored = store.put_warm_set(made, None if stored is None else stored.created_at)
-        return _Estimate(stored, model, time.monotonic())
+    def _keep(self, key: WarmSetKey, found: WarmSet | None, candidates: Sequence[str]) -> None:
+        before = self._kept.pop(key, None)
+        self._kept[key] = _Kept(found, time.monotonic(), candidates)
+        if len(self._kept) > _MAX_KEPT:
+            self._kept.popitem(last=False)
+        if before is not None and before.warm_set != found:
+            self._on_change()
+
+    def _stored(self, key: WarmSetKey) -> tuple[WarmSet | None, Sequence[SessionUse]]:
+        store = self._store()
+        return store.get_warm_set(key), store.list_session_uses(key.principal if self._by_principal else None)
+
+    def _put(self, made: WarmSet, replaces: float | None) -> WarmSet:
+        return self._store().put_warm_set(made, replaces)
+
+    @property
+    def _scope(self) -> str:
+        return "principal: " if self._by_principal else "all: "
+
+    def _is_due(self, found: WarmSet | None, sessions: int, candidates: Sequence[str]) -> bool:
+        now = self._clock()
+        if found is None or found.strategy != self._scope + self._strategy.key:
+            return True
+        known = found.usage.probabilities
+        is_new = 0 < len(known) < MAX_TOOLS and not known.keys() >= set(candidates)
+        if is_new or found.is_due(sessions, now, self._period):
+            return True
+        return found.predictor != self._strategy.name and now - found.created_at >= RETRY_SECONDS
+
+    def _estimate(
+        self, strategy: Strategy, key: WarmSetKey, sessions: Sequence[SessionUse], tools: tuple[str, ...]
+    ) -> WarmSet:
+        """Return a new warm set; for keys with equal sessions, a strategy learns these once."""
+        from riglm.application.prediction.estimation import LearnedSessions  # noqa: PLC0415  # numpy comes with it
+
+        asked = (strategy, tuple(sessions), tools)
+        if self._learned is None or self._learned[0] != asked:
+            self._learned = asked, LearnedSessions(strategy.make(), sessions, tools, self._server_of)
+        usage, fallback = self._learned[1].expect(key, now := self._clock())
+        return WarmSet(
+            key=key,
+            strategy=self._scope + strategy.key,
+            predictor=fallback or strategy.name,
+            usage=usage,
+            created_at=now,
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-from riglm.application.evaluation.history import ReplayedCall, figures
+from riglm.application.evaluation.history import ReplayedCall, ReplayedHistory, figures
 from riglm.application.evaluation.record import (
     CallObservation,
     ListObservation,
@@ -90,19 +90,15 @@ def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str
 def missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
     """Each tool that a list lacked when it was called, the most often missed first, then by name.
 
-    `missed` of `calls` by the replay, `place` the usual one that the tool had in the ranking then, counted from 1: a
-    list of that length would have held it. `recorded_missed` of `recorded_calls` by what was recorded; of those,
+    `missed` of `calls` by the replay, `recorded_missed` of `recorded_calls` by what was recorded; of those,
     `searched` were found by a search and `named` called by their name all the same. In shadow mode and with preload
     hints both are 0, since the client had every tool: a search, one call more, would have found them.
     """
     found: dict[str, dict[str, Any]] = {}
-    places: dict[str, list[int]] = {}
     for step in steps:
         row = _row(found, step.tool, step.server)
         row["calls"] += 1
-        if not step.is_hit:
-            row["missed"] += 1
-            places.setdefault(step.tool, []).append(step.place + 1)
+        row["missed"] += not step.is_hit
     for use in uses:
         row = _row(found, use.tool, use.server)
         row["recorded_calls"] += 1
@@ -110,23 +106,21 @@ def missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation])
             row["recorded_missed"] += 1
             row["searched"] += use.found is DiscoveryMethod.SEARCHED
             row["named"] += use.found is DiscoveryMethod.NAMED
-    for tool, its in places.items():
-        found[tool]["place"] = int(statistics.median(its))
     rows = [row for row in found.values() if row["missed"] or row["recorded_missed"]]
     return sorted(rows, key=lambda row: (-row["missed"] - row["recorded_missed"], row["tool"]))
 
 
 def _row(found: dict[str, dict[str, Any]], tool: str, server: str) -> dict[str, Any]:
     counts = dict.fromkeys(("calls", "missed", "recorded_calls", "recorded_missed", "searched", "named"), 0)
-    return found.setdefault(tool, {"tool": tool, "server": server, **counts, "place": None})
+    return found.setdefault(tool, {"tool": tool, "server": server, **counts})
 
 
 MODES: Final = ("shadow", "enforce")
 EXPLANATION: Final = (
     "All figures are of the same sessions: the latest that riglm proxied, up to 1,000 without --limit, with up to "
     "50,000 calls. Recorded lists are those that these rules showed, or in shadow mode would have shown. The replay "
-    "makes a new list before every call, from the calls in the store alone; it compares strategies, and mostly hides "
-    "more and misses more. price is that of all model requests, with prompt caching, relative to no proxy; it takes "
+    "makes the first list of each session from the sessions before it in the store, without contexts; it compares "
+    "strategies. price is that of all model requests, with prompt caching, relative to no proxy; it takes "
     "two sessions. hit_rate is the share of calls whose tool was in the list, new_hit_rate the same for tools that the "
     "session had not used before; of recorded lists, only those that hid something count; with preload hints, tools "
     "without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of 100 "
@@ -146,7 +140,7 @@ class ReportInput:
 
     settings: Settings
     stored: int
-    replays: Mapping[str, Sequence[ReplayedCall]]
+    replays: Mapping[str, ReplayedHistory]
     skipped: int
     record: Observations
     since: float
@@ -161,7 +155,7 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
     """
     kind = found.settings.predictor.kind
     strategy = kind if kind in found.replays else next(iter(found.replays), "")
-    steps = found.replays.get(strategy, ())
+    steps = found.replays[strategy].calls if strategy else ()
     record, rules = found.record, found.settings.filtering
     modes = {mode: record.of(mode) for mode in MODES}
     mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
@@ -219,12 +213,12 @@ def _recorded(its: Observations) -> dict[str, Any] | None:
     }
 
 
-def _strategy(name: str, steps: Sequence[ReplayedCall]) -> dict[str, Any]:
+def _strategy(name: str, replay: ReplayedHistory) -> dict[str, Any]:
     return {
         "predictor": name,
-        **figures(steps),
-        "hit_rate_interval": _percents(shares_of(steps)),
-        "new_hit_rate_interval": _percents(shares_of([step for step in steps if step.fresh])),
+        **replay.figures(),
+        "hit_rate_interval": _percents(shares_of(replay.calls)),
+        "new_hit_rate_interval": _percents(shares_of([call for call in replay.calls if call.fresh])),
     }
 
 

@@ -202,7 +202,7 @@ class SelectingService:
         if view is None:
             return SearchResult(found=(), near=())
         allowed = view.candidate_set
-        found = await self._filtering.predicting.search(session, query, limit, allowed.__contains__)
+        found = await self._filtering.search(session, query, limit, allowed.__contains__)
         hits = () if found.abstained else tuple(hit for hit in found.hits if hit.name in allowed)
         self._note_search(session, query, view, tuple(hit.name for hit in hits))
         return SearchResult(
@@ -261,7 +261,7 @@ class SelectingService:
         """Store the tools of a session. Returns whether there is a choice, and whether all inputs are available."""
         self._services.owners.note(owners)
         self._filtering.know(session, catalog)
-        await self._filtering.prepare(session)
+        await self._filtering.prepare(session, catalog)
         if not self._filtering.hides(session):
             return False, True
         is_at_hand = await self._prediction.caught_up(session, self._seconds)

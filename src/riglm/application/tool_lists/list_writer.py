@@ -118,7 +118,7 @@ _ACTIONS: Final = frozenset(
 
 _MAX_KINDS: Final = 12
 
-_PAYING_TOKENS: Final = 100
+INDEX_TOKENS: Final = 100
 """Tokens of the index up to which names of tools pay.
 
 All names are in the prompt of every request, and a name saves something only in the few sessions that need its tool
@@ -132,7 +132,7 @@ OwnerOf = Callable[[str], tuple[str, str]]
 def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
     """Return the index of hidden tools, of at most `max_tokens` estimated tokens; empty if none is hidden.
 
-    It has the names of the tools, or if they take more than `_PAYING_TOKENS` the servers with the number of their tools
+    It has the names of the tools, or if they take more than `INDEX_TOKENS` the servers with the number of their tools
     and as many kinds of tools as fit into these tokens.
     """
     servers: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
         server, own = owner(name)
         servers.setdefault(server, []).append(own)
     most = max_tokens * BYTES_PER_TOKEN
-    size = min(most, _PAYING_TOKENS * BYTES_PER_TOKEN)
+    size = min(most, INDEX_TOKENS * BYTES_PER_TOKEN)
     if len(servers) == 1:
         [names] = servers.values()
         if _length(", ".join(names)) <= size:

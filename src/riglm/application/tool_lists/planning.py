@@ -3,12 +3,13 @@
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from riglm.application.tool_lists.list_writer import (
+    INDEX_TOKENS,
     NAMES,
     SEARCH,
     SET_CONTEXT,
@@ -24,8 +25,10 @@ from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_su
 from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface
 from riglm.domain.list_plan import (
+    ALIKE,
     CALL_TOKENS,
     COLD_USAGE,
+    EXPECTED_HITS,
     META_TOOL_TOKENS,
     PROMPT_TOKENS,
     SURE,
@@ -33,27 +36,41 @@ from riglm.domain.list_plan import (
     ListPlan,
     Prices,
     ToolCosts,
+    blended,
     cheapest_list,
     covering_list,
+    expected_usage,
     filled,
+    prior_probabilities,
 )
+from riglm.domain.prediction import Prediction
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import BYTES_PER_TOKEN, PermittedTools, estimated_tokens, profile
-from riglm.domain.usage import Usage
+from riglm.domain.usage import Usage, WarmSet
 
 _MAX_CLIENTS: Final = 1_000
 _MAX_PLANS: Final = 64
 _MAX_SELECTIONS: Final = 32
-_PRIOR: Final = 0.3
-"""The probability that a session needs a tool that is surely an everyday utility, while nothing was learned."""
-
 _WITH_META_TOOLS: Final = (Surface.DYNAMIC, Surface.STABLE)
 _LEARNED: Final = "recorded use"
 _COLD: Final = "nothing was learned yet"
 _NOT_PREDICTED: Final = ChosenSurface(Surface.FULL, "lists are not predicted")
 _log: Final = logging.getLogger("riglm.filtering")
+
+
+_CAUTION: Final = 0.8
+
+
+class Need(NamedTuple):
+    """The probability of each permitted tool that the rest of a session needs it.
+
+    `predictor` is the name of the strategy that decided, empty if the prior alone did.
+    """
+
+    probabilities: Mapping[str, float]
+    predictor: str
 
 
 class ListPlanner:
@@ -63,17 +80,17 @@ class ListPlanner:
         self,
         rules: FilteringSettings,
         prices: Prices,
-        usage: Callable[[Session], Usage | None] | None,
+        warm_set: Callable[[Session], WarmSet | None] | None,
         owner: OwnerOf,
         predictor: str,
     ) -> None:
-        """`usage` returns the estimate for a session; None if lists are not predicted.
+        """`warm_set` returns what was learned for a session; None if lists are not predicted.
 
         `predictor` is the name of the strategy, for the record.
         """
         self._rules = rules
         self._prices = prices
-        self._usage = usage
+        self._warm_set = warm_set
         self._owner = owner
         self._predictor = predictor
         by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
@@ -83,7 +100,8 @@ class ListPlanner:
         self._most_tools = lru_cache(_MAX_CLIENTS)(most_tools_of)
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._base: OrderedDict[tuple[int, int, Surface, int | None], tuple[PermittedTools, Usage | None, ListPlan]] = (
+        self._expected: OrderedDict[tuple[int, int], tuple[PermittedTools, WarmSet | None, Usage]] = OrderedDict()
+        self._base: OrderedDict[tuple[int, int, Surface, int | None], tuple[PermittedTools, Usage, ListPlan]] = (
             OrderedDict()
         )
         self._selections: OrderedDict[
@@ -97,7 +115,7 @@ class ListPlanner:
 
     def chosen_surface(self, session: Session) -> ChosenSurface:
         """Return how a selection reaches the client of a session, and why."""
-        if self._usage is None:
+        if self._warm_set is None:
             return _NOT_PREDICTED
         if self._rules.surface != "auto":
             return ChosenSurface(Surface(self._rules.surface), "`filtering.surface` is set")
@@ -109,10 +127,34 @@ class ListPlanner:
             tokens={name: size / BYTES_PER_TOKEN for name, size in view.sizes.items()}, prices=self._prices
         )
 
-    def usage(self, session: Session) -> Usage:
-        """Return the estimate for a session, that of a cold start while nothing was learned."""
-        found = self._usage(session) if self._usage is not None else None
-        return COLD_USAGE if found is None else found
+    def usage(self, session: Session, view: PermittedTools) -> Usage:
+        """Return what a session is expected to need that has called nothing: by the prior and what was learned."""
+        found = None if self._warm_set is None else self._warm_set(session)
+        key = (id(view), id(found))
+        kept = self._expected.get(key)
+        if kept is None or kept[0] is not view or kept[1] is not found:
+            usage = expected_usage(COLD_USAGE if found is None else found.usage, _everyday(view))
+            kept = self._expected[key] = (view, found, usage)
+            if len(self._expected) > _MAX_PLANS:
+                self._expected.popitem(last=False)
+        return kept[2]
+
+    def need(
+        self, session: Session, view: PermittedTools, prediction: Prediction | None, used: Collection[str]
+    ) -> Need:
+        """Return what the rest of a session is expected to need by a prediction, None if nothing is known.
+
+        If all tools that it has not `used` are equally likely, the prior decides.
+        """
+        if prediction is None:
+            return Need(self.usage(session, view).probabilities, "")
+        scores: list[float] = prediction.scores.tolist()
+        prior = prior_probabilities(_everyday(view))
+        new = [score for name, score in zip(view.candidates, scores, strict=True) if name not in used]
+        if new and max(new) - min(new) <= ALIKE * max(new):
+            return Need(prior, "")
+        recorded = dict(zip(view.candidates, scores, strict=True))
+        return Need(blended(recorded, prior, prediction.evidence), prediction.fallback or self._predictor)
 
     def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
         """Return the plan of a session's next list, which the session keeps.
@@ -135,85 +177,84 @@ class ListPlanner:
         surface = self.surface(session)
         if surface is Surface.FULL:
             return ListPlan(candidates=view.candidates, reason="the surface is full")
-        usage = self._usage(session) if self._usage is not None else None
+        usage, learned = self.usage(session, view), None if self._warm_set is None else self._warm_set(session)
         most_listed = self._most_tools(session.client.name)
         key = (id(view), id(usage), surface, most_listed)
         kept = self._base.get(key)
         if kept is None or kept[0] is not view or kept[1] is not usage:
             plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage, most_listed)
+            if learned is not None and plan.tools is not None:
+                plan = replace(plan, predictor=learned.predictor if learned.usage.probabilities else "")
             kept = self._base[key] = (view, usage, plan)
             if len(self._base) > _MAX_PLANS:
                 self._base.popitem(last=False)
         return kept[2]
 
     def replan(
-        self,
-        session: Session,
-        state: SessionState,
-        view: PermittedTools,
-        needed: Mapping[str, float],
-        confidence: float,
+        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
     ) -> bool:
         """Plan for a new context; return True if the list differs from the one that the client has.
 
-        `needed` has the probability of tools in this context. The list changes only if that pays.
+        The list changes only if that pays.
         """
-        return self._adopt(session, state, view, self._for_context(session, state, view, needed, confidence), needed)
+        target = self._for_context(session, state, view, need, confidence)
+        return self._adopt(session, state, view, target, need.probabilities)
 
     def resize(
-        self,
-        session: Session,
-        state: SessionState,
-        view: PermittedTools,
-        best: Sequence[str],
-        size: int,
-        confidence: float,
+        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
     ) -> bool:
-        """Plan a list of a given size, where `coverage` asks for one; return True if it differs from the client's.
+        """Plan a list that holds the share `coverage` of the need; return True if it differs from the client's.
 
-        `best` are the candidates, best first. Tools of the last turns are listed in addition.
+        Tools of the last turns are listed in addition. A context of low confidence leaves a learned list as it is.
         """
-        retained = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
-        tools = filled(best[:size], view.kept | retained, best, self._rules.min_tools)
+        current = self.plan(session, state, view)
+        if (
+            state.context is not None
+            and not confidence >= UNSURE
+            and current.tools is not None
+            and self._has_learned(session)
+        ):
+            state.plan = replace(current, confidence=confidence)
+            return False
+        is_cold = not self._has_learned(session)
+        (least, most), coverage = self._bounds(is_cold=is_cold), self._rules.coverage or 1.0
+        bounds = (most if is_cold else least, most)
+        tools = covering_list(need.probabilities, view.kept, self._cold_order(view), bounds, coverage)
+        tools |= self._used_lately(state, view)
         by = "the context" if state.context is not None else "what was used"
         target = ListPlan(
             candidates=view.candidates,
             tools=None if tools == view.candidate_set else tools,
             search_first=confidence <= SURE,
             confidence=confidence,
-            predictor=self._predictor,
+            predictor=need.predictor,
             reason=f"predicted by {by}",
         )
         return self._adopt(session, state, view, target, {})
 
-    def keep_learned(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
-        """Keep the list of a session whose context or calls say too little, if it was learned; return True if so."""
-        plan = self.plan(session, state, view)
-        if plan.tools is None or not self._is_learned(session):
-            return False
-        state.plan = replace(plan, confidence=confidence)
-        return True
-
     def add_matches(self, session: Session, state: SessionState, view: PermittedTools, matches: Sequence[str]) -> None:
         """Plan the learned list of a session with up to half of its places for matches of the context, best first."""
         base, limit = self.base_plan(session, view), self._rules.max_tools
-        if base.tools is None or not self._is_learned(session):
+        if base.tools is None or not self._has_learned(session):
             return
-        probabilities = self.usage(session).probabilities
+        probabilities = self.usage(session, view).probabilities
         likeliest = sorted(base.tools, key=lambda name: (-probabilities.get(name, 0.0), name))
         added = [name for name in matches if name not in base.tools][: limit // 2]
-        used = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
+        used = self._used_lately(state, view)
         tools = view.kept.union(used, added, likeliest[: limit - len(added)])
         state.plan = replace(self.plan(session, state, view), tools=tools)
 
-    def _is_learned(self, session: Session) -> bool:
-        return self._usage is not None and self._usage(session) is not None
+    def _used_lately(self, state: SessionState, view: PermittedTools) -> frozenset[str]:
+        return view.candidate_set & session_state.used_lately(state, self._rules.retained_turns)
+
+    def _has_learned(self, session: Session) -> bool:
+        return self._warm_set is not None and self._warm_set(session) is not None
 
     def add_used(self, session: Session, state: SessionState, view: PermittedTools) -> None:
         """Add the tools of the last turns to the plan of a session."""
         plan = self.plan(session, state, view)
         if plan.tools is not None:
-            used = session_state.used_lately(state, self._rules.retained_turns) & view.candidate_set
+            used = self._used_lately(state, view)
             state.plan = replace(plan, tools=plan.tools | used)
 
     def _adopt(
@@ -322,41 +363,36 @@ class ListPlanner:
             tokens_own=tokens_own,
         )
 
-    def _listed(self, view: PermittedTools, usage: Usage | None, most_listed: int | None) -> ListPlan:
+    def _listed(self, view: PermittedTools, usage: Usage, most_listed: int | None) -> ListPlan:
         """Return the plan of a list for a client that takes at most `most_listed` tools."""
-        rules, costs = self._rules, self.costs(view)
-        everyday = everyday_weights(
-            [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
-        )
-        order = self._cold_order(view, everyday)
-        estimate, most, reason = usage, rules.max_tools, _LEARNED
-        if estimate is None:
-            prior = {name: _PRIOR * weight for name, weight in everyday.items()}
-            estimate, most, reason = replace(COLD_USAGE, probabilities=prior), rules.cold_start_limit, _COLD
-        bounds = (rules.min_tools, max(rules.min_tools, most))
+        rules, costs, order = self._rules, self.costs(view), self._cold_order(view)
+        bounds = self._bounds(is_cold=not usage.evidence)
+        tools: frozenset[str] | None
+        if rules.coverage is not None and not usage.evidence:
+            bounds = (bounds[1], bounds[1])
         if rules.coverage is not None:
-            if usage is None:
-                bounds = (bounds[1], bounds[1])
-            tools = covering_list(estimate, view.kept, order, bounds, rules.coverage)
+            tools = covering_list(usage.probabilities, view.kept, order, bounds, rules.coverage)
+            tools = None if tools == view.candidate_set else tools
         else:
             own_tokens = META_TOOL_TOKENS + min(
-                rules.index_tokens, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
+                rules.index_tokens, INDEX_TOKENS, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
             )
-            tools = cheapest_list(costs, estimate, view.kept, order, bounds, own_tokens)
-        tools = self._within(most_listed, tools, view, order, estimate.probabilities)
+            tools = cheapest_list(costs, usage, view.kept, order, bounds, own_tokens, EXPECTED_HITS)
+        tools = self._within(most_listed, tools, view, order, usage.probabilities)
         if tools is None:
             return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
-        predictor = self._predictor if usage is not None else ""
         return ListPlan(
             candidates=view.candidates,
             tools=tools,
             search_first=True,
-            lists_context=rules.coverage is not None
-            or SET_CONTEXT in self._pinned
-            or costs.context_pays(tools, estimate),
-            predictor=predictor,
-            reason=reason,
+            lists_context=rules.coverage is not None or SET_CONTEXT in self._pinned or costs.context_pays(tools, usage),
+            reason=_LEARNED if usage.evidence else _COLD,
         )
+
+    def _bounds(self, *, is_cold: bool) -> tuple[int, int]:
+        """Return the least and the largest number of tools in a list that hides some."""
+        least, most = self._rules.min_tools, self._rules.max_tools
+        return least, max(least, min(most, self._rules.cold_start_limit) if is_cold else most)
 
     def _within(
         self,
@@ -379,39 +415,35 @@ class ListPlanner:
         likeliest = sorted(order, key=lambda name: -probabilities.get(name, 0.0))
         return view.kept.union([name for name in likeliest if name in among and name not in view.kept][:room])
 
-    def _hinted(self, view: PermittedTools, usage: Usage | None) -> ListPlan:
-        if usage is None:
-            return ListPlan(candidates=view.candidates, reason=_COLD)
-        costs = self.costs(view).next_to_search  # hints must not be dearer than the client's search
-        paying = costs.paying(usage.probabilities, usage.requests)[: self._rules.max_tools]
-        tools = view.kept.union(paying)
-        return ListPlan(candidates=view.candidates, tools=tools, predictor=self._predictor, reason=_LEARNED)
+    def _hinted(self, view: PermittedTools, usage: Usage) -> ListPlan:
+        costs = self.costs(view).next_to_search
+        # hints must not be dearer than the client's search, also where probabilities are a quarter too high
+        probabilities = {name: _CAUTION * share for name, share in usage.probabilities.items()}
+        paying = costs.paying(probabilities, usage.requests)[: self._rules.max_tools]
+        reason = _LEARNED if usage.evidence else _COLD
+        return ListPlan(candidates=view.candidates, tools=view.kept.union(paying), reason=reason)
 
-    def _cold_order(self, view: PermittedTools, everyday: Mapping[str, float]) -> Sequence[str]:
+    def _cold_order(self, view: PermittedTools) -> Sequence[str]:
         """Return all candidates: everyday utilities first, then in turn from each server."""
         seen: dict[str, int] = {}
         turn: dict[str, int] = {}
         for name in view.candidates:
             server = self._owner(name)[0]
             turn[name] = seen[server] = seen.get(server, 0) + 1
+        everyday = _everyday(view)
         return sorted(view.candidates, key=lambda name: (-everyday.get(name, 0.0), turn[name]))
 
     def _for_context(
-        self,
-        session: Session,
-        state: SessionState,
-        view: PermittedTools,
-        needed: Mapping[str, float],
-        confidence: float,
+        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
     ) -> ListPlan:
-        base = self.base_plan(session, view)
+        base, needed = self.base_plan(session, view), need.probabilities
         if not confidence >= UNSURE:
             return replace(base, confidence=confidence)
         rules = self._rules
-        retained = session_state.used_lately(state, rules.retained_turns) & view.candidate_set
+        retained = self._used_lately(state, view)
         kept = view.kept | retained
         fresh = {name: share for name, share in needed.items() if name not in kept}
-        paying = self.costs(view).paying(fresh, self.usage(session).requests)[: rules.max_tools]
+        paying = self.costs(view).paying(fresh, self.usage(session, view).requests)[: rules.max_tools]
         order = sorted(view.candidates, key=lambda name: (name not in base.listed, -needed.get(name, 0.0)))
         found = filled(paying, kept, order, rules.min_tools)
         tools = self._within(
@@ -427,7 +459,7 @@ class ListPlanner:
             search_first=confidence <= SURE,
             lists_context=base.lists_context,
             confidence=confidence,
-            predictor=self._predictor,
+            predictor=need.predictor,
             reason="predicted by the context",
         )
 
@@ -440,7 +472,7 @@ class ListPlanner:
         after: frozenset[str],
         needed: Mapping[str, float],
     ) -> bool:
-        costs, usage = self.costs(view), self.usage(session)
+        costs, usage = self.costs(view), self.usage(session, view)
         calls = len(state.calls)
         left = max(1.0, usage.requests - calls)
         messages = PROMPT_TOKENS + CALL_TOKENS * calls
@@ -494,3 +526,8 @@ class ListPlanner:
         listed = [name for name in own if plan.lists_context or name != SET_CONTEXT]
         index = hidden_index(hidden, self._owner, self._rules.index_tokens) if listed and hidden else ""
         return definitions(listed, index)
+
+
+def _everyday(view: PermittedTools) -> Mapping[str, float]:
+    """Return how likely each permitted tool is an everyday utility."""
+    return everyday_weights([(name, profile(view.catalog.by_name[name]).description) for name in view.candidates])

@@ -1,6 +1,6 @@
 """What filtering and the meta-tools need of prediction."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from riglm.domain.invocation import DiscoveryMethod
@@ -8,30 +8,18 @@ from riglm.domain.prediction import Prediction, ToolSearchResult
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import Usage
-
-
-class UsageEstimates(Protocol):
-    """Estimates by everything that is recorded by now."""
-
-    def after(self, used: Collection[str]) -> Mapping[str, float]:
-        """Return the probability of each other tool in a session that has used these."""
-        ...
+from riglm.domain.usage import WarmSet
 
 
 class UsageSource(Protocol):
-    """The recorded use that lists and results are made from."""
+    """What the configured strategy expects of the next session, by recorded sessions."""
 
-    async def refresh(self, session: Session) -> None:
-        """Read what is recorded, for a session that starts."""
+    async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
+        """Read what is recorded, for a session that starts and may use the candidates."""
         ...
 
-    def usage(self, session: Session) -> Usage | None:
-        """Return the estimate for the lists of a session, None while nothing was learned."""
-        ...
-
-    def model(self, session: Session) -> UsageEstimates:
-        """Return what is recorded by now."""
+    def warm_set(self, session: Session) -> WarmSet | None:
+        """Return what the lists of a session are made from, None while nothing was learned."""
         ...
 
 
@@ -47,7 +35,10 @@ class NullPrediction:
     def predict(
         self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
     ) -> Prediction | None:
-        """Return the scores of the next call among `names`, with `explain` by signal; None without evidence."""
+        """Return how likely the rest of the session needs each of `names`, with `explain` by signal.
+
+        None if nothing is known.
+        """
         return None
 
     def begin(self) -> None:
@@ -59,14 +50,6 @@ class NullPrediction:
     def context_confidence(self, session: Session, state: SessionState) -> float:
         """Return the confidence of the session's context, between 0 and 1."""
         return 0.0
-
-    def size(self, session: Session, prediction: Prediction) -> int:
-        """Return how many of the best tools the configured coverage needs."""
-        return len(prediction.scores)
-
-    def needed(self, session: Session, state: SessionState, names: tuple[str, ...]) -> Mapping[str, float]:
-        """Return the probability of tools in the rest of a session, by its context; empty without evidence."""
-        return {}
 
     @property
     def is_ready(self) -> bool:

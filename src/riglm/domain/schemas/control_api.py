@@ -124,11 +124,13 @@ class PredictedTool(_Model):
     tool: str
     upstream: str
     rank: int | None = Field(description="From 1 on, among the tools that can be listed; null for the others.")
-    score: float | None = Field(description="Null without a prediction.")
+    score: float | None = Field(description="How likely the rest of the session needs it; null without a prediction.")
     shown: bool = Field(description="True if it is in the list, or would be in mode `shadow`.")
     visibility: Literal["auto", "always", "never", "denied"]
     why: str
-    contributions: Mapping[str, float] = Field(default={}, description="By signal; they add up to the score.")
+    contributions: Mapping[str, float] = Field(
+        default={}, description="By signal; they add up to log(score / (1 - score))."
+    )
 
 
 class ListWithout(_Model):

@@ -80,8 +80,8 @@ class FilteringSettings(SettingsModel):
         default=None,
         gt=0,
         lt=1,
-        description="List as many tools as hold this share of the calls, within `min_tools` and `max_tools`, not those "
-        "whose listing pays.",
+        description="List as many tools as hold this share of the expected need, the sum of probabilities, within "
+        "`min_tools` and `max_tools`, not those whose listing pays.",
     )
     allowlist: Patterns = Field(
         default=(),
@@ -110,7 +110,8 @@ class FilteringSettings(SettingsModel):
     )
     period: Seconds = Field(
         default=86_400,
-        description="Seconds after which a warm set is recomputed, if the number of sessions has not doubled before.",
+        description="Seconds after which a warm set is recomputed, if the number of sessions has not grown by 30 % "
+        "before.",
     )
     cold_start_limit: int = Field(
         default=50, ge=1, description="Maximum number of tools in a list that hides some, while nothing was learned."

@@ -143,11 +143,12 @@ class PriceSettings(SettingsModel):
     cached_input: float | None = Field(default=None, ge=0, description="Price of a token that is read from the cache.")
     cache_write: float | None = Field(default=None, ge=0, description="Price of a token that is written to the cache.")
     output: float | None = Field(default=None, ge=0, description="Price of an output token.")
-    extra_request: float | None = Field(
+    search_reliability: float | None = Field(
         default=None,
         ge=0,
-        description="What one avoided model request is worth in addition to its tokens, in tokens of uncached input. "
-        "Preload hints do not count it.",
+        le=1,
+        description="How likely a model searches for a tool that it needs and does not see, and finds it. The less "
+        "likely, the longer lists are. Preload hints take the client's search to be reliable.",
     )
 
     def prices(self) -> Prices:
@@ -161,7 +162,7 @@ class PriceSettings(SettingsModel):
             cached_input=chosen(self.cached_input, preset.cached_input),
             cache_write=chosen(self.cache_write, preset.cache_write),
             output=chosen(self.output, preset.output),
-            extra_request=chosen(self.extra_request, preset.extra_request),
+            search_reliability=chosen(self.search_reliability, preset.search_reliability),
         )
 
 

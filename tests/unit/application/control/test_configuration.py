@@ -124,7 +124,8 @@ async def test_a_part_is_given_only_what_is_another_value(live):
     [
         ({"predictor": {"kind": "server", "options": None}}, 1, [True]),
         ({"learning": {"max_pairs": 7}}, 0, [False]),
-        ({"filtering": {"coverage": 0.5}}, 0, [False]),
+        ({"filtering": {"period": 600}}, 0, [False]),
+        ({"filtering": {"coverage": 0.5, "max_tools": 5}}, 0, []),
         ({"filtering": {"mode": "shadow"}}, 0, []),
     ],
     ids=str,

@@ -2,15 +2,21 @@
 
 from uuid import UUID
 
+import numpy as np
 import pytest
 
-from riglm.adapters.prediction.usage_statistics import ServerPredictor
-from riglm.application.evaluation.history import figures, walk_history
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
+from riglm.application.evaluation.history import walk_history
+from riglm.application.prediction.warm_sets import Strategy
 from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.list_plan import Prices
+from riglm.domain.prediction import Prediction, PredictionInput
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.ports.analytics import TrainingCall, TrainingSession
-from tests.unit.application.evaluation.test_sequences import Witness
+from riglm.ports.predictor import PredictorPort
 
-TOOLS = tuple(f"tool{number}" for number in range(40))
+TOOLS = tuple(f"files__tool{number}" for number in range(60))
+WORKFLOW = TOOLS[30:33]
 
 
 def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> TrainingSession:
@@ -25,59 +31,111 @@ def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> T
     )
 
 
-def judged(history, predictor, most=5):
-    return figures(walk_history(history, predictor, goal=0.9, least=1, most=most))
+class Favoring(PredictorPort):
+    """States that a session needs some tools for certain, and others never."""
+
+    def __init__(self, *tools: str) -> None:
+        self._tools = tools
+
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        """Nothing is learned."""
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        return Prediction(scores=np.array([float(tool in self._tools) for tool in prediction_input.candidates]))
 
 
-def test_each_call_is_predicted_before_it_is_learned():
-    witness = Witness()
-    judged([a_session(1, "tool3", "tool4")], witness)
-    assert [(kind, tool, prediction_input.calls) for kind, prediction_input, tool in witness.seen] == [
-        ("predict", "", ()),
-        ("learn", "tool3", ()),
-        ("predict", "", ("tool3",)),
-        ("learn", "tool4", ("tool3",)),
-    ]
+def walked(history, make=FrequencyPredictor, **options):
+    strategy = Strategy(name="scripted", key="scripted", make=make)
+    return walk_history(history, strategy, FilteringSettings(), Prices(), {}, **options)
 
 
-def test_a_workflow_that_repeats_ends_up_in_short_lists():
-    history = [a_session(number, "tool30", "tool31", "tool32") for number in range(60)]
-    found = judged(history, Witness())
+def by_session(calls):
+    found = {}
+    for call in calls:
+        found.setdefault(call.session.int, []).append((call.tool, call.fresh, call.is_hit, call.size, call.candidates))
+    return found
+
+
+def a_history(sessions=60):
+    return [a_session(number, *WORKFLOW) for number in range(sessions)]
+
+
+def test_lists_depend_on_earlier_sessions_only():
+    history = [a_session(number, *WORKFLOW[: 1 + number % 3], TOOLS[number]) for number in range(40)]
+    part, whole = walked(history[:25]), walked(history)
+    assert by_session(part.calls) == {number: calls for number, calls in by_session(whole.calls).items() if number < 25}
+    assert part.costs == whole.costs[:25]
+
+
+def test_a_workflow_that_repeats_ends_up_in_short_lists_that_pay():
+    found = walked(a_history()).figures()
     assert found["calls"] == found["new_calls"] == 180
-    assert found["hit_rate"] == pytest.approx(100 * 177 / 180, abs=0.01)
-    assert found["mean_list"] < 2
-    assert found["reduction"] > 95
+    assert found["hit_rate"] == found["new_hit_rate"] > 95
+    assert found["mean_list"] <= 5
+    assert found["reduction"] > 90
+    assert found["price"] < found["price_of_search"] < 1
+    assert found["requests"] < 5
 
 
-def test_a_strategy_that_knows_nothing_of_the_calls_misses_them():
-    history = [a_session(number, f"tool{39 - number % 20}") for number in range(40)]
-    assert judged(history, ServerPredictor())["hit_rate"] == 0
+def test_a_tool_that_nothing_speaks_for_is_missed_until_it_was_used():
+    history = [*a_history(30), *(a_session(number, TOOLS[50]) for number in range(30, 60))]
+    hits = {number: [hit for _, _, hit, _, _ in calls] for number, calls in by_session(walked(history).calls).items()}
+    assert hits[29] == [True] * 3
+    assert (hits[30], hits[59]) == ([False], [True])
+
+
+def test_the_strategy_decides_what_is_listed():
+    right, wrong = (walked(a_history(), lambda tools=tools: Favoring(*tools)) for tools in (WORKFLOW, TOOLS[:3]))
+    assert right.figures()["hit_rate"] > 97
+    assert wrong.figures()["hit_rate"] < 10
+    assert right.figures()["price"] < wrong.figures()["price"]
 
 
 def test_a_tool_that_was_called_counts_as_available():
-    found = judged([a_session(1, "elsewhere", available=("here",))], Witness())
+    found = walked([a_session(1, "elsewhere", available=("here",))]).figures()
     assert found["hit_rate"] == 100
     assert found["reduction"] == 0
 
 
 def test_a_session_of_which_no_list_is_known_is_learned_from_and_not_judged():
-    witness = Witness()
-    history = [a_session(1, "tool3", "tool4", available=()), a_session(2, "tool3")]
-    found = judged(history, witness)
-    assert (found["sessions"], found["calls"]) == (1, 1)
-    assert [kind for kind, _, _ in witness.seen] == ["learn", "learn", "predict", "learn"]
+    unlisted = [a_session(number, *WORKFLOW, TOOLS[number], available=()) for number in range(30)]
+    history = [*unlisted, a_session(30, *WORKFLOW)]
+    found = walked(history)
+    assert (found.figures()["sessions"], found.figures()["calls"], len(found.costs)) == (1, 3, 1)
+    assert all(call.is_hit for call in found.calls)
+    assert not all(call.is_hit for call in walked(history[-1:]).calls)
 
 
 def test_what_was_before_the_time_that_is_judged_is_learned_from():
-    history = [a_session(number, "tool30", "tool31", "tool32") for number in range(60)]
-    whole = walk_history(history, Witness(), goal=0.9, least=1, most=5)
-    latest = walk_history(history, Witness(), goal=0.9, least=1, most=5, since=40.0)
-    judged_twice = [(step.session, step.tool, step.place, step.size) for step in whole if step.at >= 40.0]
-    assert [(step.session, step.tool, step.place, step.size) for step in latest] == judged_twice
-    assert len(latest) == 60
+    whole, latest = walked(a_history()), walked(a_history(), since=40.0)
+    assert latest.calls == [call for call in whole.calls if call.at >= 40.0]
+    assert latest.costs == whole.costs[40:]
+    assert len(latest.calls) == 60
 
 
-def test_no_history_has_no_shares():
-    found = judged([], Witness())
+def test_failed_calls_count_and_are_not_learned():
+    failed = TrainingCall(TOOLS[50], "files", DiscoveryMethod.LISTED, False, 1.0)
+    session = a_session(1, *WORKFLOW)
+    with_failure = TrainingSession(**{**_fields(session), "calls": (failed, *session.calls)})
+    later = a_history(4)[-1]
+    calls = walked([*a_history(1), with_failure, later]).calls
+    assert [call.tool for call in calls].count(TOOLS[50]) == 1
+    without = walked([*a_history(1), session, later]).calls
+    assert [(call.tool, call.is_hit) for call in calls[-3:]] == [(call.tool, call.is_hit) for call in without[-3:]]
+
+
+def _fields(session):
+    return {name: getattr(session, name) for name in TrainingSession.__dataclass_fields__}
+
+
+def test_progress_is_reported_by_session():
+    done = []
+    walked(a_history(3), on_session=done.append)
+    assert done == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["hit_rate", "new_hit_rate", "mean_list", "price", "price_of_search", "requests"])
+def test_no_history_has_no_shares(name):
+    found = walked([]).figures()
     assert found["sessions"] == found["calls"] == 0
-    assert found["hit_rate"] is found["mean_list"] is None
+    assert found[name] is None

@@ -135,11 +135,3 @@ def test_contexts_teach_from_earlier_sessions_only(tmp_path):
     last = relevances[-1]
     assert last is not None
     assert last.learned[TOOLS.index("search")] > last.learned[TOOLS.index("read")]
-
-
-def test_coverage_is_measured_where_it_is_asked_for(tmp_path):
-    found = a_set(tmp_path / "set", 40)
-    figures = evaluate_sequences(found, unembedded(found), Witness, protocol="online", goal=0.9)
-    assert figures["coverage"] >= 90
-    assert figures["mean_list"] < len(TOOLS)
-    assert "coverage" not in evaluate_sequences(found, unembedded(found), Witness, protocol="online")

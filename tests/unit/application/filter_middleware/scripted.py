@@ -67,7 +67,7 @@ class ScriptedFilter(FilteringService):
     def overridden(self, session):
         return self.changes
 
-    async def prepare(self, session):
+    async def prepare(self, session, catalog):
         self.prepared.append(session.id)
         await self.usage_read.wait()
 

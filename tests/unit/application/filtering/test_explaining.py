@@ -1,6 +1,7 @@
 """A session's next list, taken apart."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -73,9 +74,10 @@ async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(cata
     words = {name: float(number % 7) for number, name in enumerate(ALL)}
     stage = started(catalog, session, {"words": words, "use": {"tool01": 9.0, "tool02": -2.0}})
     explained = stage.filtering.explain(session).to_prediction()
-    assert set(explained.signals) == {"likes", "words", "use"}
+    assert set(explained.signals) == {"other", "words", "use"}
     for each in explained.tools:
-        assert each.score == sum(each.contributions.values())
+        assert math.log(each.score / (1 - each.score)) == pytest.approx(sum(each.contributions.values()))
+        assert each.contributions["other"] == pytest.approx(0.0, abs=1e-3)
     assert [each.rank for each in explained.tools] == list(range(1, 31))
     scores = [each.score for each in explained.tools]
     assert scores == sorted(scores, reverse=True)
@@ -87,12 +89,24 @@ async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_o
     stage = started(catalog, session)
 
     def predict(session, state, names, *, explain=False):
-        return Prediction(scores=np.arange(float(len(names))), contributions={}, confidence=0.5)
+        return Prediction(scores=np.linspace(0.1, 0.9, len(names)), evidence=1e9)
 
     monkeypatch.setattr(stage.prediction, "predict", predict)
     explained = stage.filtering.explain(session).to_prediction()
     assert explained.signals == ("other",)
-    assert all(each.contributions == {"other": each.score} for each in explained.tools)
+    for each in explained.tools:
+        assert each.contributions == {"other": pytest.approx(math.log(each.score / (1 - each.score)))}
+
+
+async def test_the_prior_is_a_part_of_the_scores_that_no_signal_explains(catalog):
+    session = a_session()
+    stage = started(catalog, session, {"words": {"tool09": 3.0}})
+    stage.prediction.evidence = 3.0
+    best = stage.filtering.explain(session).to_prediction().tools[0]
+    assert best.tool == "tool09"
+    assert best.score == pytest.approx((1 / (1 + math.exp(-3.0)) + 0.01) / 2)
+    assert best.contributions["words"] == 3.0
+    assert best.contributions["other"] < -2.9
 
 
 async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog):
@@ -104,15 +118,15 @@ async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog
     assert len(without["use"].added) == 1
     assert (without["words"].added, without["words"].removed) == (("tool00", "tool21"), ("tool03", "tool09"))
     assert without["words"].shown == ("tool00", "tool20", "tool21")
-    assert (without["likes"].added, without["likes"].removed) == ((), ())
+    assert (without["other"].added, without["other"].removed) == ((), ())
 
 
-def test_a_list_that_is_whole_stays_whole_without_any_signal(catalog):
-    stage, session = Stage(), a_session()
+def test_a_list_that_is_whole_stays_whole_without_any_signal():
+    stage, session, catalog = Stage(), a_session(), a_catalogue(count=20)
     stage.prediction.signals = {"words": {"tool09": 3.0}}
     stage.shown(session, catalog)
     explained = stage.filtering.explain(session).to_prediction()
-    assert (explained.size, explained.reason) == (30, "hiding tools does not pay")
+    assert (explained.size, explained.reason) == (20, "hiding tools does not pay")
     assert explained.without["words"].removed == explained.without["words"].added == ()
     assert told(explained)["tool05"].why == "all are shown: hiding tools does not pay"
 
@@ -135,9 +149,9 @@ def test_every_tool_has_its_reason(catalog):
     assert (found["tool08"].visibility, found["tool08"].why) == ("always", "filtering.pinned names it")
     assert (found["tool06"].visibility, found["tool06"].shown) == ("always", True)
     assert found["tool06"].why == "an override (pin, all) was made for it: we love it"
-    assert found["tool09"].why == "listing it pays (a session needs it with probability 0.90)"
+    assert found["tool09"].why == "listing it pays or makes hits likelier (a session needs it with probability 0.90)"
     costs = "listing it costs more than searching for it when it is needed"
-    assert found["tool29"].why == f"{costs} (no recorded use); number 1 by prediction"
+    assert found["tool29"].why == f"{costs} (a session needs it with probability 0.00); number 1 by prediction"
     assert found["tool21"].why.startswith(f"{costs} (a session needs it with probability 0.00); number ")
     assert found["tool25"].why.startswith("used in this session, so its definition is known; ")
 
@@ -171,7 +185,9 @@ def test_a_cold_list_says_that_nothing_was_learned():
     stage.shown(session, a_catalogue("read_file", *(f"tool{number}" for number in range(300))))
     explained = stage.filtering.explain(session).to_prediction()
     assert (explained.shown, explained.reason, explained.predictor) == (("read_file",), "nothing was learned yet", "")
-    assert told(explained)["read_file"].why == "listing it pays (nothing was learned yet)"
+    assert told(explained)["read_file"].why == (
+        "listing it pays or makes hits likelier (a session needs it with probability 0.12)"
+    )
 
 
 @pytest.mark.parametrize("surface", ["stable", "hints"])
@@ -183,7 +199,8 @@ def test_the_reason_is_the_same_on_every_surface(catalog, surface):
     assert explained.surface == surface
     if surface == "stable":
         assert explained.shown == ("tool03", "tool09", "tool20")
-        assert found["tool03"].why == "listing it pays (a session needs it with probability 0.50)"
+        assert found["tool03"].why.startswith("listing it pays")
+        assert "probability 0.50" in found["tool03"].why
     else:
         assert explained.size == 30
         assert found["tool03"].why == "marked: loading it at once pays"

@@ -1,4 +1,4 @@
-"""The first list of a session: short once something was learned, and never dearer than the whole catalog."""
+"""The first list of a session: short from the first session on, and never dearer than the whole catalog."""
 
 from dataclasses import replace
 
@@ -44,20 +44,29 @@ def test_the_first_list_needs_no_context_call_or_model(catalog):
 
 
 def test_a_large_definition_needs_more_use_to_be_listed():
-    sizes = {f"{kind}{number}": size for kind, size in (("small", 400), ("large", 40_000)) for number in range(20)}
+    sizes = {f"{kind}{number}": size for kind, size in (("small", 400), ("large", 8_000)) for number in range(20)}
     entries = [b'{"name":"%b","description":"%b"}' % (name.encode(), b"x" * size) for name, size in sizes.items()]
     catalog = read_catalog(b'{"tools":[%b]}' % b",".join(entries))
     stage = Stage()
-    stage.learned({"small1": 0.3, "large1": 0.3, "large2": 1.0})
+    stage.learned({"small1": 0.3, "large1": 0.3, "large2": 1.0}, sessions=10)
     assert stage.shown(a_session(), catalog) == ["small1", "large2"]
 
 
 def test_the_prices_decide_what_is_listed(catalog):
-    dear, cheap = Stage(), Stage(prices=Prices(extra_request=0.0, output=0.0, cached_input=0.0, cache_write=5.0))
-    for stage in (dear, cheap):
-        stage.learned({"tool09": 1.0, "tool02": 0.2})
-    assert dear.shown(a_session(), catalog) == ["tool02", "tool09"]
-    assert cheap.shown(a_session(), catalog) == ["tool09"]
+    prices = {"output": 0.0, "cached_input": 0.0, "cache_write": 5.0}
+    reliable, unreliable = (Stage(prices=Prices(search_reliability=share, **prices)) for share in (1.0, 0.9))
+    for stage in (reliable, unreliable):
+        stage.learned({"tool09": 1.0, "tool02": 0.2}, sessions=10)
+    assert reliable.shown(a_session(), catalog) == ["tool09"]
+    assert unreliable.shown(a_session(), catalog) == ["tool02", "tool09"]
+
+
+@pytest.mark.parametrize(("sessions", "shown"), [(10, ["tool09"]), (11, ["tool02", "tool03", "tool09"])])
+def test_from_the_eleventh_session_on_a_list_is_filled_with_likely_tools_that_do_not_pay(sessions, shown):
+    """Searches have no price here but their results, so only a tool that every session needs pays for itself."""
+    stage = Stage(prices=Prices(search_reliability=1.0, output=0.0, cached_input=0.0, cache_write=1.0))
+    stage.learned({"tool09": 1.0, "tool02": 0.4, "tool03": 0.35, "tool04": 0.1, "tool05": 0.01}, sessions=sessions)
+    assert stage.shown(a_session(), a_catalogue(count=100, size=4_000)) == shown
 
 
 @pytest.mark.parametrize(
@@ -70,7 +79,7 @@ def test_a_list_stays_within_its_bounds_and_pinned_tools_come_on_top(rules, coun
 
 
 def test_coverage_lists_the_fewest_tools_that_hold_a_share_of_the_use(catalog):
-    stage = Stage(coverage=0.8)
+    stage = Stage(coverage=0.75)
     stage.learned({"tool01": 0.5, "tool02": 0.3, "tool03": 0.1, "tool04": 0.1})
     assert stage.shown(a_session(), catalog) == ["tool01", "tool02"]
 
@@ -103,11 +112,11 @@ def test_set_context_is_listed_where_it_can_avoid_enough_searches_and_answers_an
 
 
 @pytest.mark.parametrize(("client", "era"), SURFACES)
-def test_before_anything_was_learned_a_small_catalog_passes_unchanged(catalog, client, era):
-    stage, session = Stage(), a_session(client, era)
+def test_before_anything_was_learned_a_small_catalog_passes_unchanged(client, era):
+    stage, session, catalog = Stage(), a_session(client, era), a_catalogue(count=20)
     stage.prediction.likes = ("tool05",)
     listed = stage.filtering.compose(session, catalog)
-    assert (listed.shown, listed.hidden) == (tuple(ALL), ())
+    assert (listed.shown, listed.hidden) == (tuple(ALL[:20]), ())
     assert jsonrpc.elements(listed.raw) == [tool.raw for tool in catalog.tools]
     assert listed.is_passthrough is (stage.filtering.surface(session) is Surface.DYNAMIC)
     assert (listed.reason, listed.tokens_own) == ("hiding tools does not pay", 0)
@@ -135,14 +144,45 @@ def test_before_anything_was_learned_a_large_catalog_is_a_search_and_a_few_tools
     assert len(listed.shown) + len(listed.hidden) == 400
 
 
-def test_cold_start_is_not_bound_by_max_tools():
-    catalog = a_catalogue(*(f"read_file_{number}" for number in range(5)), *(f"t{n}" for n in range(300)))
+@pytest.mark.parametrize(
+    ("rules", "count"),
+    [
+        ({}, 3),
+        ({"max_tools": 2}, 2),
+        ({"cold_start_limit": 1}, 1),
+        ({"max_tools": 2, "cold_start_limit": 3}, 2),
+        ({"max_tools": 2, "cold_start_limit": 1, "pinned": ["t299"]}, 2),
+    ],
+)
+def test_a_cold_list_is_capped_by_max_tools_and_cold_start_limit(rules, count):
     names = ["read_file", "list_directory", "write_file", "web_search", "fetch", "send_email"]
-    stage = Stage(min_tools=0, max_tools=2)
-    shown = stage.shown(a_session(), a_catalogue(*names, *(f"t{n}" for n in range(300))))
-    assert len(shown) > 2
-    assert set(shown) <= set(names)
-    assert len(stage.shown(a_session(), catalog)) <= 50
+    shown = Stage(min_tools=0, **rules).shown(a_session(), a_catalogue(*names, *(f"t{n}" for n in range(300))))
+    assert len(shown) == count
+    assert set(shown) <= {*names, *rules.get("pinned", ())}
+
+
+def test_each_recorded_session_moves_the_need_from_the_prior_to_what_was_recorded():
+    catalog = a_catalogue("read_file", "web_search", *ALL, *(f"t{n}" for n in range(200)))
+    before, lists = None, []
+    for sessions in (0, 1, 2, 4, 8, 16, 64, 10**9):
+        stage = Stage(min_tools=0)
+        stage.learned(dict.fromkeys(ALL[:4], 0.9), sessions=sessions)
+        session = a_session()
+        lists.append(set(stage.shown(session, catalog)))
+        probabilities = stage.filtering.need(session).probabilities
+        assert before is None or all(probabilities[tool] > before[tool] for tool in ALL[:4])
+        assert before is None or probabilities["read_file"] < before["read_file"]
+        before = probabilities
+    assert lists == [{"read_file"}, *[set(ALL[:4])] * 7]
+
+
+@pytest.mark.parametrize("surface", ["dynamic", "stable", "hints"])
+def test_the_record_names_the_strategy_that_estimated_the_use(catalog, surface):
+    stage = Stage(surface=surface)
+    stage.learned({"tool09": 0.9}, predictor="frequency")
+    assert stage.filtering.compose(a_session(), catalog).predictor == "frequency"
+    stage.learned({}, sessions=3)
+    assert stage.filtering.compose(a_session("another"), catalog).predictor == ""
 
 
 def test_a_cold_list_prefers_everyday_tools_to_those_that_come_first():
@@ -190,10 +230,10 @@ def test_a_list_of_an_incomplete_catalog_does_not_bind_the_complete_one(catalog)
 async def test_recorded_use_is_read_before_the_first_list_of_a_session_and_not_again(catalog):
     stage, session = Stage(profile="work"), a_session()
     assert stage.filtering.needs_usage(session)
-    await stage.filtering.prepare(session)
+    await stage.filtering.prepare(session, catalog)
     stage.shown(session, catalog)
     assert not stage.filtering.needs_usage(session)
-    await stage.filtering.prepare(session)
+    await stage.filtering.prepare(session, catalog)
     assert stage.use.refreshed == [session]
 
 
@@ -202,12 +242,13 @@ def test_lists_that_nothing_is_chosen_for_wait_for_no_recorded_use(stage):
     assert not stage.filtering.needs_usage(a_session())
 
 
-async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(catalog, caplog):
-    stage, session = Stage(), a_session()
+async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(caplog):
+    stage, session, catalog = Stage(), a_session(), a_catalogue("read_file", *ALL)
     stage.use.error = OSError("the disk")
-    await stage.filtering.prepare(session)
+    await stage.filtering.prepare(session, catalog)
     stage.use.error = None
-    assert stage.shown(session, catalog) == ALL
+    listed = stage.filtering.compose(session, catalog)
+    assert (listed.shown, listed.reason) == (("read_file",), "nothing was learned yet")
     assert len(caplog.records) == 1
 
 

@@ -92,7 +92,7 @@ class Life:
         self.stage.now += seconds
 
     def learn(self, uses):
-        self.stage.use.next_uses = uses
+        self.stage.prediction.next_uses = uses
         self.stage.learned(uses)
         if self.session.era is ProtocolEra.MODERN:
             self.before = None

@@ -25,6 +25,14 @@ def started(session, catalog, prices=UNCACHED, **rules):
     return stage
 
 
+def started_whole(session, count, **rules):
+    """A session that has listed all of so many tools: each is needed in half of the sessions."""
+    stage, catalog = Stage(**rules), a_catalogue(count=count)
+    stage.learned(dict.fromkeys(catalog.names, 0.5))
+    assert len(stage.shown(session, catalog)) == count
+    return stage, catalog
+
+
 def with_context(session, catalog, **rules):
     """A session that sets a context before its first list."""
     stage = Stage(**rules)
@@ -55,16 +63,19 @@ async def test_without_prompt_caching_the_same_change_pays_and_is_announced(cata
 @pytest.mark.parametrize(("count", "pays"), [(30, False), (60, True)])
 async def test_a_context_shortens_a_whole_list_if_that_list_is_long_enough(count, pays):
     """Rewriting the prompt costs a fixed amount; what later requests save grows with the list."""
-    stage, session, catalog = Stage(), a_session(), a_catalogue(count=count)
-    assert len(stage.shown(session, catalog)) == count
+    session = a_session()
+    stage, catalog = started_whole(session, count)
     assert await stage.about(session, "mail", "tool01", "tool02", confidence=0.8) is pays
     assert len(stage.shown(session, catalog)) == (2 if pays else count)
 
 
 async def test_a_list_is_not_shortened_by_what_the_context_still_needs():
-    stage, session, catalog = Stage(max_tools=1), a_session(), a_catalogue(count=60)
-    stage.shown(session, catalog)
+    session = a_session()
+    stage, catalog = started_whole(session, 60, max_tools=1)
     assert not await stage.about(session, "mail", *ALL[:9], confidence=0.8)
+    assert len(stage.shown(session, catalog)) == 60
+    assert await stage.about(session, "post", "tool01", confidence=0.8)
+    assert stage.shown(session, catalog) == ["tool01"]
 
 
 async def test_a_definition_that_was_sent_in_a_result_is_no_reason_for_a_change(catalog):

@@ -135,7 +135,7 @@ async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalo
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     stage.calls(session, "tool01")
-    stage.use.next_uses = {"tool05": 0.8, "tool06": 0.0001}
+    stage.prediction.next_uses = {"tool05": 0.8, "tool06": 0.0001}
     assert named((await said(stage, session, "set_context", context="send mail"))["tools"]) == ["tool05"]
 
 
@@ -233,7 +233,7 @@ async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_the
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     stage.prediction.finds("tool09")
-    stage.use.next_uses = {"tool20": 0.9, "tool01": 0.9, "tool09": 0.9, "tool21": 0.0001}
+    stage.prediction.next_uses = {"tool20": 0.9, "tool01": 0.9, "tool09": 0.9, "tool21": 0.0001}
     found = await said(stage, session, "search_available_tools", query="mail")
     assert (named(found["tools"]), named(found["often_used_next"])) == (["tool09"], ["tool20"])
     state = stage.filtering.state(session)
@@ -243,7 +243,7 @@ async def test_a_search_adds_the_hidden_tools_that_usually_follow_and_counts_the
 async def test_no_definition_is_sent_twice_in_a_session(catalog):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
-    stage.use.next_uses = {"tool20": 0.9}
+    stage.prediction.next_uses = {"tool20": 0.9}
     seen = []
     for number in range(4):
         stage.prediction.finds("tool09", "tool10", f"tool{11 + number}")
@@ -312,7 +312,7 @@ async def test_no_result_names_a_denied_or_excluded_tool(catalog):
     stage.shown(session, catalog)
     stage.prediction.finds("tool09", "tool10", near=("tool09",))
     stage.prediction.needs = {"tool09": 0.9, "tool11": 0.9}
-    stage.use.next_uses = {"tool09": 0.9}
+    stage.prediction.next_uses = {"tool09": 0.9}
     for tool, given, expected in (
         ("search_available_tools", "query", b"tool10"),
         ("set_context", "context", b"tool11"),

@@ -160,6 +160,11 @@ def test_hints_mark_at_most_max_tools():
     assert sum(MARK in bytes(entry) for entry in jsonrpc.elements(raw)) == 3
 
 
+def test_hints_without_anything_learned_mark_nothing():
+    listed = Stage().filtering.compose(a_session("claude-code"), a_catalogue("read_file", *ALL))
+    assert (listed.preloaded, listed.reason, listed.predictor) == ((), "nothing was learned yet", "")
+
+
 def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalog):
     stage, session = Stage(), a_session("claude-code")
     listed = stage.filtering.compose(session, catalog)
@@ -189,10 +194,10 @@ def test_a_meta_tool_is_answered_though_not_listed_unless_an_upstream_tool_has_i
 
 
 @pytest.mark.parametrize("surface", ["dynamic", "stable"])
-def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(catalog, surface):
+def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(surface):
     stage, session = Stage(surface=surface, pinned=["set_context"]), a_session()
-    listed = stage.filtering.compose(session, catalog)
-    assert names_in(listed.raw) == [*ALL, "set_context"]
+    listed = stage.filtering.compose(session, a_catalogue(*ALL[:20]))
+    assert names_in(listed.raw) == [*ALL[:20], "set_context"]
     assert stage.meta_tools.owns(session, "set_context")
 
 

@@ -13,7 +13,6 @@ from riglm.application.prediction.prediction_state import PredictionStateLoader
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
-from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalog
@@ -161,7 +160,6 @@ class Stage:
             open_store=lambda: self.store,
             make_predictor=self.make_predictor,
             make_embedder=lambda: self.embedder,
-            make_coverage=lambda: CoverageCalibrator(0.9, 1, 10),
             put=put,
             most_pairs=1000,
             by_principal=self.options["scope"] == "principal",

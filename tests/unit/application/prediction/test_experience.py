@@ -45,7 +45,8 @@ async def call(stage, principal, tool):
 
 async def test_a_principal_that_never_called_anything_is_told_nothing_of_what_others_called():
     stage = Stage()
-    stage.used_before("read_file", "read_file", "send_mail")
+    stage.used_before("read_file", "send_mail")
+    stage.used_before("read_file")
     stage.used_before("play_song", "play_song", principal="ann")
     async with stage.running():
         await loaded(stage, "ann", "bob")
@@ -54,15 +55,18 @@ async def test_a_principal_that_never_called_anything_is_told_nothing_of_what_ot
         assert [used(stage, who) for who in ("ann", "bob")] == [{"play_song"}, set()]
 
 
-async def test_lists_of_a_principal_are_sized_by_its_own_record():
+async def test_probabilities_of_a_principal_are_fitted_to_its_own_sessions():
     stage = Stage()
+    for number in range(20):
+        stage.used_before("play_song", principal="ann")
+        stage.used_before("play_song" if number % 2 else "send_mail", principal="bob")
     async with stage.running() as service:
         await loaded(stage, "ann", "bob")
-        for _ in range(60):
-            await call(stage, "ann", "play_song")
-        expected = service.predict(a_session("ann"), SessionState(calls=["play_song"]), NAMES)
-        assert service.size(a_session("ann"), expected) < len(NAMES)
-        assert service.size(a_session("bob"), expected) == len(NAMES)
+        of_ann, of_bob = (service.predict(a_session(who), SessionState(), NAMES) for who in ("ann", "bob"))
+        assert (of_ann.evidence, of_bob.evidence) == (20, 20)
+        mail, song = NAMES.index("send_mail"), NAMES.index("play_song")
+        assert of_ann.scores[[mail, song]].tolist() == pytest.approx([0.0, 1.0], abs=0.1)
+        assert of_bob.scores[[mail, song]].tolist() == pytest.approx([0.5, 0.5], abs=0.15)
 
 
 @pytest.mark.parametrize("scope", ["instance", "tenant"])

@@ -6,6 +6,7 @@ import numpy as np
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.prediction_settings import PredictionSettings
+from riglm.application.prediction.warm_sets import Strategy
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
 from tests.waiting import WAIT_SECONDS
@@ -22,22 +23,17 @@ class Contrary(FrequencyPredictor):
         return prediction
 
 
+def a_strategy(make):
+    return Strategy(name=make.__name__, key=make.__name__, make=make)
+
+
 def a_plan(**changes):
-    given = {
-        "predictor": "contrary",
-        "make_predictor": Contrary,
-        "scope": "principal",
-        "most_pairs": 3,
-        "coverage": 0.5,
-        "least": 1,
-        "most": 2,
-        "period": 60.0,
-    }
+    given = {"strategy": a_strategy(Contrary), "scope": "principal", "most_pairs": 3, "period": 60.0}
     return PredictionSettings(**{**given, **changes})
 
 
 def predictor(stage, principal=""):
-    return type(stage.service.knowledge.scope_models.of(principal).predictor)
+    return type(stage.service.knowledge.scope_models.of(principal).predictor.strategy)
 
 
 async def loaded(stage, *principals):
@@ -99,7 +95,7 @@ async def test_the_last_of_several_plans_counts():
         told = asyncio.Event()
         service.on_reload(told.set)
         for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
-            service.follow(a_plan(make_predictor=make), reload=True)
+            service.follow(a_plan(strategy=a_strategy(make)), reload=True)
             await asyncio.sleep(0)
         async with asyncio.timeout(WAIT_SECONDS):
             await told.wait()
@@ -121,15 +117,12 @@ async def test_what_all_learned_together_serves_nobody_once_each_learns_alone():
         assert service.predict(a_session("ann"), SessionState(), NAMES) is not None
 
 
-async def test_bounds_and_goals_count_without_learning_anew():
+async def test_limits_count_without_learning_again():
     stage = Stage()
     stage.used_before("read_file", "send_mail")
     async with stage.running() as service:
         await loaded(stage)
-        session, state = a_session(), SessionState(calls=["read_file"])
         before = service.knowledge.scope_models.of("")
-        assert service.size(session, service.predict(session, state, NAMES)) == len(NAMES)
-        service.follow(a_plan(most=2), reload=False)
+        service.follow(a_plan(), reload=False)
         assert service.knowledge.scope_models.of("") is before
-        assert service.size(session, service.predict(session, state, NAMES)) == 2
         assert service.knowledge.learner.most_pairs == 3

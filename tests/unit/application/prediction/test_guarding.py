@@ -44,7 +44,7 @@ def guard(instead):
     made = []
 
     def make(answer, timeout_seconds=5.0):
-        made.append(IsolatedPredictor(Scripted(answer), instead, timeout_seconds=timeout_seconds))
+        made.append(IsolatedPredictor(Scripted(answer), instead, fallback="scripted", timeout_seconds=timeout_seconds))
         return made[-1]
 
     yield make
@@ -53,7 +53,8 @@ def guard(instead):
 
 
 def test_a_sound_answer_is_taken(guard):
-    assert guard(scores(1, 2)).predict(SITUATION).scores.tolist() == [1, 2]
+    found = guard(scores(1, 2)).predict(SITUATION)
+    assert (found.scores.tolist(), found.fallback) == ([1, 2], "")
 
 
 @pytest.mark.parametrize(
@@ -65,9 +66,10 @@ def test_a_sound_answer_is_taken(guard):
         scores(1, 2, 3),
         Prediction(scores=np.array(["a", "b"])),
         Prediction(scores=[None, None]),
-        Prediction(scores=np.zeros(2), log_probabilities=np.array([0.0, -np.inf])),
-        Prediction(scores=np.zeros(2), log_probabilities=np.array([5.0, 800.0])),
-        Prediction(scores=np.zeros(2), log_probabilities=np.zeros(3)),
+        Prediction(scores=np.zeros(2), log_odds={"part": np.array([0.0, -np.inf])}),
+        Prediction(scores=np.zeros(2), log_odds={"part": np.zeros(2), "another": np.zeros(3)}),
+        Prediction(scores=np.zeros(2), log_odds="nonsense"),
+        Prediction(scores=np.zeros(2), contributions={"part": np.zeros(3)}),
         "nonsense",
         ValueError("broken"),
     ],
@@ -76,7 +78,8 @@ def test_a_sound_answer_is_taken(guard):
 def test_any_other_answer_is_replaced_and_said_once(guard, answer, caplog):
     predictor = guard(answer)
     for _ in range(3):
-        assert predictor.predict(SITUATION).scores.tolist() == [0.1, 0.2]
+        found = predictor.predict(SITUATION)
+        assert (found.scores.tolist(), found.fallback) == ([0.1, 0.2], "scripted")
     assert len(caplog.records) == 1
     assert "Scripted" in caplog.text
 
@@ -91,7 +94,8 @@ def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, capl
 
     predictor = guard(slow, timeout_seconds=0.01)
     for _ in range(3):
-        assert predictor.predict(SITUATION).scores.tolist() == [0.1, 0.2]
+        found = predictor.predict(SITUATION)
+        assert (found.scores.tolist(), found.fallback) == ([0.1, 0.2], "scripted")
     assert len(asked) == 1
     late = predictor._late
     go.set()
@@ -105,13 +109,23 @@ def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
     predictor = guard(ValueError("broken"))
     for _ in range(3):
         predictor.learn(SITUATION, "a", 0.5)
-    predictor._worker.submit(lambda: None).result(5)
+    predictor.wait_until_learned(WAIT_SECONDS)
     assert instead.learned == [("a", 0.5)] * 3
     assert [record.getMessage().count("while learning") for record in caplog.records] == [1]
 
 
+def test_a_fault_of_a_strategy_is_logged_once_for_all_that_it_makes(instead, caplog):
+    reported = set()
+    for _ in range(3):
+        broken = Scripted(ValueError("broken"))
+        predictor = IsolatedPredictor(broken, instead, fallback="scripted", timeout_seconds=5.0, reported=reported)
+        assert predictor.predict(SITUATION).fallback == "scripted"
+        predictor.close()
+    assert len(caplog.records) == 1
+
+
 def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
-    guarded = IsolatedPredictor(Scripted(scores(0.3, 0.4)), instead, timeout_seconds=5.0)
+    guarded = IsolatedPredictor(Scripted(scores(0.3, 0.4)), instead, fallback="scripted", timeout_seconds=5.0)
     guarded.learn(SITUATION, "a")
     guarded.predict(SITUATION)
     thread, gone = guarded._worker._thread, weakref.ref(guarded)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riglm.adapters.prediction.selection import select_predictor
+from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.prediction.scope_models import ScopeModel, latest, training_examples
-from riglm.domain.coverage import CoverageCalibrator
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import PredictionInput
@@ -76,8 +76,8 @@ def test_failed_calls_are_neither_taught_nor_counted():
 def test_a_call_is_learned_among_the_tools_that_its_session_had():
     history = [recorded("ann", TOOLS[0], available=TOOLS), recorded("ann", TOOLS[1])]
     first, second = examples(history)
-    assert (first.prediction_input.candidates, first.has_catalog) == (TOOLS, True)
-    assert (second.prediction_input.candidates, second.has_catalog) == ((TOOLS[0], TOOLS[1]), False)
+    assert first.prediction_input.candidates == TOOLS
+    assert second.prediction_input.candidates == (TOOLS[0], TOOLS[1])
 
 
 def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_name():
@@ -98,8 +98,9 @@ def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to
 
 
 def live(scope_model, history):
-    """Learn the calls of sessions as they are made."""
+    """Learn the calls of sessions as they are made; each session has ended when the next one begins."""
     for session in history:
+        scope_model.predictor.end_sessions()
         before = []
         for call in session.calls:
             prediction_input = PredictionInput(
@@ -107,7 +108,9 @@ def live(scope_model, history):
                 calls=tuple(before),
                 servers=SERVERS,
                 principal=session.principal,
+                profile=session.profile,
                 client=session.client,
+                project=session.project,
                 time=call.timestamp,
             )
             if call.success:
@@ -134,19 +137,25 @@ def histories(draw):
 
 @given(histories(), st.sampled_from(["hybrid", "cooccurrence"]))
 @settings(max_examples=25, deadline=None)
-def test_sizes_and_calibration_after_a_restart_equal_those_before(history, kind):
-    before, after = (
-        ScopeModel(predictor=select_predictor(kind), coverage=CoverageCalibrator(0.8, 2, len(TOOLS))) for _ in range(2)
-    )
+def test_probabilities_after_a_restart_equal_those_before(history, kind):
+    before, after = (ScopeModel(predictor=CalibratedPredictor(select_predictor(kind))) for _ in range(2))
     live(before, history)
     for example in training_examples(latest(history), no_owner):
         after.replay(example)
+    for each in (before, after):
+        each.predictor.end_sessions()
     assert after.used == before.used
-    assert after.coverage.calibrated == before.coverage.calibrated
+    assert after.predictor.sessions == before.predictor.sessions
     for calls in [(), *((tool,) for tool in TOOLS)]:
         asked = PredictionInput(
-            candidates=TOOLS, calls=calls, servers=SERVERS, principal="ann", client="tester", time=2e9
+            candidates=TOOLS,
+            calls=calls,
+            servers=SERVERS,
+            principal="ann",
+            profile="default",
+            client="tester",
+            time=2e9,
         )
         expected, found = (each.predictor.predict(asked) for each in (before, after))
         assert found.scores.tolist() == pytest.approx(expected.scores.tolist())
-        assert after.coverage.size(found) == before.coverage.size(expected)
+        assert 0.0 <= found.scores.min() <= found.scores.max() <= 1.0

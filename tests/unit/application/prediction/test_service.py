@@ -53,7 +53,8 @@ async def test_lists_and_calls_alone_load_nothing():
 
 async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
     stage = Stage()
-    stage.used_before("read_file", "read_file", "send_mail")
+    stage.used_before("read_file", "send_mail")
+    stage.used_before("read_file")
     stage.embedder.opening.clear()
     async with stage.running() as service:
         service.know(TOOLS)
@@ -120,25 +121,19 @@ async def test_a_context_ranks_tools_by_what_they_say():
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
 
 
-async def test_a_predictor_of_any_kind_is_told_what_outlasts_the_next_call_and_taken_at_its_word():
-    """The list is kept beyond the next call; a lesson is of that call alone."""
-    stage, state, told = Stage(), SessionState(calls=["read_file"]), []
+async def test_probabilities_that_a_strategy_states_are_taken_at_its_word_with_its_evidence():
+    stage, state = Stage(), SessionState(calls=["read_file"])
 
     class Stranger(FrequencyPredictor):
         def predict(self, prediction_input, *, explain=False):
-            told.append(prediction_input.lasting)
-            return Prediction(scores=np.arange(len(prediction_input.candidates), dtype=np.float64))
+            return Prediction(scores=np.linspace(0.0, 1.0, len(prediction_input.candidates)))
 
     stage.make_predictor = Stranger
+    stage.used_before("read_file")
+    stage.used_before("read_file", "send_mail")
     async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "mail the report")
-        for _ in range(5):
-            await call(stage, state, "read_file")
-        told.clear()
-        assert service.context_confidence(a_session(), state) > 0
-        assert service.predict(a_session(), state, NAMES).scores.tolist() == list(range(len(NAMES)))
-        await call(stage, state, "read_file")
-        assert told == [True, False]
+        prediction = service.predict(a_session(), state, NAMES)
+        assert (prediction.scores.tolist(), prediction.evidence) == ([0.0, 0.5, 1.0], 2)
 
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():

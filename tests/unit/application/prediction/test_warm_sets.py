@@ -1,14 +1,19 @@
-"""Warm sets: what lists are made from stays the same until there is twice the evidence, or the period ends."""
+"""Warm sets: what lists are made from stays the same until the evidence has grown by 30 %, or the period ends."""
 
 import asyncio
 import threading
 
+import numpy as np
 import pytest
 
-from riglm.application.prediction.warm_sets import WarmSets
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
+from riglm.application.prediction.isolated_predictor import IsolatedPredictor
+from riglm.application.prediction.warm_sets import RETRY_SECONDS, Strategy, WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.invocation import ErrorKind
+from riglm.domain.prediction import Prediction
 from riglm.domain.session import PROFILE, ClientInfo
+from riglm.ports.predictor import PredictorPort
 from tests.records import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 from tests.waiting import WAIT_SECONDS
@@ -16,6 +21,35 @@ from tests.waiting import WAIT_SECONDS
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
 MODULE = "riglm.application.prediction.warm_sets"
+TOOLS = ("list", "read", "write")
+
+
+class Favoring(PredictorPort):
+    """States that a session needs one tool for certain, and others never."""
+
+    def __init__(self, tool):
+        self.tool = tool
+
+    def learn(self, prediction_input, tool, weight=1.0):
+        pass
+
+    def predict(self, prediction_input, *, explain=False):
+        return Prediction(scores=np.array([float(tool == self.tool) for tool in prediction_input.candidates]))
+
+
+class Broken(Favoring):
+    """Raises for as long as `is_broken`."""
+
+    is_broken = True
+
+    def predict(self, prediction_input, *, explain=False):
+        if self.is_broken:
+            raise ValueError("broken")
+        return super().predict(prediction_input, explain=explain)
+
+
+def a_strategy(name="frequency", make=FrequencyPredictor):
+    return Strategy(name=name, key=name, make=make)
 
 
 class Store(InMemoryAnalytics):
@@ -43,34 +77,45 @@ class Stage:
         self.worker = worker
         self.store = store or Store()
         self.now = NOON
+        self.strategy = a_strategy()
         self.options = {"period": DAY, **options}
         self.changes = 0
         self.restart()
 
     def restart(self):
         """Start another process with this store."""
-        self.warm_sets = WarmSets(self.worker, lambda: self.store, clock=lambda: self.now, **self.options)
+        self.warm_sets = WarmSets(
+            self.worker, lambda: self.store, self.strategy, lambda _: "files", clock=lambda: self.now, **self.options
+        )
         self.warm_sets.on_change(self.changed)
 
     def changed(self):
         self.changes += 1
 
-    def record(self, sessions, *tools, client="tester", principal="", profile="", **call):
+    def record(self, sessions, *tools, client="tester", principal="", profile="", project="", **call):
         """Record so many sessions that each call these tools."""
         for _ in range(sessions):
             session = a_session(
                 started_at=self.now - 60.0,
                 client=ClientInfo(name=client),
                 principal=principal,
+                project=project,
                 metadata={PROFILE: profile} if profile else {},
             )
             self.store.record_many([session, *(an_invocation(session, tool, **call) for tool in tools)])
 
-    async def usage(self, client="tester", principal="", profile="default"):
+    async def warm_set(self, client="tester", principal="", profile="default", project=""):
+        """Return the warm set that a session which starts now gets."""
+        session = a_session(
+            client=ClientInfo(name=client), principal=principal, project=project, metadata={PROFILE: profile}
+        )
+        await self.warm_sets.refresh(session, TOOLS)
+        return self.warm_sets.warm_set(session)
+
+    async def usage(self, **of):
         """Return the estimate that a session which starts now gets."""
-        session = a_session(client=ClientInfo(name=client), principal=principal, metadata={PROFILE: profile})
-        await self.warm_sets.refresh(session)
-        return self.warm_sets.usage(session)
+        found = await self.warm_set(**of)
+        return None if found is None else found.usage
 
     async def likeliest(self, **of):
         usage = await self.usage(**of)
@@ -80,7 +125,8 @@ class Stage:
 @pytest.fixture(autouse=True)
 def _every_session_reads_the_store(monkeypatch):
     monkeypatch.setattr(f"{MODULE}.RECHECK_SECONDS", -1.0)
-    monkeypatch.setattr(f"{MODULE}._TIMEOUT_SECONDS", 60.0)  # a loaded machine stops for seconds
+    for name in ("_TIMEOUT_SECONDS", "_ESTIMATE_SECONDS"):
+        monkeypatch.setattr(f"{MODULE}.{name}", 60.0)  # a loaded machine stops for seconds
 
 
 @pytest.fixture
@@ -94,27 +140,28 @@ def stage(worker):
     return Stage(worker)
 
 
-async def test_nothing_is_learned_from_fewer_than_three_sessions_with_calls(stage):
-    assert await stage.usage() is None
-    stage.record(2, "read")
+async def test_sessions_with_successful_calls_count_from_the_first(stage):
     stage.record(5)
     stage.record(5, "read", success=False, error_kind=ErrorKind.TOOL)
     assert await stage.usage() is None
-    stage.record(1, "read")
+    stage.record(1, "read", "gone")
     usage = await stage.usage()
-    assert (usage.evidence, set(usage.probabilities)) == (3, {"read"})
+    assert (usage.evidence, usage.requests, usage.distinct_tools) == (1, 3.0, 2.0)
+    assert set(usage.probabilities) == {*TOOLS, "gone"}
+    assert max(usage.probabilities["list"], usage.probabilities["write"]) < usage.probabilities["read"]
 
 
-async def test_a_warm_set_stays_the_same_until_the_evidence_has_doubled(stage):
-    stage.record(3, "read")
-    first = await stage.usage()
+async def test_a_warm_set_stays_the_same_until_the_evidence_has_grown_by_thirty_percent(stage):
+    stage.record(10, "read")
+    first = await stage.warm_set()
     stage.record(2, "write")
-    assert await stage.usage() == first
+    assert await stage.warm_set() == first
     stage.record(1, "write")
-    second = await stage.usage()
-    assert (second.evidence, set(second.probabilities)) == (6, {"read", "write"})
-    stage.record(5, "list")
-    assert await stage.usage() == second
+    second = await stage.warm_set()
+    assert second.usage.evidence == 13
+    assert second.usage.probabilities["write"] > first.usage.probabilities["write"]
+    stage.record(3, "list")
+    assert await stage.warm_set() == second
 
 
 async def test_a_warm_set_stays_the_same_until_the_period_ends(stage):
@@ -124,20 +171,20 @@ async def test_a_warm_set_stays_the_same_until_the_period_ends(stage):
     stage.now += DAY - 1
     assert await stage.usage() == first
     stage.now += 2
-    assert "write" in (await stage.usage()).probabilities
+    assert (await stage.usage()).probabilities["write"] > first.probabilities["write"]
 
 
 async def test_a_warm_set_outlives_a_restart(stage):
-    stage.record(4, "read")
-    first = await stage.usage()
+    stage.record(10, "read")
+    first = await stage.warm_set()
     stage.record(2, "write")
     stage.restart()
-    assert await stage.usage() == first
+    assert await stage.warm_set() == first
 
 
 async def test_processes_that_start_at_once_agree(worker):
     one = Stage(worker)
-    one.record(4, "read")
+    one.record(10, "read")
     with Worker() as second:
         other = Stage(second, one.store)
         mine, yours = await asyncio.gather(one.usage(), other.usage())
@@ -145,30 +192,26 @@ async def test_processes_that_start_at_once_agree(worker):
         assert await one.usage() == await other.usage() == mine == yours
 
 
-async def test_results_follow_what_is_recorded_at_once(stage):
-    stage.record(4, "read")
-    await stage.usage()
-    stage.record(3, "read", "write")
-    await stage.usage()
-    after = stage.warm_sets.model(a_session(client=ClientInfo(name="tester"))).after({"read"})
-    assert set(after) == {"write"}
-    assert "write" not in (await stage.usage()).probabilities
-
-
-async def test_a_client_learns_from_its_own_sessions_once_there_are_three(stage):
-    stage.record(9, "read", client="other")
-    stage.record(2, "write")
-    assert await stage.likeliest() == "read"
-    stage.record(1, "write")
-    assert await stage.likeliest() == "write"
-    assert await stage.likeliest(client="a third") == "read"
-
-
-async def test_a_profile_learns_from_its_own_sessions_once_there_are_three(stage):
+@pytest.mark.parametrize(
+    "mine", [{"client": "other"}, {"profile": "work"}, {"project": "q" * 32}], ids=["client", "profile", "project"]
+)
+async def test_a_client_a_profile_and_a_project_learn_from_their_own_sessions_before_those_of_all(stage, mine):
     stage.record(9, "read")
-    stage.record(3, "write", profile="work")
+    stage.record(6, "write", **mine)
     assert await stage.likeliest() == "read"
-    assert await stage.likeliest(profile="work") == "write"
+    assert await stage.likeliest(**mine) == "write"
+    assert await stage.likeliest(**dict.fromkeys(mine, "unknown")) == "read"
+
+
+async def test_few_sessions_of_a_project_count_by_their_number(stage):
+    stage.record(20, "read")
+    shares = []
+    for _ in range(4):
+        shares.append((await stage.usage(project="q" * 32)).probabilities["write"])
+        stage.record(4, "write", project="q" * 32)
+        stage.now += DAY
+    assert shares == sorted(shares)
+    assert shares[0] < 0.1 < shares[1] < 0.5 < shares[-1]
 
 
 @pytest.mark.parametrize(("by_principal", "expected"), [(True, None), (False, "read")])
@@ -182,13 +225,52 @@ async def test_principals_learn_from_each_other_only_where_they_are_to(worker, b
 async def test_a_change_is_reported_only_if_a_warm_set_replaces_another(stage):
     await stage.usage()
     assert stage.changes == 0
-    stage.record(3, "read")
+    stage.record(10, "read")
     await stage.usage()
     stage.changes = 0
     for _ in range(3):
         stage.record(1, "read")
         await stage.usage()
     assert stage.changes == 1
+
+
+async def test_the_configured_strategy_makes_the_warm_set(stage):
+    stage.record(10, "read")
+    by_use = await stage.warm_set()
+    stage.warm_sets.follow(strategy=a_strategy("favoring", lambda: Favoring("list")), period=DAY, by_principal=True)
+    favored = await stage.warm_set()
+    assert (by_use.strategy, by_use.predictor) == ("principal: frequency", "frequency")
+    assert (favored.strategy, favored.predictor) == ("principal: favoring", "favoring")
+    assert max(by_use.usage.probabilities, key=by_use.usage.probabilities.get) == "read"
+    assert favored.usage.probabilities["list"] == 1.0
+    assert stage.store.get_warm_set(favored.key) == favored
+
+
+async def test_other_options_of_a_strategy_make_another_warm_set(stage):
+    stage.record(10, "read")
+    for tool in TOOLS:
+        strategy = Strategy(name="favoring", key=tool, make=lambda tool=tool: Favoring(tool))
+        stage.warm_sets.follow(strategy=strategy, period=DAY, by_principal=True)
+        assert await stage.likeliest() == tool
+
+
+async def test_a_fallback_is_named_and_the_strategy_is_tried_again(stage):
+    stage.record(10, "read")
+    stage.strategy = a_strategy(
+        "broken",
+        lambda: IsolatedPredictor(broken, FrequencyPredictor(), fallback="frequency", timeout_seconds=WAIT_SECONDS),
+    )
+    stage.restart()
+    broken = Broken("list")
+    first = await stage.warm_set()
+    assert (first.strategy, first.predictor) == ("principal: broken", "frequency")
+    assert await stage.likeliest() == "read"
+    broken.is_broken = False
+    stage.now += RETRY_SECONDS - 1
+    assert await stage.warm_set() == first
+    stage.now += 2
+    assert (await stage.warm_set()).predictor == "broken"
+    assert await stage.likeliest() == "list"
 
 
 async def test_sessions_that_start_together_read_the_store_once(stage, monkeypatch):
@@ -228,7 +310,7 @@ async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(s
 async def test_another_scope_or_a_reread_forgets_what_was_read(stage):
     stage.record(3, "read", principal="ann")
     assert await stage.likeliest(principal="bob") is None
-    stage.warm_sets.follow(period=DAY, by_principal=False)
+    stage.warm_sets.follow(strategy=stage.strategy, period=DAY, by_principal=False)
     assert await stage.likeliest(principal="bob") == "read"
     stage.store = Store()
     stage.warm_sets.reread()

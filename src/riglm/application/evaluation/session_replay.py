@@ -1,0 +1,262 @@
+"""Sessions that are replayed through the lists and the search of the proxy, with a strategy that learns meanwhile.
+
+The search is taken to find the tool that the session calls next, and so is the search of a host that defers tools.
+Contexts are not set.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from riglm.application.evaluation.dataset import digest
+from riglm.application.filtering.meta_tools import MetaTools
+from riglm.application.filtering.service import FilteringService
+from riglm.application.prediction.calibration import CalibratedPredictor
+from riglm.application.prediction.estimation import LearnedSessions
+from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.tool_lists.list_writer import SEARCH
+from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.tool_lists.selection import ListSelection
+from riglm.domain import jsonrpc
+from riglm.domain.client_support import NO_TOOL_SEARCH
+from riglm.domain.exposure import Exposure, Surface
+from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.learning import SIGNALS
+from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
+from riglm.domain.prediction import Prediction, PredictionInput, ToolMatch, ToolSearchResult
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import (
+    DEFAULT_PROFILE,
+    PROFILE,
+    ClientInfo,
+    IdentificationMethod,
+    ProtocolEra,
+    Session,
+    Transport,
+)
+from riglm.domain.session_cost import DEFAULT_SIZES, Cost, SessionCost, SessionSizes
+from riglm.domain.session_state import SessionState
+from riglm.domain.tool import ToolCatalog
+from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet, WarmSetKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedClient:
+    """The client of replayed sessions.
+
+    `no_tool_search` is the result of the function of this name in `client_support`. `has_search` is True if the client
+    has a tool search, whose definition is then in every list.
+    """
+
+    name: str = "an-agent"
+    no_tool_search: str = ""
+    has_search: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedSession:
+    """What a session calls, when it starts, in seconds since the epoch, and who it is; hashes may be empty.
+
+    `failures` are the places of failed calls, which are not learned.
+    """
+
+    calls: tuple[str, ...]
+    failures: frozenset[int] = frozenset()
+    catalog: ToolCatalog
+    started_at: float
+    client: ReplayedClient = ReplayedClient()
+    principal: str = ""
+    profile: str = DEFAULT_PROFILE
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedSession:
+    """What a replayed session cost, the number of tools in its first list, and whether each call's tool was listed."""
+
+    cost: Cost
+    first_list: int
+    is_short: bool
+    hits: tuple[bool, ...]
+
+
+class SessionReplay:
+    """Sessions that call their tools one after the other, through the filter of the proxy."""
+
+    def __init__(
+        self,
+        rules: FilteringSettings,
+        prices: Prices,
+        strategy: Strategy,
+        servers: Mapping[str, str],
+        sizes: SessionSizes = DEFAULT_SIZES,
+    ) -> None:
+        """`servers` has the server of each tool."""
+        self._prices = prices
+        self._sizes = sizes
+        self._now = 0.0
+        self._usage = _UsageSoFar(strategy, lambda name: servers.get(name, ""), rules.period, lambda: self._now)
+        self._filtering = FilteringService(
+            rules.model_copy(update={"enabled": True, "mode": "enforce"}),
+            _ReplayedPrediction(strategy, servers, lambda: self._now),
+            usage=self._usage,
+            prices=prices,
+            predictor=strategy.name,
+            owner=lambda name: (servers.get(name, ""), name),
+            clock=lambda: self._now,
+        )
+        self._meta_tools = MetaTools(self._filtering)
+
+    async def price(self, replayed: ReplayedSession) -> PricedSession:
+        """Price one session, and learn from it."""
+        self._now, client = replayed.started_at, replayed.client
+        filtering, price = self._filtering, SessionCost(self._prices, self._sizes)
+        session = Session(
+            started_at=self._now,
+            era=ProtocolEra.HANDSHAKE,
+            transport=Transport.STDIO,
+            method=IdentificationMethod.PROCESS,
+            client=ClientInfo(name=client.name),
+            metadata={NO_TOOL_SEARCH: client.no_tool_search, PROFILE: replayed.profile},
+            principal=replayed.principal,
+            project=replayed.project,
+        )
+        await filtering.prepare(session, replayed.catalog)
+        selection = filtering.compose(session, replayed.catalog)
+        first = self._loaded(session, selection, client)
+        price.shown(first)
+        state, is_deferred = filtering.state(session), selection.surface == Surface.HINTS
+        hits: list[bool] = []
+        for place, tool in enumerate(replayed.calls):
+            loaded = frozenset(first.shown) if is_deferred else filtering.listed(session)
+            if tool not in loaded and tool not in state.sent:
+                if is_deferred:
+                    price.searched_by_host()
+                    state.sent.add(tool)
+                else:
+                    answer = await self._meta_tools.run(session, SEARCH, jsonrpc.encode({"query": tool}))
+                    if answer.selection is not None:
+                        price.shown(answer.selection.to_exposure(session.id, self._now))
+            is_listed = tool in loaded or tool in state.suggested
+            hits.append(is_listed)
+            price.called(tool)
+            found = DiscoveryMethod.LISTED if is_listed else DiscoveryMethod.SEARCHED
+            filtering.called(session, tool, found, success=place not in replayed.failures)
+        filtering.forget(session)
+        successes = [tool for place, tool in enumerate(replayed.calls) if place not in replayed.failures]
+        if successes:
+            self._usage.learn(
+                SessionUse(
+                    started_at=self._now,
+                    tools=tuple(dict.fromkeys(successes)),
+                    calls=len(successes),
+                    client=client.name,
+                    principal=session.principal,
+                    profile=session.profile,
+                    project=session.project,
+                )
+            )
+        return PricedSession(
+            cost=price.finish() or Cost(), first_list=len(first.shown), is_short=bool(first.hidden), hits=tuple(hits)
+        )
+
+    def _loaded(self, session: Session, selection: ListSelection, client: ReplayedClient) -> Exposure:
+        """Return what the client sends to its model: of a list with preload hints, only the tools that have one."""
+        exposure = selection.to_exposure(session.id, self._now)
+        plan, view = self._filtering.state(session).plan, self._filtering.view(session)
+        if selection.surface == Surface.HINTS and plan is not None and view is not None:
+            warm = plan.tools or frozenset()
+            tokens = view.tokens_of(warm)
+            exposure = replace(
+                exposure,
+                surface=Surface.STABLE,
+                shown=tuple(name for name in selection.shown if name in warm),
+                hidden=tuple(name for name in selection.shown if name not in warm),
+                tokens_shown=tokens,
+                tokens_hidden=view.tokens - tokens,
+            )
+        search = HOST_LIST_TOKENS if client.has_search else 0
+        return replace(exposure, tokens_shown=exposure.tokens_shown + search, tokens_own=exposure.tokens_own + search)
+
+
+class _UsageSoFar(UsageSource):
+    """Estimates from the sessions so far, recomputed by the rule of warm sets."""
+
+    def __init__(
+        self, strategy: Strategy, server_of: Callable[[str], str], period: float, clock: Callable[[], float]
+    ) -> None:
+        self._strategy = strategy
+        self._server_of = server_of
+        self._period = period
+        self._clock = clock
+        self._uses: list[SessionUse] = []
+        self._warm_sets: dict[WarmSetKey, WarmSet] = {}
+
+    def learn(self, use: SessionUse) -> None:
+        """Add a session."""
+        self._uses.append(use)
+
+    async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
+        now, strategy = self._clock(), self._strategy
+        uses = self._uses[: -MAX_USAGE_SESSIONS - 1 : -1]
+        key = _key(session)
+        found = self._warm_sets.get(key)
+        if uses and (found is None or found.is_due(len(uses), now, self._period)):
+            usage, fallback = LearnedSessions(strategy.make(), uses, candidates, self._server_of).expect(key, now)
+            self._warm_sets[key] = WarmSet(
+                key=key, strategy=strategy.key, predictor=fallback or strategy.name, usage=usage, created_at=now
+            )
+
+    def warm_set(self, session: Session) -> WarmSet | None:
+        return self._warm_sets.get(_key(session))
+
+
+class _ReplayedPrediction(NullPrediction):
+    """A strategy that learns as sessions go on, and a search whose query is the name of the tool that it finds."""
+
+    def __init__(self, strategy: Strategy, servers: Mapping[str, str], clock: Callable[[], float]) -> None:
+        self._predictor = CalibratedPredictor(strategy.make())
+        self._servers = servers
+        self._clock = clock
+
+    def predict(
+        self, session: Session, state: SessionState, names: tuple[str, ...], *, explain: bool = False
+    ) -> Prediction | None:
+        return self._predictor.predict(self._known(session, state, names), explain=explain)
+
+    def called(
+        self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod, names: tuple[str, ...]
+    ) -> None:
+        if not state.calls:
+            self._predictor.end_sessions()
+        self._predictor.learn(self._known(session, state, names), tool, SIGNALS[found])
+
+    def _known(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:
+        return PredictionInput(
+            candidates=names,
+            calls=tuple(state.calls),
+            servers=self._servers,
+            principal=session.principal,
+            client=session.client.name,
+            profile=session.profile,
+            project=session.project,
+            time=self._clock(),
+        )
+
+    async def search(
+        self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]
+    ) -> ToolSearchResult:
+        hit = ToolMatch(name=query, score=1.0, probability=1.0, why="by its name")
+        return ToolSearchResult(hits=(hit,), near=(), abstained=False)
+
+
+def _key(session: Session) -> WarmSetKey:
+    return WarmSetKey(
+        principal=session.principal, client=session.client.name, profile=session.profile, project=session.project
+    )
+
+
+def usual_schema(name: str) -> dict[str, Any]:
+    """Return a schema of a usual size for a tool whose schema is not known."""
+    described = {"type": "string", "description": "what the tool needs to know of this"}
+    return {"type": "object", "properties": {f"parameter_{place}": described for place in range(2 + digest(name) % 6)}}

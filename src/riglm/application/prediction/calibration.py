@@ -1,0 +1,212 @@
+"""Probabilities that the rest of a session needs each tool, fitted to what strategies expected of earlier sessions."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
+from riglm.domain.session_state import MAX_CALLS
+from riglm.ports.predictor import PredictorPort
+
+Matrix = NDArray[np.floating[Any]]
+
+MAX_OPEN_SESSIONS: Final = 16
+"""Maximum number of sessions whose end is awaited; of more, the oldest counts as ended."""
+
+_CONSTANT: Final = "constant"
+_STAGE: Final = "stage"
+_SCORE: Final = "score"
+_LIKELY: Final = "likely"
+_LIKELY_FROM: Final = -3.0
+_PRECISIONS: Final[Mapping[str, float]] = {_CONSTANT: 1.0, _STAGE: 2.0, _LIKELY: 3.0}
+_PRECISION: Final = 10.0
+_FORGETTING: Final = 0.03
+_MAX_LOG_ODDS: Final = 12.0
+_CONTEXT_SESSIONS: Final = 10
+"""Number of sessions that what is known of a context counts as."""
+
+_MIN_STEP: Final = 1e-3
+_MAX_STEPS: Final = 20
+_MIN_SPREAD: Final = 1e-12
+_MAX_SCORE: Final = 1e100
+_SNAPSHOTS: Final = (0, 1, 2, 4, 8, 16, 32)
+
+FIRST, NEW, USED = "first", "new", "used"
+"""Groups of candidates that are calibrated apart: before any call, and after calls the tools that are new and used."""
+
+
+class LogisticRegression:
+    """A logistic regression of named features that is learned online: log(p / (1 - p)) = w·x.
+
+    Learns by the sequential Laplace approximation (Spiegelhalter and Lauritzen 1990): the weights have a normal
+    distribution around w with precision A, which begins as a diagonal. Of outcomes y of rows x, with p as above, the
+    new w minimizes
+
+        (w - w')' A (w - w') / 2 - sum (y log p + (1 - y) log (1 - p))
+
+    by Newton's method, whose steps are halved where they do not lower it; w' is the one before, and the curvature is
+    the new A. Before that, A is drawn towards its start by the share 0.03, so that late sessions weigh more. The weight
+    of a feature begins at 1, those of `constant`, `stage` and `likely` at 0: Platt's scaling (1999) of the sum of the
+    features.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._prior = np.diag([_PRECISIONS.get(name, _PRECISION) for name in names])
+        self.weights = np.array([float(name not in _PRECISIONS) for name in names])
+        self._precision = self._prior.copy()
+
+    def probabilities(self, features: Matrix) -> Scores:
+        """Return the probability of each row."""
+        return _probability(features @ self.weights)
+
+    def learn(self, features: Matrix, outcomes: Scores) -> None:
+        """Learn the outcomes, 0 or 1, of rows."""
+        self._precision += _FORGETTING * (self._prior - self._precision)
+        before, precision = self.weights, self._precision
+
+        def loss(weights: Scores) -> float:
+            moved, log_odds = weights - before, features @ weights
+            return float(moved @ precision @ moved / 2 + np.sum(np.logaddexp(0.0, log_odds) - outcomes * log_odds))
+
+        lowest = loss(before)
+        for _ in range(_MAX_STEPS):
+            p = self.probabilities(features)
+            curvature = precision + (features.T * (p * (1 - p))) @ features
+            step = np.linalg.solve(curvature, features.T @ (p - outcomes) + precision @ (self.weights - before))
+            while (found := loss(self.weights - step)) > lowest and float(np.abs(step).max()) >= _MIN_STEP:
+                step = step / 2
+            if found > lowest:
+                break
+            self.weights, lowest = self.weights - step, found
+            if float(np.abs(step).max()) < _MIN_STEP:
+                break
+        p = self.probabilities(features)
+        self._precision = precision + (features.T * (p * (1 - p))) @ features
+
+
+class _Group(NamedTuple):
+    """Candidates that are calibrated together: which ones, and their features by name, a column each."""
+
+    key: tuple[str, bool, tuple[str, ...]]
+    members: NDArray[np.bool_]
+    names: tuple[str, ...]
+    features: Matrix
+
+
+@dataclass(slots=True, eq=False)
+class _OpenSession:
+    """The tools that a session has called by number of calls, and what was expected of it at some of these numbers."""
+
+    calls: list[str] = field(default_factory=list)
+    snapshots: list[tuple[int, tuple[str, ...], list[_Group]]] = field(default_factory=list)
+
+
+class CalibratedPredictor(PredictorPort):
+    """A strategy whose scores become the probability that the rest of a session needs the tool.
+
+    Probabilities that the strategy states itself stay as they are. What it expected of a session after 0, 1, 2, 4, 8 …
+    different tools, before it learned what came next, is kept until the session ends; then the regression learns which
+    tools were needed. Sessions are distinguished by their calls so far.
+    """
+
+    def __init__(self, strategy: PredictorPort, *, snapshots: Sequence[int] = _SNAPSHOTS) -> None:
+        """`snapshots` are the numbers of different tools after which an expectation is kept."""
+        self.strategy = strategy
+        self._snapshots = frozenset(snapshots)
+        self.sessions = 0
+        """The number of sessions that began."""
+        self._open: OrderedDict[tuple[str, ...], _OpenSession] = OrderedDict()
+        self._regressions: dict[tuple[str, bool, tuple[str, ...]], LogisticRegression] = {}
+
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        calls = prediction_input.calls
+        session = self._open.pop(calls, None)
+        if session is None or not calls:
+            if session is not None:
+                self._end(session)
+            session = _OpenSession()
+        self.sessions += not calls
+        tools = len(set(calls))
+        if tools in self._snapshots and tool not in calls:
+            groups = self._groups(prediction_input, self.strategy.predict(prediction_input))
+            if groups:
+                kept = [group._replace(features=group.features.astype(np.float32)) for group in groups]
+                session.snapshots.append((len(session.calls), prediction_input.candidates, kept))
+        session.calls.append(tool)
+        replaced = self._open.pop(key := (*calls, tool)[-MAX_CALLS:], None)
+        self._open[key] = session
+        if replaced is not None:
+            self._end(replaced)
+        while len(self._open) > MAX_OPEN_SESSIONS:
+            self._end(self._open.popitem(last=False)[1])
+        self.strategy.learn(prediction_input, tool, weight)
+
+    def end_sessions(self) -> None:
+        """Learn what the sessions so far needed: they have ended."""
+        while self._open:
+            self._end(self._open.popitem(last=False)[1])
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        prediction = self.strategy.predict(prediction_input, explain=explain)
+        groups = self._groups(prediction_input, prediction)
+        evidence = self.sessions + (0 if prediction_input.relevance is None else _CONTEXT_SESSIONS)
+        if not groups:
+            return replace(prediction, evidence=evidence)
+        scores = np.zeros(len(prediction_input.candidates))
+        parts: dict[str, Scores] = {}
+        for group in groups:
+            regression = self._regressions.get(group.key) or LogisticRegression(group.names)
+            scores[group.members] = regression.probabilities(group.features)
+            if explain:
+                for name, part in zip(group.names, (group.features * regression.weights).T, strict=True):
+                    parts.setdefault(name, np.zeros(len(scores)))[group.members] = part
+        return replace(prediction, scores=scores, contributions=parts, log_odds=None, evidence=evidence)
+
+    def _groups(self, prediction_input: PredictionInput, prediction: Prediction) -> list[_Group]:
+        """Return the candidates with what their probabilities depend on; none if these are given or all are alike."""
+        parts, scores = prediction.log_odds, prediction.scores
+        if not scores.size:
+            return []
+        if parts is None:
+            if scores.min() >= 0.0 and scores.max() <= 1.0:
+                return []
+            parts = {_SCORE: _standardized(scores)}
+        columns = [np.clip(part, -_MAX_LOG_ODDS, _MAX_LOG_ODDS) for part in parts.values()]
+        size, calls = len(prediction_input.candidates), frozenset(prediction_input.calls)
+        likely = np.maximum(np.sum(columns, axis=0) - _LIKELY_FROM, 0.0)
+        features = np.stack([np.ones(size), np.full(size, np.log1p(len(calls))), likely, *columns], axis=1)
+        names, has_context = (_CONSTANT, _STAGE, _LIKELY, *parts), prediction_input.relevance is not None
+        used = np.fromiter((name in calls for name in prediction_input.candidates), np.bool_, size)
+        split = {NEW: ~used, USED: used} if calls else {FIRST: ~used}
+        return [
+            _Group((name, has_context, names), members, names, features[members])
+            for name, members in split.items()
+            if members.any()
+        ]
+
+    def _end(self, session: _OpenSession) -> None:
+        for place, candidates, groups in session.snapshots:
+            needed = frozenset(session.calls[place:])
+            outcomes = np.fromiter((name in needed for name in candidates), np.float64, len(candidates))
+            for group in groups:
+                regression = self._regressions.get(group.key)
+                if regression is None:
+                    regression = self._regressions[group.key] = LogisticRegression(group.names)
+                regression.learn(group.features.astype(np.float64), outcomes[group.members])
+
+
+def _standardized(scores: Scores) -> Scores:
+    """Return scores of unknown scale in standard deviations from their mean."""
+    scores = np.clip(scores, -_MAX_SCORE, _MAX_SCORE)
+    spread = float(scores.std())
+    return (scores - scores.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(scores)
+
+
+def _probability(log_odds: Scores) -> Scores:
+    found: Scores = 1 / (1 + np.exp(-np.clip(log_odds, -30.0, 30.0)))
+    return found

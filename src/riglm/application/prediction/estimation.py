@@ -1,0 +1,87 @@
+"""What the next session of a principal needs, estimated by a strategy from recorded sessions."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from riglm.application.prediction.calibration import CalibratedPredictor
+from riglm.application.prediction.isolated_predictor import IsolatedPredictor
+from riglm.domain.list_plan import ALIKE
+from riglm.domain.prediction import PredictionInput
+from riglm.domain.usage import MAX_TOOLS, SessionUse, Usage, WarmSetKey
+from riglm.ports.predictor import PredictorPort
+
+MAX_LEARNED_TOOLS: Final = 1_000
+"""Maximum number of first uses that are learned: `hybrid` takes up to a millisecond for each, and a list waits."""
+
+_LEARNING_SECONDS: Final = 1.0
+
+
+class LearnedSessions:
+    """A strategy that has learned the recorded sessions of a principal, or of all."""
+
+    def __init__(
+        self,
+        strategy: PredictorPort,
+        sessions: Sequence[SessionUse],
+        candidates: Sequence[str],
+        server_of: Callable[[str], str],
+    ) -> None:
+        """Have a strategy learn sessions, newest first, that has learned nothing yet.
+
+        `candidates` are the tools of the next session, in the catalog's order.
+        """
+        learned = _latest(sessions)
+        self._sessions = sessions
+        self._tools = tuple(dict.fromkeys([*candidates, *(tool for session in learned for tool in session.tools)]))
+        self._servers = {tool: server_of(tool) for tool in self._tools}
+        self._predictor = CalibratedPredictor(strategy, snapshots=(0,))
+        for session in learned:
+            for place, tool in enumerate(session.tools):
+                self._predictor.learn(self._input(session, session.started_at, session.tools[:place]), tool)
+            self._predictor.end_sessions()
+        if isinstance(strategy, IsolatedPredictor):
+            strategy.wait_until_learned(_LEARNING_SECONDS)
+
+    def expect(self, key: WarmSetKey, now: float) -> tuple[Usage, str]:
+        """Return what the next session needs, at a time in seconds since the epoch.
+
+        The second value is the name of the fallback, if one answered in place of the strategy.
+        """
+        prediction = self._predictor.predict(self._input(key, now))
+        scores, likeliest = prediction.scores, dict[str, float]()
+        if scores.size and float(np.ptp(scores)) > ALIKE * float(scores.max()):
+            order = np.argsort(-scores, kind="stable")[:MAX_TOOLS]
+            likeliest = {self._tools[place]: float(scores[place]) for place in order.tolist()}
+        usage = Usage(
+            evidence=len(self._sessions),
+            probabilities=likeliest,
+            requests=1 + float(np.mean([session.calls for session in self._sessions])),
+            distinct_tools=float(np.mean([len(session.tools) for session in self._sessions])),
+        )
+        return usage, prediction.fallback
+
+    def _input(self, whose: SessionUse | WarmSetKey, time: float, calls: tuple[str, ...] = ()) -> PredictionInput:
+        return PredictionInput(
+            candidates=self._tools,
+            calls=calls,
+            servers=self._servers,
+            principal=whose.principal,
+            profile=whose.profile,
+            client=whose.client,
+            project=whose.project,
+            time=time,
+        )
+
+
+def _latest(sessions: Sequence[SessionUse]) -> list[SessionUse]:
+    """Return the latest of the sessions, oldest first, with at most `MAX_LEARNED_TOOLS` first uses together."""
+    found: list[SessionUse] = []
+    left = MAX_LEARNED_TOOLS
+    for session in sessions:
+        left -= len(session.tools)
+        if left < 0 and found:
+            break
+        found.append(session)
+    return found[::-1]

@@ -1,0 +1,127 @@
+"""What a strategy that learns recorded sessions expects of the next one."""
+
+import numpy as np
+import pytest
+
+from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
+from riglm.application.prediction.estimation import MAX_LEARNED_TOOLS, LearnedSessions
+from riglm.application.prediction.isolated_predictor import IsolatedPredictor
+from riglm.domain.prediction import Prediction
+from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSetKey
+from riglm.ports.predictor import PredictorPort
+from tests.waiting import WAIT_SECONDS
+
+TOOLS = tuple(f"files__tool{number:02}" for number in range(30))
+
+
+class Scripted(PredictorPort):
+    """Answers what a test says, and remembers what it learned."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self.learned = []
+
+    def learn(self, prediction_input, tool, weight=1.0):
+        self.learned.append((prediction_input, tool))
+
+    def predict(self, prediction_input, *, explain=False):
+        return Prediction(scores=np.array(self._answer(prediction_input.candidates), np.float64))
+
+
+def a_use(*tools, calls=0, started_at=1e9, **known):
+    return SessionUse(started_at=started_at, tools=tools, calls=calls or len(tools), **known)
+
+
+def estimated(strategy, *sessions, candidates=TOOLS, key=WarmSetKey()):  # noqa: B008  # frozen
+    """Return the estimate from sessions, the latest last."""
+    learned = LearnedSessions(strategy, sessions[::-1], candidates, lambda tool: tool.partition("__")[0])
+    return learned.expect(key, 2e9)
+
+
+def favoring(favored):
+    return lambda candidates: [float(tool == favored) for tool in candidates]
+
+
+def test_a_tool_that_the_strategy_is_certain_of_has_probability_one():
+    usage, fallback = estimated(Scripted(favoring(TOOLS[7])), *[a_use(TOOLS[3])] * 5)
+    assert [tool for tool, share in usage.probabilities.items() if share] == [TOOLS[7]]
+    assert usage.probabilities[TOOLS[7]] == 1.0
+    assert fallback == ""
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_strategy_that_does_not_tell_tools_apart_gives_no_probabilities(share):
+    usage, _ = estimated(Scripted(lambda candidates: [share] * len(candidates)), *[a_use(TOOLS[3])] * 5)
+    assert (usage.evidence, usage.probabilities) == (5, {})
+
+
+def test_sessions_are_counted_with_their_calls_and_tools():
+    usage, _ = estimated(FrequencyPredictor(), a_use(TOOLS[0], calls=6), a_use(*TOOLS[:3], calls=4))
+    assert (usage.evidence, usage.requests, usage.distinct_tools) == (2, 6.0, 2.0)
+
+
+def raising(_):
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [raising, lambda candidates: [np.nan] * len(candidates), lambda candidates: [0.5] * (len(candidates) + 1)],
+    ids=["raises", "not a number", "wrong length"],
+)
+def test_a_fallback_that_answers_for_a_broken_strategy_is_named(answer):
+    strategy = IsolatedPredictor(
+        Scripted(answer), FrequencyPredictor(), fallback="frequency", timeout_seconds=WAIT_SECONDS
+    )
+    sessions = [a_use(TOOLS[3])] * 5
+    usage, fallback = estimated(strategy, *sessions)
+    expected, _ = estimated(FrequencyPredictor(), *sessions)
+    strategy.close()
+    assert fallback == "frequency"
+    assert usage == expected
+
+
+@pytest.mark.parametrize("kind", ["frequency", "hybrid", "cooccurrence"])
+def test_six_sessions_give_about_the_shares_of_them(kind):
+    sessions = [a_use(TOOLS[0], *TOOLS[1 : 1 + number % 2], *[TOOLS[2]] * (number == 3)) for number in range(6)]
+    usage, _ = estimated(select_predictor(kind), *sessions)
+    shares = [usage.probabilities[tool] for tool in TOOLS]
+    assert shares[:3] == pytest.approx([1.0, 0.5, 1 / 6], abs=0.2)
+    assert shares[0] > shares[1] > shares[2] > max(shares[3:])
+    assert sum(shares) == pytest.approx(usage.distinct_tools, rel=0.5)
+
+
+def test_a_session_is_learned_call_by_call_among_the_catalog_and_what_sessions_used():
+    strategy = Scripted(favoring(TOOLS[0]))
+    known = {"principal": "p", "client": "c", "profile": "default", "project": "q"}
+    estimated(strategy, a_use("gone", TOOLS[1], started_at=7.0, **known), a_use(TOOLS[2], started_at=8.0))
+    assert [(known.calls, tool) for known, tool in strategy.learned] == [
+        ((), "gone"),
+        (("gone",), TOOLS[1]),
+        ((), TOOLS[2]),
+    ]
+    first = strategy.learned[0][0]
+    assert first.candidates == (*TOOLS, "gone")
+    assert {name: getattr(first, name) for name in known} == known
+    assert first.time == 7.0
+    assert (first.servers[TOOLS[0]], first.servers["gone"]) == ("files", "gone")
+
+
+@pytest.mark.parametrize("name", ["principal", "client", "profile", "project"])
+def test_the_next_session_is_expected_to_be_like_those_of_its_key(name):
+    sessions = [*[a_use(TOOLS[0])] * 8, *[a_use(TOOLS[1], **{name: "mine"})] * 8]
+    usage, _ = estimated(FrequencyPredictor(), *sessions, key=WarmSetKey(**{name: "mine"}))
+    assert max(usage.probabilities, key=usage.probabilities.get) == TOOLS[1]
+
+
+def test_the_likeliest_tools_are_kept_and_the_latest_sessions_learned_where_there_are_too_many():
+    strategy = Scripted(lambda candidates: np.linspace(0.0, 1.0, len(candidates)))
+    many = tuple(f"tool{number}" for number in range(MAX_TOOLS + 100))
+    sessions = [a_use(*many[number : number + 400]) for number in range(5)]
+    usage, _ = estimated(strategy, *sessions, candidates=many)
+    assert len(usage.probabilities) == MAX_TOOLS
+    assert min(usage.probabilities.values()) > 0.1
+    assert usage.evidence == 5
+    assert [tool for known, tool in strategy.learned if not known.calls] == [many[3], many[4]]
+    assert len(strategy.learned) <= MAX_LEARNED_TOOLS
