@@ -1,7 +1,7 @@
 """What do sessions cost in each host: without riglm, with a tool search alone, and through riglm?
 
     python -m benchmarks.hosts.price [--data DIR] [--set NAME] [--tools N ...] [--learn N] [--judge N]
-        [--extra-request N] [--json]
+        [--search-reliability P] [--json]
 
 The hosts are those of `benchmarks.hosts`. Those that load tools in the same way and get the same surface from riglm
 share a row. riglm learns from the first development sessions of a set and prices those that follow, as
@@ -25,13 +25,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hosts.rows import HOSTS, Host, Loading
-from riglm.application.evaluation.cost import CostMetrics, CostSet, ReplayedClient, evaluate_cost, read_cost_set
+from riglm.application.evaluation.cost import CostMetrics, CostSet, evaluate_cost, read_cost_set
 from riglm.application.evaluation.dataset import DatasetError, find_sets
+from riglm.application.evaluation.session_replay import ReplayedClient
 from riglm.cli.output import progress
+from riglm.composition.prediction import build_strategy
 from riglm.domain.client_support import CLIENTS, choose_surface, no_tool_search
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import Prices
-from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ClientInfo, ProtocolEra
 
 _SIDE: Final = "dev"
@@ -98,9 +100,17 @@ def price_group(
     group: HostGroup, found: CostSet, prices: Prices, learn: int, judge: int, on_session: Callable[[int], None]
 ) -> PriceRow:
     """Return the prices of a group."""
+    settings = Settings()
     figures: CostMetrics = asyncio.run(
         evaluate_cost(
-            found, FilteringSettings(), prices, learn=learn, judge=judge, client=group.client, on_session=on_session
+            found,
+            settings.filtering,
+            prices,
+            build_strategy(settings),
+            learn=learn,
+            judge=judge,
+            client=group.client,
+            on_session=on_session,
         )
     )
     cost = figures.cost
@@ -162,18 +172,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tools", type=int, nargs="+", default=[60, 120, 525], metavar="N", help="catalog sizes")
     parser.add_argument("--learn", type=int, default=50, metavar="N", help="sessions to learn from")
     parser.add_argument("--judge", type=int, default=30, metavar="N", help="sessions to price then")
-    extra = Prices().extra_request
-    parser.add_argument("--extra-request", type=float, default=extra, metavar="N", help="prices.extra_request")
+    reliability = Prices().search_reliability
+    parser.add_argument(
+        "--search-reliability", type=float, default=reliability, metavar="P", help="prices.search_reliability"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON only")
     given = parser.parse_args(arguments)
     if given.learn < 0 or given.judge < 1 or min(given.tools) < 1:
         parser.error("--learn must be at least 0, --judge and --tools at least 1")
+    if not 0 <= given.search_reliability <= 1:
+        parser.error("--search-reliability must be between 0 and 1")
     try:
         sets = _read_sets(given.data, given.set, given.tools, given.learn)
     except DatasetError as error:
         print(f"could not run: {error}", file=sys.stderr)
         return 2
-    prices, groups, rows = Prices(extra_request=given.extra_request), group_hosts(), []
+    prices, groups, rows = Prices(search_reliability=given.search_reliability), group_hosts(), []
     for found in sets:
         sessions = min(given.learn + given.judge, len(found.sessions))
         with progress(f"{len(found.catalog.tools)} tools", len(groups) * sessions) as step:

@@ -34,4 +34,5 @@ class RecencyPredictor(PredictorPort):
             scores=scores,
             contributions={"recency": scores.copy()} if explain else {},
             confidence=float(scores.max(initial=0.0)),
+            log_odds={"recency": np.log(np.maximum(scores, 1e-4))},
         )
