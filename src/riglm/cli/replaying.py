@@ -131,7 +131,14 @@ def replayed(
         strategy = Strategy(name=kind, key=kind, make=partial(_configured, kind, settings))
         with progress(kind, len(history)) as advance:
             walks[kind] = walk_history(
-                history, strategy, settings.filtering, prices, definitions, since=since, on_session=advance
+                history,
+                strategy,
+                settings.filtering,
+                prices,
+                definitions,
+                by_principal=settings.learning.scope == "principal",
+                since=since,
+                on_session=advance,
             )
     return walks
 

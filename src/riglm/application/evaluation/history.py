@@ -107,23 +107,33 @@ def walk_history(
     prices: Prices,
     definitions: Mapping[str, bytes],
     *,
+    by_principal: bool = False,
     since: float = 0.0,
     on_session: Callable[[int], None] = lambda _: None,
 ) -> ReplayedHistory:
     """Walk the sessions once, oldest first; each gets its list before it is learned.
 
+    With `by_principal` a principal learns only from its sessions.
+
     `definitions` has raw definitions by tool; a tool without one counts as a usual one. Sessions that started before
     `since`, or whose catalog is unknown, are only learned from. Contexts are not recorded as text, so they play no
     part. Failed calls are not learned.
     """
-    replay = SessionReplay(rules, prices, strategy, _servers(history))
+    servers, replays = _servers(history), dict[str, SessionReplay]()
+
+    def replay_of(session: TrainingSession) -> SessionReplay:
+        whose = session.principal if by_principal else ""
+        if whose not in replays:
+            replays[whose] = SessionReplay(rules, prices, strategy, servers)
+        return replays[whose]
+
     with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
-        return thread.submit(asyncio.run, _walk(history, replay, definitions, since, on_session)).result()
+        return thread.submit(asyncio.run, _walk(history, replay_of, definitions, since, on_session)).result()
 
 
 async def _walk(
     history: Sequence[TrainingSession],
-    replay: SessionReplay,
+    replay_of: Callable[[TrainingSession], SessionReplay],
     definitions: Mapping[str, bytes],
     since: float,
     on_session: Callable[[int], None],
@@ -132,7 +142,7 @@ async def _walk(
     for session in history:
         calls = session.calls
         names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
-        priced = await replay.price(
+        priced = await replay_of(session).price(
             ReplayedSession(
                 calls=tuple(call.tool for call in calls),
                 failures=frozenset(place for place, call in enumerate(calls) if not call.success),

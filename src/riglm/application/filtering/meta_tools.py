@@ -36,6 +36,9 @@ from riglm.domain.tool import PermittedTools
 MAX_NAMED: Final = 100
 """Maximum number of listed tools that a result names."""
 
+_WORTH_SENDING: Final = 0.3
+"""Minimum probability of a tool that is sent without being asked for: less likely ones distract the model."""
+
 _CLOSE: Final = 0.2
 _MAX_NEAR: Final = 5
 _WORTH_NAMING: Final = 0.03
@@ -200,8 +203,9 @@ class MetaTools:
         best = hits[0].name if hits else ""
         named = _worth_naming(hits, known)
         follow_up = self._filtering.follow_up(session, best)
+        unknown = {name: share for name, share in follow_up.items() if name not in known and name not in found}
         often_next = self._sendable(
-            session, {name: share for name, share in follow_up.items() if name not in known and name not in found}
+            session, {name: share for name, share in unknown.items() if share >= _WORTH_SENDING}
         )
         state.found(query[:MAX_QUERY_LENGTH], [*found, *named])
         state.suggest(often_next)

@@ -193,6 +193,10 @@ class FilteringService:
 
     def forget(self, session: Session) -> None:
         """A session ended."""
+        state = self._states.known(session)
+        if state is not None:
+            with self._guarded:
+                self.predicting.ended(session, state)
         self._states.forget(session)
 
     def view(self, session: Session) -> PermittedTools | None:

@@ -110,8 +110,8 @@ class CalibratedPredictor(PredictorPort):
     """A strategy whose scores become the probability that the rest of a session needs the tool.
 
     Probabilities that the strategy states itself stay as they are. What it expected of a session after 0, 1, 2, 4, 8 …
-    different tools, before it learned what came next, is kept until the session ends; then the regression learns which
-    tools were needed. Sessions are distinguished by their calls so far.
+    different tools, before it learned what came next, is kept until the session ends, or until 16 later ones are open;
+    then the regression learns which tools were needed. Sessions are distinguished by their calls so far.
     """
 
     def __init__(self, strategy: PredictorPort, *, snapshots: Sequence[int] = _SNAPSHOTS) -> None:
@@ -145,6 +145,12 @@ class CalibratedPredictor(PredictorPort):
         while len(self._open) > MAX_OPEN_SESSIONS:
             self._end(self._open.popitem(last=False)[1])
         self.strategy.learn(prediction_input, tool, weight)
+
+    def end_session(self, calls: tuple[str, ...]) -> None:
+        """Learn what a session with these calls needed: it has ended."""
+        session = self._open.pop(calls, None)
+        if session is not None:
+            self._end(session)
 
     def end_sessions(self) -> None:
         """Learn what the sessions so far needed: they have ended."""

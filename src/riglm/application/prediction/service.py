@@ -211,6 +211,10 @@ class PredictionService(NullPrediction):
         )
         self._teaching.called(example, prediction_input)
 
+    def ended(self, session: Session, state: SessionState) -> None:
+        if state.calls and self._loading.has_begun:
+            self._teaching.ended(self._scope_of(session), tuple(state.calls))
+
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         if state.context is None:
             return

@@ -56,6 +56,18 @@ class Trainer:
         pair_update = (lambda: self._learn_gist(example)) if example.contexts else None
         self._training_queue.add(lambda: self._learn(example, prediction_input), pair_update)
 
+    def ended(self, scope: str, calls: tuple[str, ...]) -> None:
+        """Have it learned, after its calls, that a session with these calls has ended."""
+
+        def learn() -> None:
+            knowledge = self._knowledge()
+            scope_model = None if knowledge is None else knowledge.scope_models.known(scope)
+            if scope_model is not None:
+                with self._guarded:
+                    scope_model.predictor.end_session(calls)
+
+        self._training_queue.add(learn)
+
     def marked(self, context: Context, tool: str, signal: float, *, scope: str, at: float, session: Session) -> None:
         """Have it learned for sure that a tool belongs to a context, or does not."""
 

@@ -70,6 +70,9 @@ class NullPrediction:
     ) -> None:
         """Learn from a call that `state` does not contain yet; its `queries` are those that found the tool."""
 
+    def ended(self, session: Session, state: SessionState) -> None:
+        """Learn that a session needs no further tool."""
+
     def marked(self, session: Session, state: SessionState, tool: str, *, relevant: bool) -> None:
         """Learn from feedback on whether a tool belongs to the session's context."""
 

@@ -139,3 +139,11 @@ def test_no_history_has_no_shares(name):
     found = walked([]).figures()
     assert found["sessions"] == found["calls"] == 0
     assert found[name] is None
+
+
+def test_principals_learn_apart_where_they_are_told_to():
+    ann = [TrainingSession(**{**_fields(session), "principal": "ann"}) for session in a_history(12)]
+    ben = TrainingSession(**{**_fields(a_session(99, *WORKFLOW)), "principal": "ben"})
+    together, apart = (walked([*ann, ben], by_principal=apart).calls[-3:] for apart in (False, True))
+    assert [call.is_hit for call in together] == [True] * 3
+    assert not all(call.is_hit for call in apart)

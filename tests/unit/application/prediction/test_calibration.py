@@ -170,6 +170,19 @@ def test_nothing_is_learned_from_a_session_before_it_has_ended():
     assert predictor.predict(asked()).scores.max() < before[0]
 
 
+def test_a_session_that_ends_is_learned_and_open_ones_are_not():
+    predictor, twin = (CalibratedPredictor(Scripted(parts(score=LOG_ODDS))) for _ in range(2))
+    for each in (predictor, twin):
+        each.learn(asked(), TOOLS[30])
+    predictor.learn(asked(), TOOLS[31])
+    before = predictor.predict(asked()).scores.tolist()
+    predictor.end_session((TOOLS[32],))
+    assert predictor.predict(asked()).scores.tolist() == before
+    predictor.end_session((TOOLS[30],))
+    twin.end_sessions()
+    assert predictor.predict(asked()).scores.tolist() == twin.predict(asked()).scores.tolist() != before
+
+
 def test_the_oldest_of_too_many_open_sessions_counts_as_ended():
     predictor = CalibratedPredictor(Scripted(parts(use=np.zeros(len(TOOLS)))))
     before = predictor.predict(asked()).scores.tolist()
