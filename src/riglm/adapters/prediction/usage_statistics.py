@@ -137,14 +137,18 @@ def _moments(time: float) -> tuple[Hashable, ...]:
     return ("hour", moment.tm_hour // _HOURS), ("weekday", moment.tm_wday)
 
 
-class FrequencyPredictor(PredictorPort):
-    """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
+class _SessionsPredictor(PredictorPort):
+    """A strategy that learns by counting sessions alone."""
 
     def __init__(self) -> None:
         self._sessions = SessionCounts()
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._sessions.learn(IndexedInput(prediction_input), tool, weight)
+
+
+class FrequencyPredictor(_SessionsPredictor):
+    """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)
@@ -308,14 +312,8 @@ def nearness(indexed: IndexedInput) -> Scores:
     return indexed.by_server(last)[indexed.servers]
 
 
-class ServerPredictor(PredictorPort):
+class ServerPredictor(_SessionsPredictor):
     """Tools of the servers in use, recently used ones first; with none in use, of those that most sessions use."""
-
-    def __init__(self) -> None:
-        self._sessions = SessionCounts()
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._sessions.learn(IndexedInput(prediction_input), tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         indexed = IndexedInput(prediction_input)

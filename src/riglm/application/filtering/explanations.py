@@ -91,10 +91,7 @@ class VisibilityReasons:
         return f"{words} ({self._need(tool)}){place}"
 
     def _need(self, tool: str) -> str:
-        share = self.probabilities.get(tool)
-        if share is None:
-            return "no recorded use" if self.probabilities else self.plan.reason
-        return f"a session needs it with probability {share:.2f}"
+        return f"a session needs it with probability {self.probabilities[tool]:.2f}"
 
 
 REST: Final = "other"

@@ -401,11 +401,11 @@ class FilteringService:
     ) -> ToolSearchResult:
         """Return the tools that fit a query, among those that are allowed; of equal ones the likeliest comes first."""
         found = await self.predicting.search(session, query, limit, allowed)
-        if len(found.hits) > 1:
+        alike = [list(some) for _, some in groupby(found.hits, lambda hit: round(hit.score, _DIGITS))]
+        if len(alike) < len(found.hits):
             with self._guarded:
                 likely = self.need(session).probabilities
-                alike = groupby(found.hits, lambda hit: round(hit.score, _DIGITS))
-                hits = (hit for _, some in alike for hit in sorted(some, key=lambda hit: -likely.get(hit.name, 0.0)))
+                hits = (hit for some in alike for hit in sorted(some, key=lambda hit: -likely.get(hit.name, 0.0)))
                 return ToolSearchResult(hits=tuple(hits), near=found.near, abstained=found.abstained)
         return found
 

@@ -44,6 +44,8 @@ class Strategy:
 
 
 class _Kept(NamedTuple):
+    """The warm set of a key, when it was read, on the monotonic clock, and the tools of the session it was read for."""
+
     warm_set: WarmSet | None
     read_at: float
     candidates: Sequence[str]
@@ -99,7 +101,7 @@ class WarmSets:
         self._period = period
         self._by_principal = by_principal
         for key, kept in list(self._kept.items()) if is_other else ():
-            self._reread(key, kept.candidates)
+            self._begin_reading(key, kept.candidates)
 
     def reread(self) -> None:
         """Read everything from the store again when it is needed."""
@@ -116,7 +118,7 @@ class WarmSets:
         kept, reading = self._kept.get(key), self._reading.get(key)
         if reading is None and kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
             return
-        done, _ = await asyncio.wait({reading or self._reread(key, candidates)}, timeout=_ESTIMATE_SECONDS)
+        done, _ = await asyncio.wait({reading or self._begin_reading(key, candidates)}, timeout=_ESTIMATE_SECONDS)
         if not done:
             _log.info("a list is made before what was learned last is known: it took too long")
 
@@ -127,7 +129,7 @@ class WarmSets:
         if self._estimating is not None:
             self._estimating.stop()
 
-    def _reread(self, key: WarmSetKey, candidates: Sequence[str]) -> asyncio.Task[None]:
+    def _begin_reading(self, key: WarmSetKey, candidates: Sequence[str]) -> asyncio.Task[None]:
         reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key, candidates))
         reading.add_done_callback(lambda _: self._reading.pop(key, None))
         return reading

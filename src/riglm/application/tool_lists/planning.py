@@ -100,6 +100,7 @@ class ListPlanner:
         self._most_tools = lru_cache(_MAX_CLIENTS)(most_tools_of)
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
+        self._weights: OrderedDict[int, tuple[PermittedTools, Mapping[str, float]]] = OrderedDict()
         self._expected: OrderedDict[tuple[int, int], tuple[PermittedTools, WarmSet | None, Usage]] = OrderedDict()
         self._base: OrderedDict[tuple[int, int, Surface, int | None], tuple[PermittedTools, Usage, ListPlan]] = (
             OrderedDict()
@@ -133,11 +134,21 @@ class ListPlanner:
         key = (id(view), id(found))
         kept = self._expected.get(key)
         if kept is None or kept[0] is not view or kept[1] is not found:
-            usage = expected_usage(COLD_USAGE if found is None else found.usage, _everyday(view))
+            usage = expected_usage(COLD_USAGE if found is None else found.usage, self._everyday(view))
             kept = self._expected[key] = (view, found, usage)
             if len(self._expected) > _MAX_PLANS:
                 self._expected.popitem(last=False)
         return kept[2]
+
+    def _everyday(self, view: PermittedTools) -> Mapping[str, float]:
+        """Return how likely each permitted tool is an everyday utility."""
+        kept = self._weights.get(id(view))
+        if kept is None or kept[0] is not view:
+            described = [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
+            kept = self._weights[id(view)] = (view, everyday_weights(described))
+            if len(self._weights) > _MAX_PLANS:
+                self._weights.popitem(last=False)
+        return kept[1]
 
     def need(
         self, session: Session, view: PermittedTools, prediction: Prediction | None, used: Collection[str]
@@ -149,7 +160,7 @@ class ListPlanner:
         if prediction is None:
             return Need(self.usage(session, view).probabilities, "")
         scores: list[float] = prediction.scores.tolist()
-        prior = prior_probabilities(_everyday(view))
+        prior = prior_probabilities(self._everyday(view))
         new = [score for name, score in zip(view.candidates, scores, strict=True) if name not in used]
         if new and max(new) - min(new) <= ALIKE * max(new):
             return Need(prior, "")
@@ -430,7 +441,7 @@ class ListPlanner:
         for name in view.candidates:
             server = self._owner(name)[0]
             turn[name] = seen[server] = seen.get(server, 0) + 1
-        everyday = _everyday(view)
+        everyday = self._everyday(view)
         return sorted(view.candidates, key=lambda name: (-everyday.get(name, 0.0), turn[name]))
 
     def _for_context(
@@ -526,8 +537,3 @@ class ListPlanner:
         listed = [name for name in own if plan.lists_context or name != SET_CONTEXT]
         index = hidden_index(hidden, self._owner, self._rules.index_tokens) if listed and hidden else ""
         return definitions(listed, index)
-
-
-def _everyday(view: PermittedTools) -> Mapping[str, float]:
-    """Return how likely each permitted tool is an everyday utility."""
-    return everyday_weights([(name, profile(view.catalog.by_name[name]).description) for name in view.candidates])
