@@ -1,7 +1,8 @@
 """Everyday utility tools are recognized by their words."""
 
-import importlib.util
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -61,21 +62,28 @@ def test_everyday_weights_of_hostile_texts_are_fast_and_bounded() -> None:
 
 @given(st.data())
 def test_a_name_or_description_that_a_kind_matches_has_one_of_its_words(data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(everyday._KINDS))
-    text = data.draw(st.from_regex(data.draw(st.sampled_from([kind.name, kind.description])), fullmatch=True))
+    kinds, by_word, _ = everyday._load()
+    number = data.draw(st.integers(0, len(kinds) - 1))
+    pattern = data.draw(st.sampled_from([kinds[number].name, kinds[number].description]))
+    text = data.draw(st.from_regex(pattern, fullmatch=True))
 
-    assert kind.words.intersection(re.findall(r"\w+", text))
+    assert any(number in by_word.get(word, ()) for word in re.findall(r"\w+", text))
 
 
-def test_importing_the_module_compiles_no_pattern_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: list[str] = []
-    monkeypatch.setattr(re, "compile", lambda pattern, *_: compiled.append(pattern))
-    assert everyday.__spec__ is not None
-    assert everyday.__spec__.loader is not None
+def test_importing_the_module_does_not_read_the_kinds() -> None:
+    code = "import sys, riglm.domain.everyday as it; print(it._load.cache_info().misses, 'tomllib' in sys.modules)"
 
-    everyday.__spec__.loader.exec_module(importlib.util.module_from_spec(everyday.__spec__))
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["0", "False"]
 
-    assert compiled == [r"\w+"]
+
+def test_a_tool_with_none_of_their_words_has_no_pattern_of_a_kind_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    for name in ("match", "fullmatch"):
+        monkeypatch.setattr(re, name, lambda pattern, *_: tried.append(pattern))
+
+    everyday_weights([("crm__merge_accounts", "Merge two accounts.")])
+
+    assert tried == []
 
 
 FILES = [("fs__read_file", ""), ("fs__write_file", ""), ("time__get_current_time", ""), ("crm__merge_accounts", "")]
