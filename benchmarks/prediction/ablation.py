@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from riglm.adapters.prediction.embedding import BlendPredictor
+from benchmarks.prediction.blend import BlendPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
 from riglm.application.evaluation.dataset import find_sets
 from riglm.application.evaluation.retrieval import prepare

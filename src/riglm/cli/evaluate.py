@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,9 +15,9 @@ from riglm.cli.measuring import (
     NamesArgument,
     SideOption,
     data_option,
+    make_predictor,
     open_embedder,
     parse_cuts,
-    parse_kinds,
     read_settings,
     settings_in_use,
     show_rows,
@@ -24,14 +25,12 @@ from riglm.cli.measuring import (
 )
 from riglm.cli.output import ConfigOption, JsonOption, progress
 from riglm.cli.replaying import (
-    BASELINE,
     DatabaseOption,
     DaysOption,
     SessionsOption,
     SinceOption,
     StrategiesOption,
     beginning,
-    maker,
     recorded_sessions,
     replayed,
     store_of,
@@ -63,14 +62,7 @@ def sequences(
     data: Annotated[Path, data_option("sessions.jsonl")],
     names: NamesArgument = None,
     side: SideOption = "dev",
-    predictor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--predictor",
-            metavar="K",
-            help="A kind, any number of times; blend is an untuned sum of signals. Default: hybrid, blend.",
-        ),
-    ] = None,
+    predictor: StrategiesOption = None,
     k: CutsOption = _DEFAULT_CUTS,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of sessions of a set, by hash of id.")
@@ -98,8 +90,7 @@ def sequences(
     from riglm.application.evaluation.sequences import FOLDS, evaluate_sequences
 
     cuts, settings = parse_cuts(k), read_settings(config)
-    kinds = parse_kinds(predictor or ["hybrid", BASELINE], settings, others=(BASELINE,))
-    makers = {kind: maker(kind, settings) for kind in kinds}
+    makers = {kind: partial(make_predictor, kind, settings) for kind in strategies(predictor, settings)}
     found = _session_sets(data, names, side, limit)
     rows: list[dict[str, Any]] = []
     with open_embedder(settings, cache) as embedder:

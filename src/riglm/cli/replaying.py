@@ -1,7 +1,7 @@
 """Recorded sessions replayed by each strategy: one way for `riglm evaluate history` and `riglm report`."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort, TrainingSession
     from riglm.ports.predictor import PredictorPort
-
-BASELINE: Final = "blend"
-"""An untuned sum of signals; what a predictor must beat."""
 
 _DAY: Final = 86_400.0
 
@@ -67,19 +64,10 @@ def beginning(days: int | None, since: datetime | None) -> float:
 
 
 def strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
-    """The kinds that are judged: those that are asked for, or all and the baseline."""
+    """The kinds that are judged: those that are asked for, or all."""
     from riglm.adapters.prediction.selection import available
 
-    return parse_kinds(asked or [*available(), BASELINE], settings, others=(BASELINE,))
-
-
-def maker(kind: str, settings: "Settings") -> "Callable[[], PredictorPort]":
-    """Makes predictors of a kind, which may be the baseline."""
-    if kind == BASELINE:
-        from riglm.adapters.prediction.embedding import BlendPredictor
-
-        return BlendPredictor
-    return lambda: make_predictor(kind, settings)
+    return parse_kinds(asked or available(), settings)
 
 
 def store_of(settings: "Settings", db: Path | None) -> "AnalyticsPort | None":
@@ -146,7 +134,7 @@ def replayed(
 def _configured(kind: str, settings: "Settings") -> "PredictorPort":
     """A predictor of this kind, with its options where it is the configured one."""
     if kind != settings.predictor.kind:
-        return maker(kind, settings)()
+        return make_predictor(kind, settings)
     from riglm.composition.prediction import build_predictor
 
     return build_predictor(settings)

@@ -17,7 +17,7 @@ from riglm.domain.session import IdentificationMethod
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reporting.shadowed import TOOLS, worked
 
-KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "blend")
+KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "sequence")
 TIMES = {"p50_ms", "p99_ms"}
 """What differs from one walk to the next."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.counts import IndexedInput
-from riglm.adapters.prediction.embedding import BlendPredictor, EmbeddingPredictor
+from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
 from riglm.adapters.prediction.usage_statistics import (
     CooccurrencePredictor,
@@ -17,16 +17,7 @@ from riglm.adapters.prediction.usage_statistics import (
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Relevance
 from riglm.ports.predictor import PredictorPort
-from riglm.testing.predictor import TOOLS, PredictorContract, a_prediction_input, example, in_context
-
-
-class TestBlend(PredictorContract):
-    @pytest.fixture
-    def predictor(self) -> PredictorPort:
-        return BlendPredictor()
-
-    def test_memory_stays_bounded_over_a_long_stream(self, predictor: PredictorPort) -> None:
-        """It is for evaluations, which end."""
+from riglm.testing.predictor import TOOLS, a_prediction_input, example, in_context
 
 
 def best(predictor: PredictorPort, *calls: str, **known: object) -> str:
