@@ -61,44 +61,37 @@ CODING_AGENT: Final = SessionSizes(prompt_tokens=20_000, call_tokens=2_000)
 
 
 class SessionPrice:
-    """The price of one session's model requests, added up request by request."""
+    """The price of one session's model requests, added up request by request.
 
-    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
+    `list` has the tokens of the tool list that their prompts begin with, and a key of its tools.
+    """
+
+    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES, list_tokens: float = 0.0) -> None:
         self.total = 0.0
         self.requests = 0
-        self.messages = float(sizes.prompt_tokens)
-        """Tokens of the system prompt and the messages so far."""
+        self.list: tuple[float, object] = (list_tokens, None)
         self._prices = prices
         self._sizes = sizes
-        self._list: object = None
+        self._messages = float(sizes.prompt_tokens)
+        self._cached_list: object = None
         self._cached = 0.0
 
-    def request(self, list_tokens: float, list_key: object) -> None:
-        """Add a model request whose prompt begins with a tool list; equal keys mean equal bytes."""
-        prompt = list_tokens + self.messages
-        self._add(1, self._cached if self.requests and list_key == self._list else 0.0, prompt)
-        self._cached, self._list = prompt, list_key
-
-    def work(self, requests: int, list_tokens: float, list_key: object) -> None:
-        """Add model requests with one list, each of which adds its results to the messages."""
+    def add(self, growth: float, requests: int = 1) -> None:
+        """Add model requests, each of which adds `growth` tokens to the messages."""
         if not requests:
             return
-        growth, others = self._sizes.call_tokens, requests - 1
-        self.request(list_tokens, list_key)
-        self.messages += growth
-        prompts = others * (list_tokens + self.messages) + growth * others * (others - 1) / 2
-        self._add(others, prompts - others * growth, prompts)
-        self.messages += growth * others
-        self._cached = list_tokens + self.messages - growth
-
-    def _add(self, requests: int, repeated: float, prompts: float) -> None:
-        """Add requests with prompts that together begin with `repeated` tokens of the prompts before them."""
         prices, sizes = self._prices, self._sizes
+        first = self.list[0] + self._messages
+        last = first + growth * (requests - 1)
+        prompts = requests * (first + last) / 2
+        repeated = prompts - last + (self._cached if self.list == self._cached_list else 0.0)
         cached = sizes.cached_share * repeated
         uncached_price = sizes.written_share * prices.cache_write + (1.0 - sizes.written_share)
         self.total += prices.cached_input * cached + uncached_price * (prompts - cached)
         self.total += prices.output * sizes.output_tokens * requests
         self.requests += requests
+        self._messages += growth * requests
+        self._cached_list, self._cached = self.list, last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,77 +127,65 @@ class Cost:
 class SessionCost:
     """Prices one session from its lists, the results of its searches, and its calls, given in their order.
 
-    Calls of tools that a list in shadow mode would have hidden, or that the host defers, are taken to need a search,
-    once for each tool.
+    `mode` is that of the first list that has a price, `off` before it. Calls of tools that a list in shadow mode would
+    have hidden, or that the host defers, are taken to need a search, once for each tool.
     """
 
     def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
-        self._own_requests = round(sizes.own_requests)
-        self._riglm = SessionPrice(prices, sizes)
-        self._no_proxy = SessionPrice(prices, sizes)
-        self._host_search = SessionPrice(prices, sizes)
+        self.mode: Mode = "off"
+        self._sizes = sizes
+        self._riglm, self._no_proxy = SessionPrice(prices, sizes), SessionPrice(prices, sizes)
+        self._host_search = SessionPrice(prices, sizes, HOST_LIST_TOKENS)
         self._list: Exposure | None = None
-        self._riglm_list: tuple[float, object] = (0.0, None)
-        self._whole_list: tuple[float, object] = (0.0, None)
         self._definition = 0.0
-        self._mode: Mode = "off"
         self._used: set[str] = set()
         self._found: set[str] = set()
         self._calls = 0
 
-    @property
-    def mode(self) -> Mode:
-        """Return the mode of the first list that has a price, `off` before it."""
-        return self._mode
-
     def shown(self, exposure: Exposure) -> None:
         """Add a list, or the result of a search or of a new context; a list that was not selected has no price."""
         if not exposure.is_list:
-            self._result(exposure.tokens_shown)
+            self._search(RESULT_OVERHEAD * exposure.tokens_shown)
             return
-        if exposure.mode == "off":
-            self._list = None
+        self._list = None if exposure.mode == "off" else exposure
+        if self._list is None:
             return
+        self.mode = exposure.mode if self.mode == "off" else self.mode
         names = frozenset(exposure.shown)
-        self._list = exposure
-        self._mode = exposure.mode if self._mode == "off" else self._mode
-        search = HOST_LIST_TOKENS if exposure.surface == Surface.HINTS else 0
-        self._riglm_list = (exposure.tokens_shown + search, (names, exposure.tokens_own))
-        self._whole_list = (exposure.tokens_all, names.union(exposure.hidden))
+        self._riglm.list = exposure.tokens_shown + (HOST_LIST_TOKENS if self._is_deferred else 0), names
+        self._no_proxy.list = exposure.tokens_all, names.union(exposure.hidden)
         self._definition = exposure.tokens_all / max(1, len(exposure.shown) + len(exposure.hidden))
 
     def searched_by_host(self) -> None:
         """Add a search of the host for a tool that it defers although riglm lists it."""
-        self._result(HOST_SEARCH_RESULTS * self._definition / RESULT_OVERHEAD)
+        self._search(HOST_SEARCH_RESULTS * self._definition)
 
     def called(self, tool: str) -> None:
         """Add a call of an upstream tool; calls before the first list have no price."""
-        shown = self._list
-        if shown is None:
+        if self._list is None:
             return
         self._calls += 1
         if self._calls == 1:
-            self._work(self._own_requests // 2)
+            self._work(round(self._sizes.own_requests) // 2)
         if tool not in self._used:
             self._used.add(tool)
-            self._host_search.request(HOST_LIST_TOKENS, None)
-            self._host_search.messages += SEARCH_TOKENS + HOST_SEARCH_RESULTS * self._definition
-        is_deferred = shown.surface == Surface.HINTS
-        if (is_deferred or shown.mode == "shadow") and tool not in self._found and tool not in shown.shown:
+            self._host_search.add(SEARCH_TOKENS + HOST_SEARCH_RESULTS * self._definition)
+        is_hidden = tool not in self._list.shown and (self._is_deferred or self._list.mode == "shadow")
+        if is_hidden and tool not in self._found:
             self._found.add(tool)
-            if is_deferred:
+            if self._is_deferred:
                 self.searched_by_host()
             else:
-                self._result(SHADOW_SEARCH_RESULTS * self._definition)
+                self._search(RESULT_OVERHEAD * SHADOW_SEARCH_RESULTS * self._definition)
         self._work(1)
 
     def finish(self) -> Cost | None:
         """Add the last request and return the cost; None if no call had a price. To be called once."""
         if not self._calls:
             return None
-        self._work(self._own_requests - self._own_requests // 2 + 1)
-        is_deferred = self._list is not None and self._list.surface == Surface.HINTS
-        no_proxy = self._host_search if is_deferred else self._no_proxy
+        own_requests = round(self._sizes.own_requests)
+        self._work(own_requests - own_requests // 2 + 1)
+        no_proxy = self._host_search if self._is_deferred else self._no_proxy
         return Cost(
             sessions=1,
             calls=self._calls,
@@ -216,12 +197,15 @@ class SessionCost:
             host_search_requests=self._host_search.requests,
         )
 
-    def _work(self, requests: int) -> None:
-        self._riglm.work(requests, *self._riglm_list)
-        self._no_proxy.work(requests, *self._whole_list)
-        self._host_search.work(requests, HOST_LIST_TOKENS, None)
+    @property
+    def _is_deferred(self) -> bool:
+        """True if the host defers the tools of the list that have no preload hint."""
+        return self._list is not None and self._list.surface == Surface.HINTS
 
-    def _result(self, tokens: float) -> None:
+    def _work(self, requests: int) -> None:
+        for price in (self._riglm, self._no_proxy, self._host_search):
+            price.add(self._sizes.call_tokens, requests)
+
+    def _search(self, result_tokens: float) -> None:
         if self._list is not None:
-            self._riglm.request(*self._riglm_list)
-            self._riglm.messages += SEARCH_TOKENS + RESULT_OVERHEAD * tokens
+            self._riglm.add(SEARCH_TOKENS + result_tokens)

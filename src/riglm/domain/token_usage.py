@@ -124,6 +124,6 @@ class ClientBill:
 
 
 def _price_requests(prices: Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
-    price = SessionPrice(prices, sizes)
-    price.work(requests, list_tokens, None)
+    price = SessionPrice(prices, sizes, list_tokens)
+    price.add(sizes.call_tokens, requests)
     return price.total

@@ -14,19 +14,19 @@ def price_of(*requests, added=0):
     """Return the price of requests of (list tokens, list key), each adding tokens to the messages."""
     session = SessionPrice(PRICES)
     for size, key in requests:
-        session.request(size, key)
-        session.messages += added
+        session.list = (size, key)
+        session.add(added)
     return session.total
 
 
 def test_a_session_s_price_is_the_sum_of_its_requests():
     session = SessionPrice(PRICES)
-    session.request(1_000, "short")
+    session.list = (1_000, "short")
+    session.add(500)
     assert session.total == pytest.approx(1.25 * (1_000 + PROMPT_TOKENS) + 5 * OUTPUT_TOKENS)
-    session.messages += 500
-    session.request(1_000, "short")
-    session.messages += 300
-    session.request(3_000, "long")
+    session.add(300)
+    session.list = (3_000, "long")
+    session.add(0)
     assert session.requests == 3
     assert session.total == pytest.approx(
         1.25 * (1_000 + PROMPT_TOKENS)
@@ -80,24 +80,23 @@ def test_the_risk_of_a_hidden_tool_is_a_share_of_the_session_s_price():
 @given(tokens, st.integers(1, 40))
 def test_the_session_that_a_hidden_tool_puts_at_risk_costs_what_its_requests_cost(size, requests):
     """Its requests are those after the first, which only reads the prompt."""
-    session = SessionPrice(PRICES)
-    for _ in range(requests + 1):
-        session.request(size, "list")
-        session.messages += CALL_TOKENS
+    session = SessionPrice(PRICES, list_tokens=size)
+    session.add(CALL_TOKENS, requests + 1)
     whole = session.total - 5 * OUTPUT_TOKENS
     assert PRICES.risk(size + PROMPT_TOKENS, requests) == pytest.approx(0.1 * whole, rel=0.03)
 
 
 @given(requests=counts, share=st.floats(0.0, 1.0), before=st.booleans())
-def test_work_adds_the_requests_that_it_stands_for(requests, share, before):
-    sizes = SessionSizes(call_tokens=700, cached_share=share, written_share=share)
-    at_once, each = (SessionPrice(PRICES, sizes) for _ in range(2))
+def test_requests_cost_the_same_added_at_once_and_one_by_one(requests, share, before):
+    sizes = SessionSizes(cached_share=share, written_share=share)
+    at_once, each = (SessionPrice(PRICES, sizes, 900) for _ in range(2))
     for session in (at_once, each):
-        session.work(int(before), 900, "before")
-    at_once.work(requests, 1_000, "list")
+        session.add(700, int(before))
+        session.list = (1_000, "list")
+    at_once.add(700, requests)
     for _ in range(requests):
-        each.work(1, 1_000, "list")
+        each.add(700)
     for session in (at_once, each):
-        session.request(1_000, "list")
-    assert (at_once.requests, at_once.messages) == (each.requests, each.messages)
+        session.add(0)
+    assert at_once.requests == each.requests
     assert at_once.total == pytest.approx(each.total)
