@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from riglm.domain.session import ClientInfo, ProtocolEra
 DEFAULT_LIST_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a client waits for a list if nothing else is known."""
 
+_MAX_NAMES: Final = 1_000
 _MARGIN_SECONDS: Final = 0.5
 """How much earlier than that a list is sent, so that it arrives in time."""
 
@@ -385,6 +387,7 @@ def support_by_key(key: str) -> ClientBehavior | None:
     return next((known for known in CLIENTS if known.key == key), None)
 
 
+@lru_cache(_MAX_NAMES)
 def support_of(name: str) -> ClientBehavior | None:
     """Return what is known of a client by its name; None for an unknown one."""
     folded = name.casefold()
@@ -445,16 +448,20 @@ class ChosenSurface(NamedTuple):
     has_hints: bool = False
 
 
-def choose_surface(name: str, era: ProtocolEra, by_client: Mapping[str, Surface], no_search: str = "") -> ChosenSurface:
-    """Return the surface for a client by what it calls itself, else by its era.
+def choose_surface(  # noqa: PLR0911  # one return for each reason
+    name: str, era: ProtocolEra, by_client: Mapping[str, str], no_search: str = "", configured: str = "auto"
+) -> ChosenSurface:
+    """Return the `configured` surface; if that is `auto`, the one for a client by what it calls itself, or by its era.
 
     `by_client` has glob patterns for names, the first that fits counts; they are compared without regard to case.
     `no_search` is what `no_tool_search` said. Names are self-reported, which is good enough for a choice that is no
     right.
     """
+    if configured != "auto":
+        return ChosenSurface(Surface(configured), "`filtering.surface` is set")
     for pattern, surface in by_client.items():
         if fnmatchcase(name.casefold(), pattern.casefold()):
-            return ChosenSurface(surface, f"`filtering.clients` has {pattern}")
+            return ChosenSurface(Surface(surface), f"`filtering.clients` has {pattern}")
     known = support_of(name)
     if known is not None and known.honors_hints:
         if no_search:

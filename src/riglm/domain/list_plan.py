@@ -5,8 +5,8 @@ the search result. Carrying a tool costs its tokens, written to the cache once a
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from riglm.domain.usage import Usage
@@ -93,6 +93,7 @@ ALIKE: Final = 0.01
 EXPECTED_HITS: Final = 0.85
 """The share of the tools that a session needs which lists are filled to."""
 
+_CAUTION: Final = 0.8
 _WORTH_FILLING: Final = 0.1
 _WORTH_COUNTING: Final = 0.02
 
@@ -171,69 +172,74 @@ class ListPlan:
         return frozenset(self.candidates) if self.tools is None else self.tools
 
 
+def _missing(tools: Collection[str], usage: Usage) -> float:
+    """Return how many tools a session is expected to need that are not in the list."""
+    return max(0.0, usage.distinct_tools - math.fsum(usage.probabilities.get(tool, 0.0) for tool in tools))
+
+
+def extend_list(
+    tools: frozenset[str], order: Iterable[str], is_taken: Callable[[frozenset[str], str], bool]
+) -> frozenset[str]:
+    """Return the tools with those of `order` up to the first further one that is not taken."""
+    for tool in order:
+        if tool in tools:
+            continue
+        if not is_taken(tools, tool):
+            break
+        tools |= {tool}
+    return tools
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCosts:
-    """The estimated tokens of each candidate's definition, and the prices they are weighed with.
-
-    `result_tokens` are those of the definitions in a search result, None if it has only that of the tool.
-    """
+    """The estimated tokens of each candidate's definition, and the prices they are weighed with."""
 
     tokens: Mapping[str, float]
     prices: Prices
-    result_tokens: float | None = None
 
-    @property
-    def next_to_search(self) -> "ToolCosts":
-        """Return the same for a host's search, which is taken to be reliable."""
-        return replace(
-            self, prices=replace(self.prices, search_reliability=1.0), result_tokens=HOST_SEARCH_RESULTS * self._mean
-        )
+    def paying(
+        self, probabilities: Mapping[str, float], requests: float, *, has_host_search: bool = False
+    ) -> list[str]:
+        """Return the tools whose listing pays in a session with `requests` requests, the largest gain first.
 
-    @property
-    def _mean(self) -> float:
-        return sum(self.tokens.values()) / max(1, len(self.tokens))
-
-    def paying(self, probabilities: Mapping[str, float], requests: float) -> list[str]:
-        """Return the tools whose listing pays in a session with `requests` requests, the largest gain first."""
-        gains = {
-            tool: self._gain(tool, share, requests) for tool, share in probabilities.items() if tool in self.tokens
-        }
+        The search of a host is taken to be reliable, and its results have several definitions. Next to it a list must
+        not be dearer than that search alone, also where probabilities are a quarter too high.
+        """
+        prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS
+        risk, certainty = (0.0, _CAUTION) if has_host_search else (self.prices.risk(prompt, requests), 1.0)
+        gains, host_result = dict[str, float](), self._host_result
+        for tool, share in probabilities.items():
+            if tokens := self.tokens.get(tool):
+                result = host_result if has_host_search else tokens * RESULT_OVERHEAD
+                saving = self._detour(_MEAN_LIST_TOKENS, result, 0, requests) + risk
+                gains[tool] = certainty * share * saving - self.prices.added(tokens, requests)
         return sorted((tool for tool, gain in gains.items() if gain > 0), key=lambda tool: (-gains[tool], tool))
 
     def sendable(self, probabilities: Mapping[str, float], usage: Usage, calls: int, limit: int) -> list[str]:
         """Return at most `limit` tools whose definition pays in a result after `calls` calls, the likeliest first."""
         left = max(usage.requests - calls, usage.requests * _MIN_REMAINING_SHARE)
-        prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * (calls + left / 2)
-        detour = self.prices.detour(prompt, left / 2) + self.prices.risk(prompt, left)
+        risk = self.prices.risk(_MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * (calls + left / 2), left)
         chosen = []
         for tool, share in sorted(probabilities.items(), key=lambda item: (-item[1], item[0])):
             tokens = self.tokens.get(tool, 0.0) * RESULT_OVERHEAD
-            saving = share * (detour + self.prices.added(tokens, left / 2))
+            saving = share * (self._detour(_MEAN_LIST_TOKENS, tokens, calls, left) + risk)
             if tool in self.tokens and saving > self.prices.added(tokens, left):
                 chosen.append(tool)
         return chosen[:limit]
 
     def whole_price(self, requests: float) -> float:
         """Return the price of listing every candidate."""
-        return self.prices.added(sum(self.tokens.values()), requests)
+        return self.prices.added(self._sum(self.tokens), requests)
 
     def short_price(self, tools: Collection[str], usage: Usage, own_tokens: float) -> float:
         """Return the expected price of listing some candidates, the detours to the others included."""
-        missing = _missing(tools, usage)
-        listed = sum(self.tokens[tool] for tool in tools) + own_tokens
-        hidden = [tokens for tool, tokens in self.tokens.items() if tool not in tools]
-        mean = sum(hidden) / len(hidden) * RESULT_OVERHEAD if hidden else 0.0
-        half = usage.requests / 2
-        prompt = listed + PROMPT_TOKENS + CALL_TOKENS * half
-        detour = self.prices.detour(prompt, half) + self.prices.added(mean, half)
-        return self.prices.added(listed, usage.requests + missing) + missing * detour
+        hidden = self.tokens.keys() - tools
+        result = self._sum(hidden) / max(1, len(hidden)) * RESULT_OVERHEAD
+        return self._list_price(self._sum(tools) + own_tokens, result, _missing(tools, usage), usage.requests)
 
     def search_price(self, usage: Usage) -> float:
         """Return the expected price of a host's search that defers every candidate."""
-        half, distinct = usage.requests / 2, usage.distinct_tools
-        detour = self.prices.detour(HOST_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half, half)
-        results = distinct * self.prices.added(HOST_SEARCH_RESULTS * self._mean, half)
-        return self.prices.added(HOST_LIST_TOKENS, usage.requests + distinct) + distinct * detour + results
+        return self._list_price(HOST_LIST_TOKENS, self._host_result, usage.distinct_tools, usage.requests)
 
     def context_pays(self, tools: Collection[str], usage: Usage) -> bool:
         """Return True if set_context, called once, avoids detours that cost more than it does."""
@@ -241,107 +247,91 @@ class ToolCosts:
         avoided = _AVOIDED_BY_CONTEXT * _missing(tools, usage)
         return avoided * self.prices.detour(prompt, usage.requests / 2) > self.prices.detour(prompt, usage.requests)
 
-    def _gain(self, tool: str, share: float, requests: float) -> float:
-        half = requests / 2
-        prompt = _MEAN_LIST_TOKENS + PROMPT_TOKENS + CALL_TOKENS * half
-        tokens = self.tokens[tool]
-        result = tokens * RESULT_OVERHEAD if self.result_tokens is None else self.result_tokens
-        found = self.prices.detour(prompt, half) + self.prices.added(result, half)
-        found += self.prices.risk(_MEAN_LIST_TOKENS + PROMPT_TOKENS, requests)
-        return share * found - self.prices.added(tokens, requests)
+    def change_pays(
+        self,
+        before: frozenset[str],
+        after: frozenset[str],
+        sent: set[str],
+        need: Mapping[str, float],
+        calls: int,
+        requests: float,
+    ) -> bool:
+        """Return True if replacing a list after `calls` calls saves more than it costs, with `requests` in all.
 
+        It saves sending the definitions of new tools in results, unless they were `sent`. It costs writing the prompt
+        again, and the detours to the tools that it no longer has, by the probability that each is needed.
+        """
+        messages, left = PROMPT_TOKENS + CALL_TOKENS * calls, max(1.0, requests - calls)
+        change = self.prices.list_change(messages, self._sum(before), self._sum(after), left)
+        missed = sum(need.get(tool, 0.0) for tool in before - after) * self.prices.detour(messages, left / 2)
+        return self.prices.added(self._sum(after - before - sent), left) > change + missed
 
-def _missing(tools: Collection[str], usage: Usage) -> float:
-    """Return how many tools a session is expected to need that are not in the list."""
-    return max(0.0, usage.distinct_tools - sum(usage.probabilities.get(tool, 0.0) for tool in tools))
+    def cheapest_list(
+        self, usage: Usage, kept: frozenset[str], order: Sequence[str], bounds: tuple[int, int], own_tokens: float
+    ) -> frozenset[str]:
+        """Return the tools whose listing pays, or all if listing all is not dearer.
 
+        With enough evidence the likeliest of them come first, and further ones are added until the share
+        `EXPECTED_HITS` of the tools that a session needs is expected in the list, while that is cheaper than listing
+        all and than a host's search. Tools that are needed in fewer than one of ten sessions are not added for that.
+        `kept` are always listed and do not count. `order` has all candidates, the likeliest first; it fills the list up
+        to the lower of the `bounds`. `own_tokens` are what the meta-tools take.
+        """
+        everything, (least, most), shares = frozenset(self.tokens), bounds, usage.probabilities
+        if not usage.evidence and len(everything) <= SMALL_CATALOG:
+            return everything
+        is_filled = usage.evidence >= FILLED_FROM
+        paying = self.paying({tool: share for tool, share in shares.items() if tool not in kept}, usage.requests)
+        if is_filled:
+            paying.sort(key=lambda tool: -shares[tool])
+        tools = extend_list(kept.union(paying[:most]), order, lambda some, _: len(some - kept) < least)
+        whole = self.whole_price(usage.requests)
+        if self.short_price(tools, usage, own_tokens) >= whole:
+            return everything
+        limit = min(whole, self.search_price(usage))
 
-def cheapest_list(
-    costs: ToolCosts,
-    usage: Usage,
-    kept: frozenset[str],
-    order: Sequence[str],
-    bounds: tuple[int, int],
-    own_tokens: float,
-    coverage: float,
-) -> frozenset[str] | None:
-    """Return the tools whose listing pays, or None if listing all is not dearer.
+        def is_worth_filling(some: frozenset[str], tool: str) -> bool:
+            return (
+                _missing(some, usage) > (1 - EXPECTED_HITS) * usage.distinct_tools
+                and len(some - kept) < most
+                and shares.get(tool, 0.0) >= _WORTH_FILLING
+                and self.short_price(some | {tool}, usage, own_tokens) < limit
+            )
 
-    With enough evidence the likeliest of them come first, and further ones are added until the share `coverage` of the
-    tools that a session needs is expected in the list, while that is cheaper than listing all and than a host's
-    search. `kept` are always listed and do not count. `order` has all candidates, the likeliest first among equals; it
-    fills the list up to the lower of the `bounds`. `own_tokens` are what the meta-tools take.
-    """
-    least, most = bounds
-    probabilities = {tool: share for tool, share in usage.probabilities.items() if tool not in kept}
-    likeliest = sorted(order, key=lambda tool: -probabilities.get(tool, 0.0))
-    paying = costs.paying(probabilities, usage.requests)
-    if usage.evidence >= FILLED_FROM:
-        paying.sort(key=lambda tool: -probabilities[tool])
-    tools = filled(paying[:most], kept, likeliest, least)
-    whole = costs.whole_price(usage.requests)
-    if not usage.evidence and len(costs.tokens) <= SMALL_CATALOG:
-        return None
-    if len(tools) == len(costs.tokens) or costs.short_price(tools, usage, own_tokens) >= whole:
-        return None
-    if usage.evidence < FILLED_FROM:
-        return tools
-    limit = min(whole, costs.search_price(usage))
-    for longer in _filled_to(coverage, usage, tools, kept, likeliest, most):
-        if costs.short_price(longer, usage, own_tokens) >= limit:
-            break
-        tools = longer
-    return tools
+        return extend_list(tools, order, is_worth_filling) if is_filled else tools
 
+    @property
+    def _host_result(self) -> float:
+        return HOST_SEARCH_RESULTS * self._sum(self.tokens) / max(1, len(self.tokens))
 
-def _filled_to(
-    coverage: float, usage: Usage, tools: frozenset[str], kept: frozenset[str], likeliest: Sequence[str], most: int
-) -> Iterator[frozenset[str]]:
-    """Yield ever longer lists, the likeliest tool added, until they are expected to hold a share of the need.
+    def _sum(self, tools: Iterable[str]) -> float:
+        return sum(self.tokens.get(tool, 0.0) for tool in tools)
 
-    Tools that are needed in fewer than one of ten sessions are not added.
-    """
-    shares = usage.probabilities
-    for tool in likeliest:
-        held = sum(shares.get(each, 0.0) for each in tools)
-        if (
-            held >= coverage * usage.distinct_tools
-            or len(tools - kept) >= most
-            or shares.get(tool, 0.0) < _WORTH_FILLING
-        ):
-            return
-        if tool not in tools:
-            tools |= {tool}
-            yield tools
+    def _detour(self, list_tokens: float, result_tokens: float, calls: float, left: float) -> float:
+        """Return the price of finding a tool by search halfway through the requests that are left."""
+        prompt = list_tokens + PROMPT_TOKENS + CALL_TOKENS * (calls + left / 2)
+        return self.prices.detour(prompt, left / 2) + self.prices.added(result_tokens, left / 2)
+
+    def _list_price(self, list_tokens: float, result_tokens: float, searches: float, requests: float) -> float:
+        """Return the price of a list in a session that searches for some tools."""
+        detours = searches * self._detour(list_tokens, result_tokens, 0, requests)
+        return self.prices.added(list_tokens, requests + searches) + detours
 
 
 def covering_list(
     shares: Mapping[str, float], kept: frozenset[str], order: Sequence[str], bounds: tuple[int, int], coverage: float
 ) -> frozenset[str]:
-    """Return the fewest tools, the likeliest first, that hold a share of the sum of probabilities, within bounds.
+    """Return the fewest tools, in the order, that hold a share of the sum of probabilities, within bounds.
 
-    Probabilities below 0.02 do not count: those of a large unused catalog would add up to a long list.
+    `order` has the likeliest tools first, and `kept` tools are listed in addition. Probabilities below 0.02 do not
+    count: those of a large unused catalog would add up to a long list.
     """
     least, most = bounds
-    enough = coverage * sum(share for tool in order if (share := shares.get(tool, 0.0)) >= _WORTH_COUNTING)
-    held = 0.0
-    chosen: list[str] = []
-    for tool in sorted(order, key=lambda tool: -shares.get(tool, 0.0)):
-        if tool in kept:
-            continue
-        if len(chosen) >= most or (held >= enough and len(chosen) >= least):
-            break
-        chosen.append(tool)
-        held += shares.get(tool, 0.0)
-    return kept.union(chosen)
+    enough = coverage * math.fsum(share for tool in {*order} if (share := shares.get(tool, 0.0)) >= _WORTH_COUNTING)
 
+    def is_short(tools: frozenset[str], _: str) -> bool:
+        chosen = tools - kept
+        held = math.fsum(shares.get(tool, 0.0) for tool in chosen)
+        return len(chosen) < least or (len(chosen) < most and held < enough)
 
-def filled(chosen: Iterable[str], kept: frozenset[str], order: Sequence[str], least: int) -> frozenset[str]:
-    """Return the kept and chosen tools, with the first of `order` until `least` are chosen."""
-    tools = dict.fromkeys(chosen)
-    for tool in order:
-        if len(tools) >= least:
-            break
-        if tool not in kept:
-            tools[tool] = None
-    return kept.union(tools)
+    return extend_list(kept, order, is_short)

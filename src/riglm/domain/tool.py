@@ -197,9 +197,9 @@ def estimated_tokens(size: int) -> int:
     return -(-size // BYTES_PER_TOKEN)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PermittedTools:
-    """The tools of a catalogue that a session may know of.
+    """The tools of a catalogue that a session may know of, one object for each catalog and policy.
 
     `candidates` can be listed, in the catalog's order; `kept` are those of them that always are. `never_shown` are
     callable and never listed. All others are denied.

@@ -1,7 +1,7 @@
 """What recorded sessions used, and what the next one is expected to need."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 MAX_USAGE_SESSIONS: Final = 300
@@ -34,7 +34,7 @@ class Usage:
     """
 
     evidence: int
-    probabilities: Mapping[str, float]
+    probabilities: Mapping[str, float] = field(hash=False)
     requests: float
     distinct_tools: float
 

@@ -195,8 +195,5 @@ def _pattern(known: ClientBehavior) -> str:
 def _surface(client: RecordedClient, rules: FilteringSettings) -> ChosenSurface:
     if not rules.is_on or rules.strategy == "none" or rules.mode == "shadow":
         return ChosenSurface(Surface.FULL, "no list is filtered")
-    if rules.surface != "auto":
-        return ChosenSurface(Surface(rules.surface), "`filtering.surface` is set")
     era = ProtocolEra.MODERN if client.era == ProtocolEra.MODERN else ProtocolEra.HANDSHAKE
-    by_client = {name: Surface(given) for name, given in rules.clients.items()}
-    return choose_surface(client.name, era, by_client, client.no_tool_search)
+    return choose_surface(client.name, era, rules.clients, client.no_tool_search, rules.surface)

@@ -381,10 +381,7 @@ class FilteringService:
     def _replan(self, session: Session, state: SessionState, view: PermittedTools, confidence: float) -> bool:
         planner = self._rules_of(session).planner
         with self._guarded:
-            need = self.need(session)
-            if self.rules.coverage is None:
-                return planner.replan(session, state, view, need, confidence)
-            return planner.resize(session, state, view, need, confidence)
+            return planner.replan(session, state, view, self.need(session), confidence)
         return False
 
     def need(self, session: Session, found: str = "") -> Need:

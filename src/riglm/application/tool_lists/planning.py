@@ -1,8 +1,7 @@
 """Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
 
 import logging
-import math
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -26,21 +25,17 @@ from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface
 from riglm.domain.list_plan import (
     ALIKE,
-    CALL_TOKENS,
     COLD_USAGE,
-    EXPECTED_HITS,
     META_TOOL_TOKENS,
-    PROMPT_TOKENS,
     SURE,
     UNSURE,
     ListPlan,
     Prices,
     ToolCosts,
     blended,
-    cheapest_list,
     covering_list,
     expected_usage,
-    filled,
+    extend_list,
     prior_probabilities,
 )
 from riglm.domain.prediction import Prediction
@@ -50,17 +45,11 @@ from riglm.domain.session_state import SessionState
 from riglm.domain.tool import BYTES_PER_TOKEN, PermittedTools, estimated_tokens, profile
 from riglm.domain.usage import Usage, WarmSet
 
-_MAX_CLIENTS: Final = 1_000
 _MAX_PLANS: Final = 64
 _MAX_SELECTIONS: Final = 32
 _WITH_META_TOOLS: Final = (Surface.DYNAMIC, Surface.STABLE)
-_LEARNED: Final = "recorded use"
-_COLD: Final = "nothing was learned yet"
 _NOT_PREDICTED: Final = ChosenSurface(Surface.FULL, "lists are not predicted")
 _log: Final = logging.getLogger("riglm.filtering")
-
-
-_CAUTION: Final = 0.8
 
 
 class Need(NamedTuple):
@@ -71,6 +60,12 @@ class Need(NamedTuple):
 
     probabilities: Mapping[str, float]
     predictor: str
+
+
+@lru_cache(_MAX_PLANS)
+def _get_everyday_weights(view: PermittedTools) -> Mapping[str, float]:
+    """Return how likely each permitted tool is an everyday utility."""
+    return everyday_weights([(name, profile(view.catalog.by_name[name]).description) for name in view.candidates])
 
 
 class ListPlanner:
@@ -93,22 +88,12 @@ class ListPlanner:
         self._warm_set = warm_set
         self._owner = owner
         self._predictor = predictor
-        by_client = {pattern: Surface(name) for pattern, name in rules.clients.items()}
-        self._by_client = lru_cache(_MAX_CLIENTS)(
-            lambda name, era, no_search: choose_surface(name, era, by_client, no_search)
-        )
-        self._most_tools = lru_cache(_MAX_CLIENTS)(most_tools_of)
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._weights: OrderedDict[int, tuple[PermittedTools, Mapping[str, float]]] = OrderedDict()
-        self._expected: OrderedDict[tuple[int, int], tuple[PermittedTools, WarmSet | None, Usage]] = OrderedDict()
-        self._base: OrderedDict[tuple[int, int, Surface, int | None], tuple[PermittedTools, Usage, ListPlan]] = (
-            OrderedDict()
-        )
-        self._selections: OrderedDict[
-            tuple[int, int, ChosenSurface, ProtocolEra], tuple[PermittedTools, ListPlan, ListSelection]
-        ] = OrderedDict()
         self._reported: set[str] = set()
+        self._expect = lru_cache(_MAX_PLANS)(self._estimate)
+        self._plan_first = lru_cache(_MAX_PLANS)(self._first_plan)
+        self._select = lru_cache(_MAX_SELECTIONS)(self._selection)
 
     def surface(self, session: Session) -> Surface:
         """Return how a selection reaches the client of a session."""
@@ -118,9 +103,8 @@ class ListPlanner:
         """Return how a selection reaches the client of a session, and why."""
         if self._warm_set is None:
             return _NOT_PREDICTED
-        if self._rules.surface != "auto":
-            return ChosenSurface(Surface(self._rules.surface), "`filtering.surface` is set")
-        return self._by_client(session.client.name, session.era, session.metadata.get(NO_TOOL_SEARCH, ""))
+        rules, no_search = self._rules, session.metadata.get(NO_TOOL_SEARCH, "")
+        return choose_surface(session.client.name, session.era, rules.clients, no_search, rules.surface)
 
     def costs(self, view: PermittedTools) -> ToolCosts:
         """Return what each permitted tool costs."""
@@ -130,25 +114,7 @@ class ListPlanner:
 
     def usage(self, session: Session, view: PermittedTools) -> Usage:
         """Return what a session is expected to need that has called nothing: by the prior and what was learned."""
-        found = None if self._warm_set is None else self._warm_set(session)
-        key = (id(view), id(found))
-        kept = self._expected.get(key)
-        if kept is None or kept[0] is not view or kept[1] is not found:
-            usage = expected_usage(COLD_USAGE if found is None else found.usage, self._everyday(view))
-            kept = self._expected[key] = (view, found, usage)
-            if len(self._expected) > _MAX_PLANS:
-                self._expected.popitem(last=False)
-        return kept[2]
-
-    def _everyday(self, view: PermittedTools) -> Mapping[str, float]:
-        """Return how likely each permitted tool is an everyday utility."""
-        kept = self._weights.get(id(view))
-        if kept is None or kept[0] is not view:
-            described = [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
-            kept = self._weights[id(view)] = (view, everyday_weights(described))
-            if len(self._weights) > _MAX_PLANS:
-                self._weights.popitem(last=False)
-        return kept[1]
+        return self._expect(view, self._learned(session))
 
     def need(
         self, session: Session, view: PermittedTools, prediction: Prediction | None, used: Collection[str]
@@ -159,12 +125,11 @@ class ListPlanner:
         """
         if prediction is None:
             return Need(self.usage(session, view).probabilities, "")
-        scores: list[float] = prediction.scores.tolist()
-        prior = prior_probabilities(self._everyday(view))
-        new = [score for name, score in zip(view.candidates, scores, strict=True) if name not in used]
+        prior = prior_probabilities(_get_everyday_weights(view))
+        recorded = dict(zip(view.candidates, prediction.scores.tolist(), strict=True))
+        new = [score for name, score in recorded.items() if name not in used]
         if new and max(new) - min(new) <= ALIKE * max(new):
             return Need(prior, "")
-        recorded = dict(zip(view.candidates, scores, strict=True))
         return Need(blended(recorded, prior, prediction.evidence), prediction.fallback or self._predictor)
 
     def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
@@ -185,107 +150,44 @@ class ListPlanner:
 
     def base_plan(self, session: Session, view: PermittedTools) -> ListPlan:
         """Return the plan of a session of which nothing is known yet: the same for all sessions of its warm set."""
-        surface = self.surface(session)
-        if surface is Surface.FULL:
-            return ListPlan(candidates=view.candidates, reason="the surface is full")
-        usage, learned = self.usage(session, view), None if self._warm_set is None else self._warm_set(session)
-        most_listed = self._most_tools(session.client.name)
-        key = (id(view), id(usage), surface, most_listed)
-        kept = self._base.get(key)
-        if kept is None or kept[0] is not view or kept[1] is not usage:
-            plan = self._hinted(view, usage) if surface is Surface.HINTS else self._listed(view, usage, most_listed)
-            if learned is not None and plan.tools is not None:
-                plan = replace(plan, predictor=learned.predictor if learned.usage.probabilities else "")
-            kept = self._base[key] = (view, usage, plan)
-            if len(self._base) > _MAX_PLANS:
-                self._base.popitem(last=False)
-        return kept[2]
+        limit = most_tools_of(session.client.name)
+        return self._plan_first(view, self._learned(session), self.surface(session), limit)
 
     def replan(
         self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
     ) -> bool:
-        """Plan for a new context; return True if the list differs from the one that the client has.
+        """Plan by the context or the calls of a session; return True if its list differs from the client's.
 
-        The list changes only if that pays.
+        The list changes only if that pays, or to hold the share `coverage` of the need.
         """
-        target = self._for_context(session, state, view, need, confidence)
-        return self._adopt(session, state, view, target, need.probabilities)
-
-    def resize(
-        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
-    ) -> bool:
-        """Plan a list that holds the share `coverage` of the need; return True if it differs from the client's.
-
-        Tools of the last turns are listed in addition. A context of low confidence leaves a learned list as it is.
-        """
-        current = self.plan(session, state, view)
-        if (
-            state.context is not None
-            and not confidence >= UNSURE
-            and current.tools is not None
-            and self._has_learned(session)
-        ):
-            state.plan = replace(current, confidence=confidence)
-            return False
-        is_cold = not self._has_learned(session)
-        (least, most), coverage = self._bounds(is_cold=is_cold), self._rules.coverage or 1.0
-        bounds = (most if is_cold else least, most)
-        tools = covering_list(need.probabilities, view.kept, self._cold_order(view), bounds, coverage)
-        tools |= self._used_lately(state, view)
-        by = "the context" if state.context is not None else "what was used"
-        target = ListPlan(
-            candidates=view.candidates,
-            tools=None if tools == view.candidate_set else tools,
-            search_first=confidence <= SURE,
-            confidence=confidence,
-            predictor=need.predictor,
-            reason=f"predicted by {by}",
-        )
-        return self._adopt(session, state, view, target, {})
+        current, target = self.plan(session, state, view), self._needed_plan(session, state, view, need, confidence)
+        is_change = target.listed != current.listed
+        if state.shown is not None and is_change and self._rules.coverage is None:
+            requests, calls = self.usage(session, view).requests, len(state.calls)
+            is_change = self.costs(view).change_pays(
+                current.listed, target.listed, state.sent, need.probabilities, calls, requests
+            )
+        if state.shown is not None and not is_change:
+            target = replace(current, confidence=confidence)
+        state.plan = target
+        return state.shown is not None and is_change
 
     def add_matches(self, session: Session, state: SessionState, view: PermittedTools, matches: Sequence[str]) -> None:
         """Plan the learned list of a session with up to half of its places for matches of the context, best first."""
         base, limit = self.base_plan(session, view), self._rules.max_tools
-        if base.tools is None or not self._has_learned(session):
+        if base.tools is None or self._learned(session) is None:
             return
         probabilities = self.usage(session, view).probabilities
         likeliest = sorted(base.tools, key=lambda name: (-probabilities.get(name, 0.0), name))
         added = [name for name in matches if name not in base.tools][: limit // 2]
-        used = self._used_lately(state, view)
-        tools = view.kept.union(used, added, likeliest[: limit - len(added)])
+        tools = self._retained(state, view).union(added, likeliest[: limit - len(added)])
         state.plan = replace(self.plan(session, state, view), tools=tools)
-
-    def _used_lately(self, state: SessionState, view: PermittedTools) -> frozenset[str]:
-        return view.candidate_set & session_state.used_lately(state, self._rules.retained_turns)
-
-    def _has_learned(self, session: Session) -> bool:
-        return self._warm_set is not None and self._warm_set(session) is not None
 
     def add_used(self, session: Session, state: SessionState, view: PermittedTools) -> None:
         """Add the tools of the last turns to the plan of a session."""
         plan = self.plan(session, state, view)
         if plan.tools is not None:
-            used = self._used_lately(state, view)
-            state.plan = replace(plan, tools=plan.tools | used)
-
-    def _adopt(
-        self, session: Session, state: SessionState, view: PermittedTools, target: ListPlan, needed: Mapping[str, float]
-    ) -> bool:
-        """Take the target as the session's plan if that pays; return True if the list differs."""
-        current = self.plan(session, state, view)
-        if state.shown is None:
-            state.plan = target
-            return False
-        if target.listed == current.listed:
-            state.plan = replace(target, search_first=current.search_first, lists_context=current.lists_context)
-            return False
-        if self._rules.coverage is None and not self._change_pays(
-            session, state, view, current.listed, target.listed, needed
-        ):
-            state.plan = replace(current, confidence=target.confidence)
-            return False
-        state.plan = target
-        return True
+            state.plan = replace(plan, tools=plan.tools | self._retained(state, view))
 
     def offered(self, session: Session, state: SessionState, view: PermittedTools | None) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session can call: all if its list hides something.
@@ -295,7 +197,7 @@ class ListPlanner:
         answered = self.answered(session)
         if not answered or view is None:
             return answered
-        return self._offered(self.plan(session, state, view), view)
+        return self._offered(self.surface(session), view, self.plan(session, state, view))
 
     def answered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session can call where no upstream tool has the name."""
@@ -305,44 +207,152 @@ class ListPlanner:
 
     def names(self, session: Session, state: SessionState, view: PermittedTools) -> tuple[str, ...]:
         """Return the names that a list would have now, without changing the session."""
-        plan = self.plan(session, replace(state), view)
-        return self._shown(self.surface(session), view, plan, self._offered(plan, view))
+        return self.compose(session, replace(state), view).shown
 
     def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
         """Return the list of a session, the same object for the same plan, surface and era."""
-        chosen, plan = self.chosen_surface(session), self.plan(session, state, view)
-        key = (id(view), id(plan), chosen, session.era)
-        kept = self._selections.get(key)
-        if kept is None or kept[0] is not view or kept[1] is not plan:
-            kept = self._selections[key] = (view, plan, self._selection(view, plan, chosen, session.era))
-            if len(self._selections) > _MAX_SELECTIONS:
-                self._selections.popitem(last=False)
-        return kept[2]
+        return self._select(view, self.plan(session, state, view), self.chosen_surface(session), session.era)
 
     def everything(self, session: Session, view: PermittedTools, reason: str) -> ListSelection:
         """Return a list of all permitted tools."""
         plan = ListPlan(candidates=view.candidates, reason=reason)
-        return self._selection(view, plan, self.chosen_surface(session), session.era, own=())
+        return self._select(view, plan, self.chosen_surface(session), session.era)
+
+    def _learned(self, session: Session) -> WarmSet | None:
+        return None if self._warm_set is None else self._warm_set(session)
+
+    def _estimate(self, view: PermittedTools, learned: WarmSet | None) -> Usage:
+        return expected_usage(COLD_USAGE if learned is None else learned.usage, _get_everyday_weights(view))
+
+    def _retained(self, state: SessionState, view: PermittedTools) -> frozenset[str]:
+        """Return the pinned tools and those of the last turns."""
+        used = session_state.used_lately(state, self._rules.retained_turns)
+        return view.kept | (view.candidate_set & used)
+
+    def _first_plan(
+        self, view: PermittedTools, learned: WarmSet | None, surface: Surface, limit: int | None
+    ) -> ListPlan:
+        """Return the plan of a list for a client that takes at most `limit` tools."""
+        if surface is Surface.FULL:
+            return ListPlan(candidates=view.candidates, reason="the surface is full")
+        rules, costs, usage, is_cold = self._rules, self.costs(view), self._expect(view, learned), learned is None
+        order = self._order(view, usage.probabilities)
+        if surface is Surface.HINTS:
+            paying = costs.paying(usage.probabilities, usage.requests, has_host_search=True)
+            tools = view.kept.union(paying[: rules.max_tools])
+        else:
+            if rules.coverage is not None:
+                bounds = self._bounds(is_cold=is_cold)
+                tools = covering_list(usage.probabilities, view.kept, order, bounds, rules.coverage)
+            else:
+                names = sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
+                own_tokens = META_TOOL_TOKENS + min(rules.index_tokens, INDEX_TOKENS, names)
+                tools = costs.cheapest_list(usage, view.kept, order, self._bounds(is_cold=is_cold), own_tokens)
+            tools = self._cut(limit, view, tools, order)
+            if tools == view.candidate_set:
+                return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
+        return ListPlan(
+            candidates=view.candidates,
+            tools=tools,
+            search_first=True,
+            lists_context=rules.coverage is not None or SET_CONTEXT in self._pinned or costs.context_pays(tools, usage),
+            predictor=learned.predictor if learned is not None and learned.usage.probabilities else "",
+            reason="nothing was learned yet" if is_cold else "recorded use",
+        )
+
+    def _needed_plan(
+        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
+    ) -> ListPlan:
+        """Return the plan of a list by a need.
+
+        A context of low confidence does not narrow a list; with `coverage` it leaves a learned list as it is.
+        """
+        rules, base, is_cold = self._rules, self.base_plan(session, view), self._learned(session) is None
+        if state.context is not None and not confidence >= UNSURE and not (rules.coverage is not None and is_cold):
+            plan = base if rules.coverage is None else self.plan(session, state, view)
+            return replace(plan, confidence=confidence)
+        shares, retained = need.probabilities, self._retained(state, view)
+        if rules.coverage is not None:
+            order: Sequence[str] = self._order(view, shares)
+            tools = covering_list(shares, view.kept, order, self._bounds(is_cold=is_cold), rules.coverage) | retained
+        else:
+            order = sorted(view.candidates, key=lambda name: (name not in base.listed, -shares.get(name, 0.0)))
+            fresh = {name: share for name, share in shares.items() if name not in retained}
+            paying = self.costs(view).paying(fresh, self.usage(session, view).requests)[: rules.max_tools]
+            tools = extend_list(retained.union(paying), order, lambda some, _: len(some - retained) < rules.min_tools)
+        order = sorted(order, key=lambda name: (name not in retained, -shares.get(name, 0.0)))
+        tools = self._cut(most_tools_of(session.client.name), view, tools, order)
+        return ListPlan(
+            candidates=view.candidates,
+            tools=None if tools == view.candidate_set else tools,
+            search_first=confidence <= SURE,
+            lists_context=base.lists_context,
+            confidence=confidence,
+            predictor=need.predictor,
+            reason=f"predicted by {'what was used' if state.context is None else 'the context'}",
+        )
+
+    def _bounds(self, *, is_cold: bool) -> tuple[int, int]:
+        """Return the least and the largest number of tools in a list that hides some."""
+        rules = self._rules
+        most = max(rules.min_tools, min(rules.max_tools, rules.cold_start_limit) if is_cold else rules.max_tools)
+        return most if is_cold and rules.coverage is not None else rules.min_tools, most
+
+    def _order(self, view: PermittedTools, shares: Mapping[str, float]) -> Sequence[str]:
+        """Return all candidates: the likeliest first, of equal ones everyday utilities, then of each server in turn."""
+        everyday, seen, turn = _get_everyday_weights(view), Counter[str](), dict[str, int]()
+        for name in view.candidates:
+            server = self._owner(name)[0]
+            seen[server] += 1
+            turn[name] = seen[server]
+        return sorted(view.candidates, key=lambda name: (-shares.get(name, 0.0), -everyday.get(name, 0.0), turn[name]))
+
+    def _cut(
+        self, limit: int | None, view: PermittedTools, tools: frozenset[str], order: Sequence[str]
+    ) -> frozenset[str]:
+        """Return the same tools, or the pinned ones and the first of the order that make `limit` with the meta-tools.
+
+        Without meta-tools nothing is left out, as nothing else could be reached.
+        """
+        own = len(self._pinned if tools == view.candidate_set else self._meta_tools)
+        if limit is None or not self._meta_tools or own + len(tools) <= limit:
+            return tools
+        room = limit - len(self._meta_tools)
+        return extend_list(view.kept, (name for name in order if name in tools), lambda some, _: len(some) < room)
+
+    def _carried_over(self, plan: ListPlan, session: Session, view: PermittedTools) -> ListPlan:
+        """Return the plan for a catalog that has changed: a few new tools are listed, of many those that pay."""
+        base, added = self.base_plan(session, view), view.candidate_set.difference(plan.candidates)
+        if len(added) > self._rules.max_tools:
+            added &= base.listed
+        tools = (plan.listed | added) & view.candidate_set
+        if plan.tools is None or self._cut(most_tools_of(session.client.name), view, tools, ()) != tools:
+            return base
+        return replace(plan, candidates=view.candidates, tools=tools)
+
+    def _offered(self, surface: Surface, view: PermittedTools, plan: ListPlan) -> tuple[str, ...]:
+        """Return the meta-tools that go with a list: all if it hides tools, else those that are pinned or needed."""
+        if surface not in _WITH_META_TOOLS:
+            return ()
+        if plan.tools is not None and plan.tools != view.candidate_set:
+            return self._meta_tools
+        is_partial = bool(view.catalog.missing)
+        return tuple(name for name in self._meta_tools if name in self._pinned or (is_partial and name == SEARCH))
 
     def _selection(
-        self,
-        view: PermittedTools,
-        plan: ListPlan,
-        chosen: ChosenSurface,
-        era: ProtocolEra,
-        own: tuple[str, ...] | None = None,
+        self, view: PermittedTools, plan: ListPlan, chosen: ChosenSurface, era: ProtocolEra
     ) -> ListSelection:
-        surface = chosen.surface
-        is_shadow = self._rules.mode == "shadow"
-        if own is None:
-            own = self._offered(plan, view) if surface in _WITH_META_TOOLS else ()
+        surface, is_shadow = chosen.surface, self._rules.mode == "shadow"
+        own = self._offered(surface, view, plan)
         shown = self._shown(surface, view, plan, () if is_shadow else own)
-        listed = frozenset(shown)
-        entries = self._definitions(own, plan, tuple(name for name in view.candidates if name not in listed))
-        is_whole = is_shadow or (plan.tools is None and not entries)
-        is_passthrough = False
+        listed, marked = frozenset(shown), plan.tools or frozenset()
+        index = hidden_index(
+            [name for name in view.candidates if name not in listed], self._owner, self._rules.index_tokens
+        )
+        entries = definitions([name for name in own if plan.lists_context or name != SET_CONTEXT], index)
+        is_whole, is_passthrough = is_shadow or (plan.tools is None and not entries), False
         if surface is Surface.HINTS and not is_shadow:
-            raw = marked_entries(view.catalog, view.candidate_set, plan.tools or frozenset())
+            raw = marked_entries(view.catalog, view.candidate_set, marked)
         elif is_whole:
             raw = some_entries(view.catalog, view.candidate_set, {})
             # where the list may change, the upstream's ttlMs and cacheScope would be wrong
@@ -352,10 +362,7 @@ class ListPlanner:
             raw = some_entries(
                 view.catalog, listed, entries, search_first=plan.search_first, has_hints=chosen.has_hints
             )
-        preloaded = None
-        if surface is Surface.HINTS:
-            marked = plan.tools or frozenset()
-            preloaded = tuple(name for name in shown if name in marked)
+        preloaded = tuple(name for name in shown if name in marked) if surface is Surface.HINTS else None
         tokens = view.tokens_of(listed if preloaded is None else frozenset(preloaded))
         tokens_own = estimated_tokens(sum(map(len, entries.values())))
         return ListSelection(
@@ -374,166 +381,15 @@ class ListPlanner:
             tokens_own=tokens_own,
         )
 
-    def _listed(self, view: PermittedTools, usage: Usage, most_listed: int | None) -> ListPlan:
-        """Return the plan of a list for a client that takes at most `most_listed` tools."""
-        rules, costs, order = self._rules, self.costs(view), self._cold_order(view)
-        bounds = self._bounds(is_cold=not usage.evidence)
-        tools: frozenset[str] | None
-        if rules.coverage is not None and not usage.evidence:
-            bounds = (bounds[1], bounds[1])
-        if rules.coverage is not None:
-            tools = covering_list(usage.probabilities, view.kept, order, bounds, rules.coverage)
-            tools = None if tools == view.candidate_set else tools
-        else:
-            own_tokens = META_TOOL_TOKENS + min(
-                rules.index_tokens, INDEX_TOKENS, sum(len(name) / BYTES_PER_TOKEN + 1 for name in view.candidates)
-            )
-            tools = cheapest_list(costs, usage, view.kept, order, bounds, own_tokens, EXPECTED_HITS)
-        tools = self._within(most_listed, tools, view, order, usage.probabilities)
-        if tools is None:
-            return ListPlan(candidates=view.candidates, reason=NOTHING_HIDDEN)
-        return ListPlan(
-            candidates=view.candidates,
-            tools=tools,
-            search_first=True,
-            lists_context=rules.coverage is not None or SET_CONTEXT in self._pinned or costs.context_pays(tools, usage),
-            reason=_LEARNED if usage.evidence else _COLD,
-        )
-
-    def _bounds(self, *, is_cold: bool) -> tuple[int, int]:
-        """Return the least and the largest number of tools in a list that hides some."""
-        least, most = self._rules.min_tools, self._rules.max_tools
-        return least, max(least, min(most, self._rules.cold_start_limit) if is_cold else most)
-
-    def _within(
-        self,
-        limit: int | None,
-        tools: frozenset[str] | None,
-        view: PermittedTools,
-        order: Sequence[str],
-        probabilities: Mapping[str, float],
-    ) -> frozenset[str] | None:
-        """Return the same tools, or the likeliest of them that make `limit` with the meta-tools.
-
-        `order` decides among tools of equal probability. Pinned tools are always among them. Without meta-tools nothing
-        is left out, as nothing else could be reached.
-        """
-        own = len(self._pinned if tools is None else self._meta_tools)
-        among = view.candidate_set if tools is None else tools
-        if limit is None or not self._meta_tools or own + len(among) <= limit:
-            return tools
-        room = max(0, limit - len(self._meta_tools) - len(view.kept))
-        likeliest = sorted(order, key=lambda name: -probabilities.get(name, 0.0))
-        return view.kept.union([name for name in likeliest if name in among and name not in view.kept][:room])
-
-    def _hinted(self, view: PermittedTools, usage: Usage) -> ListPlan:
-        costs = self.costs(view).next_to_search
-        # hints must not be dearer than the client's search, also where probabilities are a quarter too high
-        probabilities = {name: _CAUTION * share for name, share in usage.probabilities.items()}
-        paying = costs.paying(probabilities, usage.requests)[: self._rules.max_tools]
-        reason = _LEARNED if usage.evidence else _COLD
-        return ListPlan(candidates=view.candidates, tools=view.kept.union(paying), reason=reason)
-
-    def _cold_order(self, view: PermittedTools) -> Sequence[str]:
-        """Return all candidates: everyday utilities first, then in turn from each server."""
-        seen: dict[str, int] = {}
-        turn: dict[str, int] = {}
-        for name in view.candidates:
-            server = self._owner(name)[0]
-            turn[name] = seen[server] = seen.get(server, 0) + 1
-        everyday = self._everyday(view)
-        return sorted(view.candidates, key=lambda name: (-everyday.get(name, 0.0), turn[name]))
-
-    def _for_context(
-        self, session: Session, state: SessionState, view: PermittedTools, need: Need, confidence: float
-    ) -> ListPlan:
-        base, needed = self.base_plan(session, view), need.probabilities
-        if not confidence >= UNSURE:
-            return replace(base, confidence=confidence)
-        rules = self._rules
-        retained = self._used_lately(state, view)
-        kept = view.kept | retained
-        fresh = {name: share for name, share in needed.items() if name not in kept}
-        paying = self.costs(view).paying(fresh, self.usage(session, view).requests)[: rules.max_tools]
-        order = sorted(view.candidates, key=lambda name: (name not in base.listed, -needed.get(name, 0.0)))
-        found = filled(paying, kept, order, rules.min_tools)
-        tools = self._within(
-            self._most_tools(session.client.name),
-            None if found == view.candidate_set else found,
-            view,
-            order,
-            {**needed, **dict.fromkeys(retained, math.inf)},
-        )
-        return ListPlan(
-            candidates=view.candidates,
-            tools=tools,
-            search_first=confidence <= SURE,
-            lists_context=base.lists_context,
-            confidence=confidence,
-            predictor=need.predictor,
-            reason="predicted by the context",
-        )
-
-    def _change_pays(
-        self,
-        session: Session,
-        state: SessionState,
-        view: PermittedTools,
-        before: frozenset[str],
-        after: frozenset[str],
-        needed: Mapping[str, float],
-    ) -> bool:
-        costs, usage = self.costs(view), self.usage(session, view)
-        calls = len(state.calls)
-        left = max(1.0, usage.requests - calls)
-        messages = PROMPT_TOKENS + CALL_TOKENS * calls
-        tokens = costs.tokens
-        change = self._prices.list_change(
-            messages, sum(tokens[name] for name in before & tokens.keys()), sum(tokens[name] for name in after), left
-        )
-        unsent = sum(self._prices.added(tokens[name], left) for name in after - before - state.sent)
-        detour = self._prices.detour(messages, left / 2)
-        missed = sum(needed.get(name, 0.0) for name in before - after) * detour
-        return unsent > change + missed
-
-    def _carried_over(self, plan: ListPlan, session: Session, view: PermittedTools) -> ListPlan:
-        """Return the plan for a catalog that has changed: a few new tools are listed, of many those that pay."""
-        if plan.tools is None:
-            return self.base_plan(session, view)
-        added = view.candidate_set.difference(plan.candidates)
-        if len(added) > self._rules.max_tools:
-            added &= self.base_plan(session, view).listed
-        tools = (plan.tools | added) & view.candidate_set
-        if self._within(self._most_tools(session.client.name), tools, view, (), {}) != tools:
-            return self.base_plan(session, view)
-        return replace(plan, candidates=view.candidates, tools=tools)
-
-    def _offered(self, plan: ListPlan, view: PermittedTools) -> tuple[str, ...]:
-        if plan.tools is not None and plan.tools != view.candidate_set:
-            return self._meta_tools
-        missing = (SEARCH,) if view.catalog.missing and SEARCH in self._meta_tools else ()
-        return tuple(name for name in NAMES if name in self._pinned or name in missing)
-
     def _shown(self, surface: Surface, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
-        if plan.tools is None or surface is Surface.HINTS:
-            names = view.candidate_set
-        else:
-            names = (plan.tools | view.kept) & view.candidate_set
-        names = self._without_reserved(names, own)
-        if names == view.candidate_set:
-            return view.candidates
-        return tuple(name for name in view.candidates if name in names)
-
-    def _without_reserved(self, names: frozenset[str], own: Sequence[str]) -> frozenset[str]:
-        """Return the names without those of the meta-tools: an upstream tool of such a name is reached by call_tool."""
+        """Return the listed tools; one with the name of a meta-tool is left out, since call_tool reaches it."""
+        names = view.candidate_set
+        if surface is not Surface.HINTS:
+            names = (plan.listed | view.kept) & names
         reserved = names.intersection(own)
         for name in sorted(reserved - self._reported):
             self._reported.add(name)
             _log.warning("an upstream tool has the name of a meta-tool; call_tool reaches it", extra={"tool": name})
-        return names - reserved
-
-    def _definitions(self, own: tuple[str, ...], plan: ListPlan, hidden: tuple[str, ...]) -> Mapping[str, bytes]:
-        """Return the definitions of the meta-tools of a list, the search with the index of what is hidden."""
-        listed = [name for name in own if plan.lists_context or name != SET_CONTEXT]
-        index = hidden_index(hidden, self._owner, self._rules.index_tokens) if listed and hidden else ""
-        return definitions(listed, index)
+        if not reserved and names == view.candidate_set:
+            return view.candidates
+        return tuple(name for name in view.candidates if name in names - reserved)
