@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from riglm.application.prediction.calibration import CalibratedPredictor
-from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 from riglm.domain.list_plan import ALIKE
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.usage import MAX_TOOLS, SessionUse, Usage, WarmSetKey
@@ -14,8 +13,6 @@ from riglm.ports.predictor import PredictorPort
 
 MAX_LEARNED_TOOLS: Final = 1_000
 """Maximum number of first uses that are learned: `hybrid` takes up to a millisecond for each, and a list waits."""
-
-_LEARNING_SECONDS: Final = 1.0
 
 
 class LearnedSessions:
@@ -41,8 +38,6 @@ class LearnedSessions:
             for place, tool in enumerate(session.tools):
                 self._predictor.learn(self._input(session, session.started_at, session.tools[:place]), tool)
             self._predictor.end_sessions()
-        if isinstance(strategy, IsolatedPredictor):
-            strategy.wait_until_learned(_LEARNING_SECONDS)
 
     def expect(self, key: WarmSetKey, now: float) -> tuple[Usage, str]:
         """Return what the next session needs, at a time in seconds since the epoch.

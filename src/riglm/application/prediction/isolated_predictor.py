@@ -1,30 +1,30 @@
 """Isolation for third-party predictors: on an exception, an invalid score or a timeout, a fallback answers."""
 
 import logging
-import math
-import threading
+import time
 import weakref
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as Late
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from riglm.application.worker import Urgency, Worker
-from riglm.domain.prediction import Prediction, PredictionInput
+from riglm.application.worker import Worker
+from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
+_Result = TypeVar("_Result")
+_LEARNING_SECONDS: Final = 5.0
+_INVALID: Final = "the answer is not one finite score for each candidate"
 _log: Final = logging.getLogger("riglm.prediction")
-_MAX_UNLEARNED: Final = 20_000  # what is replayed at a start comes all at once
 
 
 class IsolatedPredictor(PredictorPort):
     """Runs a predictor on a separate thread, and a fallback in its place while it is late or wrong.
 
-    `timeout_seconds` is in seconds. A predictor that was late is not asked again before it has come back. It is asked
-    before it learns what is still waiting to be learned.
+    `timeout_seconds` is for one prediction. `learning_seconds` are for all that is learned together: after them the
+    fallback answers. A predictor that was late is not called again before it has come back. `learn` blocks.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class IsolatedPredictor(PredictorPort):
         *,
         fallback: str,
         timeout_seconds: float = 0.05,
+        learning_seconds: float = _LEARNING_SECONDS,
         reported: set[str] | None = None,
     ) -> None:
         """`instead`, whose name is `fallback`, answers on the caller's thread.
@@ -44,58 +45,41 @@ class IsolatedPredictor(PredictorPort):
         self._instead = instead
         self._fallback = fallback
         self._timeout_seconds = timeout_seconds
+        self._learning_seconds = learning_seconds
         self._worker = Worker("riglm-predictor")
         self._worker.start()
         weakref.finalize(self, self._worker.stop)  # there is one for each scope, and scopes come and go
-        self._room = threading.BoundedSemaphore(_MAX_UNLEARNED)
-        self._late: Future[Prediction] | None = None
+        self._late: Future[Any] | None = None
         self._reported = set[str]() if reported is None else reported
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._instead.learn(prediction_input, tool, weight)
-        if not self._room.acquire(blocking=False):
-            self._notify("it cannot keep up with what it is to learn")
-            return
-        self._worker.submit(lambda: self._guarded.learn(prediction_input, tool, weight)).add_done_callback(
-            self._learned
-        )
+        started = time.monotonic()
+        self._call("learning", lambda: self._guarded.learn(prediction_input, tool, weight), self._learning_seconds)
+        self._learning_seconds -= time.monotonic() - started
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        if self._late is not None and not self._late.done():
-            return self._answer_instead(prediction_input, explain=explain)
-        asked = self._worker.submit(lambda: self._guarded.predict(prediction_input, explain=explain), Urgency.AWAITED)
+        def predict() -> Prediction:
+            return _checked(self._guarded.predict(prediction_input, explain=explain), len(prediction_input.candidates))
+
+        found = self._call("predicting", predict, self._timeout_seconds)
+        return found or replace(self._instead.predict(prediction_input, explain=explain), fallback=self._fallback)
+
+    def _call(self, what: str, job: Callable[[], _Result], seconds: float) -> _Result | None:
+        """Return the result of a job on the predictor's thread, None if there is none within `seconds`."""
+        if self._learning_seconds <= 0 or (self._late is not None and not self._late.done()):
+            return None
+        asked = self._worker.submit(job)
         try:
-            error = asked.exception(self._timeout_seconds)
-        except Late:
+            error = asked.exception(seconds)
+        except TimeoutError:
             self._late = asked
-            self._notify(f"it did not answer within {self._timeout_seconds * 1000:.0f} ms")
-            return self._answer_instead(prediction_input, explain=explain)
-        except CancelledError:
-            return self._answer_instead(prediction_input, explain=explain)
+            self._notify(f"it did not answer within {seconds * 1000:.0f} ms, while {what}")
+            return None
         if error is not None:
-            self._notify("it raised", error)
-        elif (found := _checked(asked.result(), len(prediction_input.candidates))) is not None:
-            return found
-        else:
-            self._notify("its answer is not one finite score for each candidate")
-        return self._answer_instead(prediction_input, explain=explain)
-
-    def wait_until_learned(self, seconds: float) -> None:
-        """Wait at most `seconds` until all that it was given to learn is learned."""
-        with suppress(Late, CancelledError):
-            self._worker.submit(lambda: None).result(seconds)
-
-    def close(self) -> None:
-        """Stop asking; a call that never returns dies with the process."""
-        self._worker.close(timeout=0.1)
-
-    def _answer_instead(self, prediction_input: PredictionInput, *, explain: bool) -> Prediction:
-        return replace(self._instead.predict(prediction_input, explain=explain), fallback=self._fallback)
-
-    def _learned(self, future: Future[None]) -> None:
-        self._room.release()
-        if not future.cancelled() and (error := future.exception()) is not None:
-            self._notify("it raised while learning", error)
+            self._notify(f"it raised {type(error).__name__} while {what}", error)
+            return None
+        return asked.result()
 
     def _notify(self, what: str, error: BaseException | None = None) -> None:
         if what not in self._reported:
@@ -104,26 +88,26 @@ class IsolatedPredictor(PredictorPort):
             _log.error("predictor %s failed: %s; a fallback is used (logged once)", name, what, exc_info=error)
 
 
-def _checked(found: object, count: int) -> Prediction | None:
-    """Return a prediction with arrays of finite numbers and a confidence between 0 and 1; None for what is no such."""
-    if not isinstance(found, Prediction):
-        return None
-    try:
-        parts = (*found.contributions.values(), *(found.log_odds or {}).values())
-        if not all(_is_finite(each, count) for each in (found.scores, *parts)) or not math.isfinite(found.confidence):
-            return None
-        return Prediction(
-            scores=np.array(found.scores, np.float64),
-            contributions={str(name): np.array(part, np.float64) for name, part in found.contributions.items()},
-            confidence=min(max(float(found.confidence), 0.0), 1.0),
-            log_odds={str(name): np.array(part, np.float64) for name, part in found.log_odds.items()}
-            if found.log_odds
-            else None,
-        )
-    except Exception:  # noqa: BLE001  # a third-party predictor may raise anything
-        return None
+def _checked(found: Prediction, count: int) -> Prediction:
+    """Return a copy of a prediction.
+
+    Raises:
+        ValueError: its scores or parts are not one finite score for each candidate, or its confidence is not finite.
+    """
+    contributions, log_odds = (
+        {str(name): _numbers(part, count) for name, part in (parts or {}).items()}
+        for parts in (found.contributions, found.log_odds)
+    )
+    return Prediction(
+        scores=_numbers(found.scores, count),
+        contributions=contributions,
+        confidence=float(np.clip(_numbers([found.confidence], 1)[0], 0.0, 1.0)),
+        log_odds=log_odds or None,
+    )
 
 
-def _is_finite(numbers: object, count: int) -> bool:
-    scores = np.asarray(numbers)
-    return scores.shape == (count,) and scores.dtype.kind in "fiu" and bool(np.isfinite(scores).all())
+def _numbers(values: Any, count: int) -> Scores:
+    numbers = np.array(values)
+    if numbers.shape != (count,) or numbers.dtype.kind not in "fiu" or not np.isfinite(numbers).all():
+        raise ValueError(_INVALID)
+    return numbers.astype(np.float64)

@@ -77,7 +77,6 @@ def test_a_fallback_that_answers_for_a_broken_strategy_is_named(answer):
     sessions = [a_use(TOOLS[3])] * 5
     usage, fallback = estimated(strategy, *sessions)
     expected, _ = estimated(FrequencyPredictor(), *sessions)
-    strategy.close()
     assert fallback == "frequency"
     assert usage == expected
 

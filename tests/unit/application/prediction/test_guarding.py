@@ -41,15 +41,11 @@ def instead():
 
 @pytest.fixture
 def guard(instead):
-    made = []
+    def guard(answer, timeout_seconds=5.0, **options):
+        guarded = answer if isinstance(answer, Scripted) else Scripted(answer)
+        return IsolatedPredictor(guarded, instead, fallback="scripted", timeout_seconds=timeout_seconds, **options)
 
-    def make(answer, timeout_seconds=5.0):
-        made.append(IsolatedPredictor(Scripted(answer), instead, fallback="scripted", timeout_seconds=timeout_seconds))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+    return guard
 
 
 def test_a_sound_answer_is_taken(guard):
@@ -109,9 +105,35 @@ def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
     predictor = guard(ValueError("broken"))
     for _ in range(3):
         predictor.learn(SITUATION, "a", 0.5)
-    predictor.wait_until_learned(WAIT_SECONDS)
     assert instead.learned == [("a", 0.5)] * 3
     assert [record.getMessage().count("while learning") for record in caplog.records] == [1]
+
+
+def test_what_was_learned_is_known_to_the_next_prediction(guard):
+    guarded = Scripted(lambda: scores(len(guarded.learned), 0))
+    predictor = guard(guarded)
+    for count in range(1, 4):
+        predictor.learn(SITUATION, "a")
+        assert predictor.predict(SITUATION).scores.tolist() == [count, 0]
+
+
+def test_one_that_hangs_while_it_learns_is_waited_for_once_and_the_fallback_answers(guard, instead, caplog):
+    go = threading.Event()
+
+    class Hanging(Scripted):
+        def learn(self, prediction_input, tool, weight=1.0):
+            self.learned.append(tool)
+            go.wait(WAIT_SECONDS)
+
+    hanging = Hanging(scores(5, 6))
+    predictor = guard(hanging, learning_seconds=0.02)
+    for _ in range(3):
+        predictor.learn(SITUATION, "a")
+        assert predictor.predict(SITUATION).fallback == "scripted"
+    go.set()
+    assert hanging.learned == ["a"]
+    assert len(instead.learned) == 3
+    assert [record.getMessage().count("within 20 ms, while learning") for record in caplog.records] == [1]
 
 
 def test_a_fault_of_a_strategy_is_logged_once_for_all_that_it_makes(instead, caplog):
@@ -120,7 +142,6 @@ def test_a_fault_of_a_strategy_is_logged_once_for_all_that_it_makes(instead, cap
         broken = Scripted(ValueError("broken"))
         predictor = IsolatedPredictor(broken, instead, fallback="scripted", timeout_seconds=5.0, reported=reported)
         assert predictor.predict(SITUATION).fallback == "scripted"
-        predictor.close()
     assert len(caplog.records) == 1
 
 
