@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -27,29 +26,17 @@ MAX_TOOLS: Final = 20_000
 
 _READING_SECONDS: Final = 10.0
 _BATCH: Final = 8
-_GROWTH: Final = 4  # vectors are stacked again when there are a quarter more of them
+_GROWTH: Final = 1.25
 _MAX_LISTS: Final = 256
 _log: Final = logging.getLogger("riglm.prediction")
-
-
-@dataclass(slots=True)
-class _Vectors:
-    """Vectors of one model, by tool, each with the fingerprint of what was embedded."""
-
-    model: str = ""
-    rows: dict[str, tuple[str, Vector]] = field(default_factory=dict)
-
-    def fits(self, said: ToolProfile) -> bool:
-        """Whether the vector of a tool is there, and of what the tool says now."""
-        return self.rows.get(said.name, ("",))[0] == said.fingerprint
 
 
 class ToolIndex:
     """Takes note of lists on the event loop, and reads, indexes and embeds what is new in them on the worker.
 
-    Words are indexed at once, and stored vectors as soon as the embedder is open. Other vectors follow batch by batch,
-    so that what a client waits for comes in between, and count as they come. While another model is taking over, the
-    vectors of the last one serve what it embedded.
+    Words are indexed at once, and stored vectors as soon as the embedder is open. Other vectors follow in batches, so
+    that what a client waits for comes in between, and count as they come. If the embedder answers with another model,
+    words count alone until the first vectors of this model are there.
     """
 
     def __init__(
@@ -70,34 +57,20 @@ class ToolIndex:
         self._can_embed = False
         self._reading: Future[None] | None = None
         self._unread: deque[ToolCatalog] = deque()
-        self._lists: dict[bytes, int] = {}  # lists that were read, and the number of changed descriptions by then
-        self._described_anew = 0
-        self._last: ToolCatalog | None = None
+        self._read: dict[bytes, None] = {}  # digests of lists that are as they were when they were read
         self._profiles: dict[str, ToolProfile] = {}
-        self._words = Retriever([], pairs=pairs)
-        self._serving = _Vectors()
-        self._coming = self._serving
+        self._words = Retriever([])
+        self._model = ""
+        self._vectors: dict[str, Vector] = {}  # of the model, by fingerprint
+        self._counted = 0
         self._lacking: deque[ToolProfile] = deque()
-        self._is_embedding = False
-        self._counted: Mapping[str, int] = {}
-        self._uncounted = 0
         self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
 
     def know(self, catalog: ToolCatalog) -> None:
-        """Take note of a list; it costs next to nothing when no tool says other than when it was read."""
-        if catalog is self._last:
-            return
-        self._last = catalog
-        at_rest = self._reading is None or self._reading.done()
-        if at_rest and self._lists.get(catalog.digest) == self._described_anew:
-            return
-        self._unread.append(catalog)
-        self._reading = self._do(self._read_all)
-
-    async def read(self) -> None:
-        """Wait, a little, until the words of all lists and the pairs that were noted so far are indexed."""
-        if self._reading is not None and not self._reading.done():
-            await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
+        """Take note of a list; it costs next to nothing if the list was read and no description changed since."""
+        if self._is_reading or catalog.digest not in self._read:
+            self._unread.append(catalog)
+            self._reading = self._do(self._read_lists)
 
     @property
     def is_nearly_complete(self) -> bool:
@@ -105,24 +78,25 @@ class ToolIndex:
         tools, embedded = self.counts()
         return tools - embedded <= MAX_AWAITED
 
-    async def embedded(self) -> None:
-        """Wait until all that was read so far has its vectors, or will have none."""
-        await self.read()
-        while not self.is_complete and await asyncio.wrap_future(
-            self._worker.submit(lambda: self._is_embedding, Urgency.BACKGROUND)
-        ):
-            pass  # the worker does batches and this in turn
-
     @property
     def is_complete(self) -> bool:
         """True if every tool that was read has a vector of the model that answers now."""
         tools, embedded = self.counts()
         return embedded == tools
 
+    async def embedded(self) -> None:
+        """Wait until all that was noted so far is read and has its vectors, or will have none."""
+        if self._reading is not None and self._is_reading:
+            await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
+        while not self.is_complete and await asyncio.wrap_future(
+            self._worker.submit(lambda: bool(self._lacking), Urgency.BACKGROUND)
+        ):
+            pass  # the worker does batches and this in turn
+
     def use(self, pairs: LearnedPairs) -> None:
         """Go on with other learned pairs."""
         self._pairs = pairs
-        self._reading = self._do(self._count_vectors)
+        self._reading = self._do(self._combine)
 
     def begin_embedding(self) -> None:
         """Have stored vectors count, and embed the tools that have none; on the worker, once the embedder is open."""
@@ -131,18 +105,13 @@ class ToolIndex:
 
     def answered_by(self, model: str) -> None:
         """The embedder answered, with this model: embed what lacks a vector of it, in the background."""
-        if self._can_embed and (model != self._coming.model or (self._lacking and not self._is_embedding)):
+        if self._can_embed and (model != self._model or not (self.is_complete or self._lacking)):
             self._do(self._embed)
-
-    @property
-    def model(self) -> str:
-        """The model of the vectors that serve; empty before the first."""
-        return self._serving.model
 
     @property
     def weights(self) -> SignalWeights:
         """How much words and meaning count in what is asked now."""
-        return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._coming.model)
+        return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._model)
 
     def confidence(self, context: Context, scope: str) -> float:
         """How sure a context makes us, from 0 to 1, by what was learned of tools as they describe themselves now."""
@@ -155,7 +124,11 @@ class ToolIndex:
 
     def counts(self) -> tuple[int, int]:
         """How many tools are indexed, and how many of them by vectors that what is asked now is compared with."""
-        return len(self._profiles), self._counted.get(self._coming.model, 0)
+        return len(self._profiles), self._counted
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._reading is not None and not self._reading.done()
 
     def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
         def guarded() -> None:
@@ -164,107 +137,81 @@ class ToolIndex:
 
         return self._worker.submit(guarded, urgency)
 
-    def _read_all(self) -> None:
-        described: dict[str, str] = {}
-        has_news = False
+    def _read_lists(self) -> None:
+        """Read the lists that were noted, and index all tools again if one is new or says something else."""
+        changed: dict[str, str] = {}
+        is_new = False
         while self._unread:
-            has_news |= self._read(self._unread.popleft(), described)
-        self._forget_oldest()
-        if described:
-            self._on_changed(described)
-        if has_news:
-            self._words = Retriever(list(self._profiles.values()), pairs=self._pairs)
+            catalog = self._unread.popleft()
+            if catalog.digest in self._read:
+                continue
+            for tool in islice(catalog.tools, MAX_TOOLS):
+                server, bare_name = self._owners.of(tool.name)
+                said = profile(tool, server=server, bare_name=bare_name)
+                before = self._profiles.pop(tool.name, None)
+                self._profiles[tool.name] = said
+                is_new |= before is None
+                if before is not None and before.fingerprint != said.fingerprint:
+                    changed[tool.name] = said.fingerprint
+                    self._read.clear()  # other lists may have the description of before
+            self._read[catalog.digest] = None
+        for digest in list(islice(self._read, max(0, len(self._read) - _MAX_LISTS))):
+            del self._read[digest]
+        for name in list(islice(self._profiles, max(0, len(self._profiles) - MAX_TOOLS))):
+            del self._profiles[name]
+        if changed:
+            self._on_changed(changed)
+        if is_new or changed:
+            self._words = Retriever(list(self._profiles.values()))
             if self._can_embed:
                 self._embed()
             else:
-                self._count_vectors()
+                self._combine()
 
-    def _read(self, catalog: ToolCatalog, described: dict[str, str]) -> bool:
-        """Whether there are tools that were not known or, added to `described`, say other than they did."""
-        if self._lists.get(catalog.digest) == self._described_anew:
-            return False
-        new: list[str] = []
-        reload: dict[str, str] = {}
-        for tool in islice(catalog.tools, MAX_TOOLS):
-            server, bare_name = self._owners.of(tool.name)
-            said = profile(tool, server=server, bare_name=bare_name)
-            known = self._profiles.pop(tool.name, None)
-            self._profiles[tool.name] = said
-            if known is None:
-                new.append(tool.name)
-            elif known.fingerprint != said.fingerprint:
-                reload[tool.name] = said.fingerprint
-        self._described_anew += len(reload)
-        self._lists.pop(catalog.digest, None)
-        self._lists[catalog.digest] = self._described_anew
-        if len(self._lists) > _MAX_LISTS:
-            del self._lists[next(iter(self._lists))]
-        described |= reload
-        return bool(new or reload)
-
-    def _forget_oldest(self) -> None:
-        for name in list(islice(self._profiles, max(0, len(self._profiles) - MAX_TOOLS))):
-            del self._profiles[name]
-            self._serving.rows.pop(name, None)
-            self._coming.rows.pop(name, None)
-
-    def _count_vectors(self) -> None:
-        """Have the vectors count that there are by now, of the model that serves and of the one that takes over."""
-        made, counted = self._words.with_pairs(self._pairs), {}
-        for vectors in (self._serving, self._coming):
-            rows = {name: vectors.rows[name][1] for name, said in self._profiles.items() if vectors.fits(said)}
-            if rows and vectors.model not in counted:
-                made = made.with_vectors(vectors.model, rows)
-                counted[vectors.model] = len(rows)
-        self.retriever, self._counted = made, counted
-        self._uncounted = 0
+    def _combine(self) -> None:
+        """Have the pairs and the vectors count that there are by now."""
+        rows = {
+            name: self._vectors[said.fingerprint]
+            for name, said in self._profiles.items()
+            if said.fingerprint in self._vectors
+        }
+        retriever = self._words.with_pairs(self._pairs)
+        self.retriever = retriever.with_vectors(self._model, rows) if rows else retriever
+        self._counted = len(rows)
 
     def _embed(self) -> None:
         """Take the stored vectors of the model that answers now, and begin to embed the tools that have none."""
-        model = self._embedder.model
-        if model != self._coming.model:
-            self._coming = _Vectors(model)
-        lacking = [said for said in self._profiles.values() if not self._coming.fits(said)]
+        kept = self._vectors if self._embedder.model == self._model else {}
+        self._model = self._embedder.model
+        tools = self._profiles.values()
+        self._vectors = {said.fingerprint: kept[said.fingerprint] for said in tools if said.fingerprint in kept}
+        lacking = [said for said in tools if said.fingerprint not in kept]
         stored = self._embedder.find_public([passage(said) for said in lacking]) if lacking else []
         for said, vector in zip(lacking, stored, strict=True):
             if vector is not None:
-                self._coming.rows[said.name] = (said.fingerprint, vector)
-        self._lacking = deque(said for said in lacking if not self._coming.fits(said))
-        if not self._lacking:
-            self._take_over()
+                self._vectors[said.fingerprint] = vector
+        was_embedding = bool(self._lacking)
+        self._lacking = deque(said for said in lacking if said.fingerprint not in self._vectors)
+        self._combine()
+        if self._lacking and not was_embedding:
+            self._do(self._embed_batch, Urgency.BACKGROUND)
+
+    def _embed_batch(self) -> None:
+        """Embed a few tools, and come back for the next."""
+        lacking, self._lacking = self._lacking, deque()  # if this fails, they wait until the model answers again
+        some = [lacking.popleft() for _ in range(min(_BATCH, len(lacking)))]
+        try:
+            vectors = self._embedder.embed_public([passage(said) for said in some]) if some else ()
+        except EmbedderUnavailableError as error:
+            self._combine()
+            _log.warning("tools are found by their words alone: %s", error)
             return
-        self._count_vectors()
-        if not self._is_embedding:
-            self._is_embedding = True
-            self._do(self._embed_some, Urgency.BACKGROUND)
-
-    def _embed_some(self) -> None:
-        """Embed one batch, and come back for the next."""
-        self._is_embedding = False
-        model, coming = self._embedder.model, self._coming
-        some = list(islice(self._lacking, _BATCH))
-        if some and model == coming.model:
-            try:
-                vectors = self._embedder.embed_public([passage(said) for said in some])
-            except EmbedderUnavailableError as error:
-                self._count_vectors()
-                _log.warning("tools are found by their words alone: %s", error)
-                return
-            if self._embedder.model == model:
-                for said, vector in zip(some, vectors, strict=True):
-                    coming.rows[said.name] = (said.fingerprint, vector)
-                    self._lacking.popleft()
-                self._uncounted += len(some)
-        if self._embedder.model != coming.model:
+        if self._embedder.model != self._model:
             self._embed()
-        elif self._lacking:
-            if self._uncounted * _GROWTH >= self._counted.get(coming.model, 0):
-                self._count_vectors()
-            self._is_embedding = True
-            self._do(self._embed_some, Urgency.BACKGROUND)
-        else:
-            self._take_over()
-
-    def _take_over(self) -> None:
-        self._serving = self._coming
-        self._count_vectors()
+            return
+        self._vectors.update(zip((said.fingerprint for said in some), vectors, strict=True))
+        self._lacking = lacking
+        if lacking:
+            self._do(self._embed_batch, Urgency.BACKGROUND)
+        if not lacking or len(self._vectors) >= _GROWTH * self._counted:
+            self._combine()

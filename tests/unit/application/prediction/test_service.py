@@ -301,22 +301,20 @@ async def test_the_status_tells_of_words_alone_until_there_are_vectors():
         assert "natural language" in told["advice"]
 
 
-async def test_a_new_model_embeds_all_anew_while_the_vectors_of_the_old_one_serve():
+async def test_a_new_model_embeds_all_anew_while_words_serve():
     stage, state = Stage(), SessionState()
     async with stage.recalling() as service:
-        index = service._loading.knowledge.index
-        assert index.model == "model-a"
         stage.embedder.name = "model-b"
         asked = stage.embedder.held_after = len(stage.embedder.asked) + 1
         stage.embedder.go.clear()
         await service.set_context(a_session(), state, "play me a song")
         assert state.context.model == "model-b"
-        assert index.model == "model-a"
+        await asyncio.to_thread(stage.embedder.held.wait, 10)
+        assert service.status()["tools"] == {"indexed": 3, "embedded": 0}
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
         service.know(catalog(sing="Sing a song."))
         stage.embedder.go.set()
         await stage.at_rest()
-        assert index.model == "model-b"
         again = [text for texts in stage.embedder.asked[asked:] for text in texts]
         assert len(again) == 4
         assert service.status()["tools"] == {"indexed": 4, "embedded": 4}

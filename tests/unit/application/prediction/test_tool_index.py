@@ -126,19 +126,21 @@ def test_until_the_first_vectors_are_there_words_count_alone():
         assert bench.found("ledger") == ["keep"]
 
 
-def test_what_the_last_model_embedded_is_compared_with_its_vectors_while_another_takes_over():
+def test_words_count_alone_until_another_model_has_made_vectors():
     with Bench() as bench:
         bench.know(**LEDGER)
-        before = bench.asked("a ledger")
         bench.embedder.held_after = len(bench.embedder.asked)
         bench.embedder.go.clear()
         bench.embedder.name = "model-b"
         bench.index.answered_by("model-b")
         assert bench.embedder.held.wait(WAIT_SECONDS)
-        retriever = bench.index.retriever
-        assert retriever.weights("model-a").semantic > 0 == retriever.weights("model-b").semantic
         assert bench.index.counts() == (2, 0)
-        assert retriever._static.similarity(before)[0] is not None
+        assert bench.index.weights.semantic == 0.0
+        assert bench.found("ledger") == ["keep"]
+        bench.embedder.go.set()
+        bench.at_rest()
+        assert bench.index.counts() == (2, 2)
+        assert bench.index.weights.semantic > 0
 
 
 def test_what_was_embedded_before_the_model_failed_counts():
