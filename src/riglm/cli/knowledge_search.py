@@ -1,7 +1,6 @@
 """`riglm knowledge search`: what `inner_voice.retrieve` answers, on the command line."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,7 +63,7 @@ def search(
     except RetrievalError as error:
         kind = UnusableInputError if error.code is ErrorCode.INVALID_PARAMS else RiglmError
         raise kind(f"{error} ({error.code}){_fix(error.code)}") from error
-    fields = {name: json.loads(raw) for name, raw in fields_of(answer).items()}
+    fields = fields_of(answer)
     if as_json:
         print_json(fields)
     else:

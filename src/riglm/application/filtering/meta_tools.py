@@ -12,15 +12,13 @@ from riglm.application.tool_lists.list_writer import CALL_TOOL, INDEX_STATUS, MA
 from riglm.application.tool_lists.meta_tool_results import (
     InvalidArgumentsError,
     MetaToolResult,
-    array,
     context_message,
-    flag_given,
     how_to_call,
-    members_given,
-    object_given,
+    read_argument,
+    read_arguments,
+    read_object,
     refused,
     search_message,
-    text_given,
     text_result,
 )
 from riglm.application.tool_lists.selection import ListSelection
@@ -113,7 +111,7 @@ class MetaTools:
         if name in self._voice_names:
             return MetaToolResult(result=await self._retrieved(session, arguments))
         try:
-            return await self._runs[name](session, members_given(name, arguments))
+            return await self._runs[name](session, read_arguments(name, arguments))
         except InvalidArgumentsError as error:
             return refused(str(error))
         except Exception:  # noqa: BLE001  # fails open: the client's tools work as before
@@ -135,7 +133,7 @@ class MetaTools:
         return (*self._filtering.offered(session), *(name for name in self._called_voice if not self.is_denied(name)))
 
     async def _set_context(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
-        text = text_given(SET_CONTEXT, given, "context")
+        text = read_argument(SET_CONTEXT, given, "context", str)
         changed = await self._filtering.set_context(session, text)
         view = self._filtering.view(session)
         if view is None:
@@ -158,16 +156,13 @@ class MetaTools:
             has_meaning=self._filtering.predicting.is_ready,
             is_whole=listed == view.candidate_set,
         )
-        fields: dict[str, bytes] = {
-            "message": jsonrpc.encode(message),
-            "confidence": jsonrpc.encode(round(confidence, 3)),
-        }
+        fields: dict[str, Any] = {"message": message, "confidence": round(confidence, 3)}
         named = _worth_naming(hits, known)
         if changed:
             named = [name for name in view.candidates if name in listed][:MAX_NAMED]
         if named:
-            fields["listed"] = jsonrpc.encode(named)
-        fields["tools"] = array(bytes(view.catalog.by_name[name].raw) for name in sent)
+            fields["listed"] = named
+        fields["tools"] = [view.catalog.by_name[name].raw for name in sent]
         return MetaToolResult(
             result=text_result(fields), list_changed=changed, selection=self._shown(view, sent, CONTEXT_SURFACE)
         )
@@ -189,7 +184,7 @@ class MetaTools:
         return name not in own or CALL_TOOL in own
 
     async def _search(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
-        query = text_given(SEARCH, given, "query")
+        query = read_argument(SEARCH, given, "query", str)
         view = self._filtering.view(session)
         if view is None:
             return refused("No tools are known yet. Try again after tools/list.")
@@ -214,23 +209,21 @@ class MetaTools:
         how = how_to_call(self._own(session))
         has_meaning = self._filtering.predicting.is_ready
         is_close = bool(hits) and hits[0].probability >= _CLOSE
-        fields = {
-            "message": jsonrpc.encode(
-                search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how)
-            ),
-            "tools": array(
-                jsonrpc.with_member(view.catalog.by_name[name].raw, ("why",), jsonrpc.encode(why[name]))
+        fields: dict[str, Any] = {
+            "message": search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how),
+            "tools": [
+                Raw(jsonrpc.with_member(view.catalog.by_name[name].raw, ("why",), jsonrpc.encode(why[name])))
                 for name in found
-            ),
+            ],
         }
         if named:
-            fields["already_available"] = jsonrpc.encode(named)
+            fields["already_available"] = named
         if often_next:
-            fields["often_used_next"] = array(bytes(view.catalog.by_name[name].raw) for name in often_next)
+            fields["often_used_next"] = [view.catalog.by_name[name].raw for name in often_next]
         other = [hit.name for hit in hits if hit.name not in known and hit.name not in found]
         near = [*other, *near][:_MAX_NEAR]
         if near and not (hits and hits[0].probability >= SURE):
-            fields["near"] = jsonrpc.encode(near)
+            fields["near"] = near
         return MetaToolResult(
             result=text_result(fields), selection=self._shown(view, [*found, *often_next], SEARCH_SURFACE)
         )
@@ -253,8 +246,8 @@ class MetaTools:
         )
 
     async def _call_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
-        name = text_given(CALL_TOOL, given, "name")
-        arguments = object_given(CALL_TOOL, given, "arguments")
+        name = read_argument(CALL_TOOL, given, "name", str)
+        arguments = read_object(CALL_TOOL, given, "arguments")
         view = self._filtering.view(session)
         is_own = name in self._own(session) or (name in self._voice_names and not self.is_denied(name))
         if is_own and (view is None or not view.allows(name)):
@@ -262,8 +255,8 @@ class MetaTools:
         return MetaToolResult(forward=(bytes(given["name"]), arguments))
 
     async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
-        name = text_given(MARK_TOOL, given, "name")
-        relevant = flag_given(MARK_TOOL, given, "relevant")
+        name = read_argument(MARK_TOOL, given, "name", str)
+        relevant = read_argument(MARK_TOOL, given, "relevant", bool)
         view = self._filtering.view(session)
         if view is None or not view.allows(name):
             return refused(f"Unknown tool: {name}")
@@ -272,9 +265,7 @@ class MetaTools:
             return refused(f"A tool is marked for a context: say first by {SET_CONTEXT} what you are about.")
         self._filtering.predicting.marked(session, state, name, relevant=relevant)
         words = "of use" if relevant else "of no use"
-        return MetaToolResult(
-            result=text_result({"message": jsonrpc.encode(f"Noted: {name} is {words} in this context.")})
-        )
+        return MetaToolResult(result=text_result({"message": f"Noted: {name} is {words} in this context."}))
 
     async def _index_status(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
         state, view = self._filtering.state(session), self._filtering.view(session)
@@ -289,7 +280,7 @@ class MetaTools:
         }
         fields = {**self._filtering.predicting.status(), "session": session_fields}
         self._filtering.predicting.begin()
-        return MetaToolResult(result=text_result({name: jsonrpc.encode(value) for name, value in fields.items()}))
+        return MetaToolResult(result=text_result(fields))
 
 
 def _worth_naming(hits: Sequence[ToolMatch], known: Collection[str]) -> list[str]:

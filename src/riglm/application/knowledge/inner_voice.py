@@ -18,9 +18,9 @@ from riglm.application.knowledge.retrieval import (
     RetrievalResult,
     question,
 )
-from riglm.application.tool_lists.meta_tool_results import structured_result
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
+from riglm.domain.jsonrpc import Raw
 from riglm.domain.knowledge.snippet_selection import Snippet
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import Embedders
@@ -31,12 +31,10 @@ _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 
 
-def fields_of(answer: RetrievalResult) -> dict[str, bytes]:
-    """An answer as raw JSON by member, by `OUTPUT_SCHEMA`."""
-    return {
-        "snippets": jsonrpc.encode([_snippet(snippet) for snippet in answer.snippets]),
-        "diagnostics": jsonrpc.encode(_diagnostics(answer.diagnostics)),
-    }
+def fields_of(answer: RetrievalResult) -> dict[str, Any]:
+    """Return an answer as plain values, by `OUTPUT_SCHEMA`."""
+    snippets = [_snippet(snippet) for snippet in answer.snippets]
+    return {"snippets": snippets, "diagnostics": _diagnostics(answer.diagnostics)}
 
 
 def _snippet(snippet: Snippet) -> dict[str, Any]:
@@ -165,7 +163,7 @@ class InnerVoice:
         try:
             asked = question(jsonrpc.plain(arguments), self._defaults)
             answer = await self._retrieval.answer(asked, principal)
-            result = structured_result(fields_of(answer))
+            content = jsonrpc.encode(fields_of(answer))
         except RetrievalError as error:
             self._journal.refused(error)
             return refusal(error)
@@ -173,7 +171,8 @@ class InnerVoice:
             self._journal.broke(error)
             return refusal(_INTERNAL)
         self._journal.answered(answer)
-        return result
+        text = {"type": "text", "text": content.decode()}
+        return jsonrpc.encode({"content": [text], "structuredContent": Raw(content)})
 
     def get_ready(self) -> None:
         """Begin to load what the first question needs, so that it need not wait; from the event loop, at any time."""

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
@@ -16,51 +15,49 @@ CALL_TOOL: Final = "call_tool"
 INDEX_STATUS: Final = "index_status"
 MARK_TOOL: Final = "mark_tool"
 
-NAMES: Final = (SEARCH, CALL_TOOL, SET_CONTEXT, MARK_TOOL, INDEX_STATUS)
-"""The names of all meta-tools, in the order in which they are listed."""
-
 _TEXT: Final = {"type": "string"}
-_READ_ONLY: Final = {"readOnlyHint": True}
+_READ_ONLY: Final = {"annotations": {"readOnlyHint": True}}
 
 
-def _definition(
-    description: str, properties: Mapping[str, Any], annotations: Mapping[str, bool] | None = None
-) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+def _definition(name: str, description: str, properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     if properties:
-        schema["required"] = [name for name in properties if name != "arguments"]
-    return {"description": description, "inputSchema": schema, **({"annotations": annotations} if annotations else {})}
+        schema["required"] = [key for key in properties if key != "arguments"]
+    return {"name": name, "description": description, "inputSchema": schema, **more}
 
 
-_DEFINITIONS: Final = {
-    SEARCH: _definition(
+_DEFINITIONS: Final = (
+    _definition(
+        SEARCH,
         "Find tools that are not listed. Search before you conclude that no tool can do something.",
         {"query": {**_TEXT, "description": "What the tool should do, or its name"}},
-        _READ_ONLY,
+        **_READ_ONLY,
     ),
-    CALL_TOOL: _definition("Call any tool by name, listed or not.", {"name": _TEXT, "arguments": {"type": "object"}}),
-    SET_CONTEXT: _definition(
+    _definition(CALL_TOOL, "Call any tool by name, listed or not.", {"name": _TEXT, "arguments": {"type": "object"}}),
+    _definition(
+        SET_CONTEXT,
         "Get the tools for a task. Call it once when a new task begins.",
         {"context": {**_TEXT, "description": "The task in a sentence"}},
-        _READ_ONLY,
+        **_READ_ONLY,
     ),
-    MARK_TOOL: _definition(
-        "Report whether a tool was useful for the current task.", {"name": _TEXT, "relevant": {"type": "boolean"}}
+    _definition(
+        MARK_TOOL,
+        "Report whether a tool was useful for the current task.",
+        {"name": _TEXT, "relevant": {"type": "boolean"}},
     ),
-    INDEX_STATUS: _definition("Get the state of the search index and how to phrase searches.", {}, _READ_ONLY),
-}
+    _definition(INDEX_STATUS, "Get the state of the search index and how to phrase searches.", {}, **_READ_ONLY),
+)
+
+NAMES: Final = tuple(str(each["name"]) for each in _DEFINITIONS)
+"""The names of all meta-tools, in the order in which they are listed."""
 
 
 def definitions(names: Collection[str], index: str = "") -> dict[str, bytes]:
     """Return the raw definitions of meta-tools in their order; `index` names what the search can find."""
-    found = {}
-    for name in NAMES:
-        if name in names:
-            given = _DEFINITIONS[name]
-            if name == SEARCH and index:
-                given = {**given, "description": f"{given['description']} Hidden tools: {index}"}
-            found[name] = jsonrpc.encode({"name": name, **given})
-    return found
+    found = {each["name"]: dict(each) for each in _DEFINITIONS if each["name"] in names}
+    if index and SEARCH in found:
+        found[SEARCH]["description"] += f" Hidden tools: {index}"
+    return {name: jsonrpc.encode(each) for name, each in found.items()}
 
 
 ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
@@ -102,7 +99,7 @@ def marked_entries(catalog: ToolCatalog, names: frozenset[str], warm: frozenset[
     return b"[%b]" % b",".join(entries())
 
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 _SEPARATOR: Final = re.compile(r"__|[-./:]")
 _ACTIONS: Final = frozenset(
     re.findall(
@@ -135,83 +132,72 @@ def hidden_index(hidden: Sequence[str], owner: OwnerOf, max_tokens: int) -> str:
     It has the names of the tools, or if they take more than `INDEX_TOKENS` the servers with the number of their tools
     and as many kinds of tools as fit into these tokens.
     """
-    servers: dict[str, list[str]] = {}
-    for name in hidden:
-        server, own = owner(name)
-        servers.setdefault(server, []).append(own)
     most = max_tokens * BYTES_PER_TOKEN
     size = min(most, INDEX_TOKENS * BYTES_PER_TOKEN)
+    servers = _group(map(owner, hidden))
+    index = "; ".join(f"{server}: {', '.join(names)}" for server, names in servers.items())
     if len(servers) == 1:
         [names] = servers.values()
-        if _length(", ".join(names)) <= size:
-            return ", ".join(names)
-        servers = _by_prefix(names)
-    index = "; ".join(f"{server}: {', '.join(names)}" for server, names in servers.items())
+        index, servers = ", ".join(names), _group(map(_split_prefix, names))
+        if len(servers) == 1:
+            servers = {"tools": next(iter(servers.values()))}
     if _length(index) > size:
-        counts = _written(servers, {label: [] for label in servers}, most)
-        index = counts if _length(counts) >= size else _kinds(servers, size)
+        index = _summarize(servers, size, most)
     return index if _length(index) <= most else ""
 
 
-def _by_prefix(names: Sequence[str]) -> dict[str, list[str]]:
-    """Group the names of one server by the part before the first separator, or else by their first word."""
+def _group(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
-    for name in names:
-        head, *rest = _SEPARATOR.split(name, maxsplit=1)
-        groups.setdefault(head if rest else "", []).append(rest[0] if rest else name)
-    if len(groups) > 1:
-        return {label or "others": members for label, members in groups.items()}
-    return {"tools": next(iter(groups.values()), [])}
+    for label, name in names:
+        groups.setdefault(label, []).append(name)
+    return groups
 
 
-def _kinds(groups: Mapping[str, Sequence[str]], size: int) -> str:
-    """Return every group with its number of tools, and with as many kinds of tools as fit."""
-    kinds = {label: _words(label, names) for label, names in groups.items()}
-    shown: dict[str, list[str]] = {label: [] for label in groups}
-    best = _written(groups, shown, size)
+def _split_prefix(name: str) -> tuple[str, str]:
+    """Return the part of a name before the first separator, and the rest."""
+    head, *rest = _SEPARATOR.split(name, maxsplit=1)
+    return (head or "others", rest[0]) if rest else ("others", name)
+
+
+def _summarize(groups: Mapping[str, Sequence[str]], size: int, most: int) -> str:
+    """Return every group with its number of tools, and with as many kinds of tools as fit into `size` bytes.
+
+    If the groups alone take more than `most` bytes, the last ones are only counted.
+    """
+    parts = {label: f"{label} ({len(names)}" for label, names in groups.items()}
+    summary = _join([f"{part})" for part in parts.values()], most)
+    kinds = {label: _find_kinds(label, names) for label, names in groups.items()}
     for place in range(_MAX_KINDS):
         for label, words in kinds.items():
             if place < len(words):
-                shown[label].append(words[place])
-                text = _written(groups, shown, size)
-                if _length(text) > size:
-                    return best
-                best = text
-    return best
+                parts[label] += f"{', ' if place else ': '}{words[place]}"
+                longer = "; ".join(f"{part})" for part in parts.values())
+                if _length(longer) > size:
+                    return summary
+                summary = longer
+    return summary
 
 
-def _written(groups: Mapping[str, Sequence[str]], shown: Mapping[str, Sequence[str]], size: int) -> str:
-    parts = [
-        f"{label} ({len(names)}{': ' if shown[label] else ''}{', '.join(shown[label])})"
-        for label, names in groups.items()
-    ]
-    if any(shown.values()):
-        return "; ".join(parts)
-    written: list[str] = []
+def _join(parts: Sequence[str], size: int) -> str:
+    """Return the parts that fit, and the number of the others."""
     length = 0
     for place, part in enumerate(parts):
         length += _length(part) + 2
         rest = f"and {len(parts) - place} more servers"
         if length + (len(rest) if place + 1 < len(parts) else 0) > size:
-            return "; ".join([*written, rest])
-        written.append(part)
-    return "; ".join(written)
+            return "; ".join([*parts[:place], rest])
+    return "; ".join(parts)
 
 
-def _words(label: str, names: Sequence[str]) -> list[str]:
+def _find_kinds(label: str, names: Sequence[str]) -> list[str]:
     """Return the words that most names of a group have, without verbs."""
     known = {word.lower() for word in _WORD.findall(label)}
-    known |= {_singular(word) for word in known}
-    counts = Counter(word for name in names for word in {_singular(each.lower()) for each in _WORD.findall(name)})
-    kinds = {
-        word: count
-        for word, count in counts.items()
-        if len(word) > 1 and not word.isdigit() and word not in _ACTIONS and word not in known
-    }
-    return [word for word, _ in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))[:_MAX_KINDS]]
+    ignored = _ACTIONS | known | {_singular(word) for word in known}
+    found = (word for name in names for word in {_singular(each.lower()) for each in _WORD.findall(name)} - ignored)
+    counts = Counter(word for word in found if len(word) > 1)
+    return sorted(counts, key=lambda word: (-counts[word], word))[:_MAX_KINDS]
 
 
-@lru_cache(maxsize=4_096)
 def _singular(word: str) -> str:
     if word.endswith("ies"):
         return word[:-3] + "y"

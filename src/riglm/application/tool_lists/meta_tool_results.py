@@ -1,12 +1,15 @@
 """Arguments and results of meta-tools, as raw JSON."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from riglm.application.tool_lists.list_writer import CALL_TOOL, SEARCH
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,90 +28,66 @@ class MetaToolResult:
     selection: ListSelection | None = None
 
 
+_EXPECTED: Final[Mapping[type, str]] = {
+    str: "a text that is not empty",
+    bool: "true or false",
+    dict: "an object that matches the schema of the called tool",
+}
+
+
 class InvalidArgumentsError(Exception):
     """Raised for arguments that cannot be parsed; the text contains what is expected."""
 
 
-def members_given(tool: str, arguments: bytes) -> dict[str, Raw]:
-    """The arguments of a call by name.
+def read_arguments(tool: str, arguments: bytes) -> dict[str, Raw]:
+    """Return the arguments of a call by name.
 
     Raises:
-        Misused: they are no object.
+        InvalidArgumentsError: they are no object.
     """
-    if not arguments.strip():
-        return {}
-    if not isinstance(jsonrpc.plain(arguments), dict):
+    if arguments.strip() and not isinstance(jsonrpc.plain(arguments), dict):
         raise InvalidArgumentsError(f"{tool} expects an object of arguments.")
     return jsonrpc.members(arguments)
 
 
-def text_given(tool: str, given: Mapping[str, Raw], key: str) -> str:
-    """A text among the arguments.
+def read_argument(tool: str, given: Mapping[str, Raw], key: str, kind: type[T]) -> T:
+    """Return an argument of a kind.
 
     Raises:
-        Misused: it is not there, no text, or blank.
+        InvalidArgumentsError: it is missing, of another kind, or blank.
     """
-    value = jsonrpc.text(given.get(key))
-    if value is None or not value.strip():
-        raise InvalidArgumentsError(f'{tool} expects {{"{key}": "some text"}}: `{key}` is {_fault(given.get(key))}.')
+    value = jsonrpc.plain(given.get(key, b"null"))
+    if not isinstance(value, kind) or not str(value).strip():
+        raise InvalidArgumentsError(f"{tool} expects `{key}` to be {_EXPECTED[kind]}.")
     return value
 
 
-def flag_given(tool: str, given: Mapping[str, Raw], key: str) -> bool:
-    """A yes or no among the arguments.
-
-    Raises:
-        Misused: it is not there, or neither.
-    """
-    value = jsonrpc.plain(given[key]) if key in given else None
-    if not isinstance(value, bool):
-        raise InvalidArgumentsError(f"{tool} expects `{key}` to be true or false.")
-    return value
-
-
-def object_given(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
-    """An object among the arguments, as it came; empty when it is not there.
+def read_object(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
+    """Return a raw object among the arguments, unchanged; an empty one if it is missing or null.
 
     Models write objects as text at times: such a text is taken for the object in it.
 
     Raises:
-        Misused: it is something else.
+        InvalidArgumentsError: it is something else.
     """
-    raw = bytes(given.get(key, b"{}"))
-    value = jsonrpc.plain(raw)
-    if isinstance(value, str):
-        raw = value.encode("utf-8", "replace")
-        value = jsonrpc.plain(raw)
-    if value is None and raw.strip() == b"null":
+    raw = bytes(given.get(key, b"null"))
+    text = jsonrpc.text(raw)
+    raw = raw if text is None else text.encode("utf-8", "replace")
+    if raw.strip() == b"null":
         return b"{}"
-    if not isinstance(value, dict):
-        raise InvalidArgumentsError(
-            f"{tool} expects `{key}` to be an object that matches the schema of the called tool."
-        )
+    read_argument(tool, {key: Raw(raw)}, key, dict)
     return raw
 
 
-def text_result(fields: Mapping[str, bytes]) -> bytes:
-    """Return a raw result whose text content is an object of raw members, each included once."""
-    content = jsonrpc.join_object(fields)
-    return b'{"content":[{"type":"text","text":%b}]}' % jsonrpc.encode(content.decode("utf-8", "replace"))
-
-
-def structured_result(fields: Mapping[str, bytes]) -> bytes:
-    """Return a raw result that has an object of raw members both as structured content and as text."""
-    content = jsonrpc.join_object(fields)
-    text = jsonrpc.encode(content.decode("utf-8", "replace"))
-    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, content)
+def text_result(fields: Mapping[str, Any]) -> bytes:
+    """Return a raw result whose text content is an object of plain and raw values, each included once."""
+    text = jsonrpc.encode(fields).decode("utf-8", "replace")
+    return jsonrpc.encode({"content": [{"type": "text", "text": text}]})
 
 
 def refused(words: str) -> MetaToolResult:
     """Return an error result with a message."""
-    return MetaToolResult(result=b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(words))
-
-
-def array(values: Iterable[bytes]) -> bytes:
-    """A raw array of raw values."""
-    return b"[%b]" % b",".join(values)
+    return MetaToolResult(result=jsonrpc.encode({"content": [{"type": "text", "text": words}], "isError": True}))
 
 
 def how_to_call(offered: Collection[str]) -> str:
@@ -144,9 +123,3 @@ def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) 
     if not has_meaning:
         return "No tool shares these words, and the index of meanings is still loading. Search again in a few seconds."
     return "No tool matches. Search in other words if you think that there is one."
-
-
-def _fault(raw: Raw | None) -> str:
-    if raw is None:
-        return "missing"
-    return "empty" if jsonrpc.text(raw) is not None else "no text"
