@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import Final, Literal
 from uuid import UUID
 
+from riglm.domain.invocation import DiscoveryMethod
+
 SEARCH_SURFACE: Final = "search"
 CONTEXT_SURFACE: Final = "context"
 ANSWER_SURFACES: Final = frozenset({SEARCH_SURFACE, CONTEXT_SURFACE})
@@ -17,26 +19,63 @@ Mode = Literal["enforce", "shadow", "off"]
 """Whether a selection was shown as it is, only noted while the client saw all, or not made at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
-    """What one `tools/list`, or one answer to a search or a context, showed and hid, by whose choice, and why.
+class Surface(StrEnum):
+    """How a selection reaches the client.
 
-    `shown` is in the order shown; `hidden` has no defined order and is sorted. In the mode `shadow` the client
-    saw all tools, and the names and tokens are those of what it would have seen. On the surface `hints` the client got
-    all tools as well: `shown` have a preload hint, and `hidden` are those that it defers. `timestamp` is in seconds
-    since the epoch; `predictor` is empty when nothing was predicted. Tokens are estimates: of the definitions
-    shown, of those hidden, and of the meta-tools among those shown.
+    `DYNAMIC`: the list itself is short and changes with the session. `STABLE`: the list is a learned warm set that
+    lasts for an epoch, and what is needed now travels in results. `HINTS`: the list is whole, and the warm set has
+    preload hints. `FULL`: the list is whole.
     """
 
-    id: UUID
-    session_id: UUID
-    timestamp: float
-    shown: tuple[str, ...]
+    DYNAMIC = "dynamic"
+    STABLE = "stable"
+    HINTS = "hints"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTools:
+    """The tools that a list, or an answer to a search or a context, showed and hid, by whose choice, and why.
+
+    `shown` is in the order shown; `hidden` has no defined order. In the mode `shadow` the client saw all tools, and
+    these are those that it would have seen. On the surface `hints` the client got all tools as well: `shown` have a
+    preload hint, and `hidden` are those that it defers. `predictor` is empty when nothing was predicted.
+    """
+
+    shown: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     predictor: str = ""
     reason: str = ""
     mode: Mode = "off"
     surface: str = ""
+
+    @property
+    def hides(self) -> bool:
+        """Return True if a list hid tools, or if the client defers some and loads others."""
+        return bool(self.hidden and (self.shown or self.surface != Surface.HINTS))
+
+    def is_hit(self, tool: str, found: DiscoveryMethod) -> bool | None:
+        """Return True if a tool was in the list, or if riglm had suggested it; None if the tool was not there at all.
+
+        In shadow mode and with preload hints clients find hidden tools without riglm.
+        """
+        if tool not in self.shown and tool not in self.hidden:
+            return None
+        is_suggested = found is DiscoveryMethod.LISTED and self.mode != "shadow" and self.surface != Surface.HINTS
+        return tool in self.shown or is_suggested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure(ShownTools):
+    """The record of a list, or of an answer to a search or a context, in a session.
+
+    `hidden` is sorted, and `timestamp` in seconds since the epoch. Tokens are estimates: of the definitions shown, of
+    those hidden, and of the meta-tools among those shown.
+    """
+
+    id: UUID
+    session_id: UUID
+    timestamp: float
     tokens_shown: int = 0
     tokens_hidden: int = 0
     tokens_own: int = 0
@@ -93,17 +132,3 @@ class TokenTally:
 def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:
     """All tools: as shown when none is hidden, else sorted, so that the same tools make the same list."""
     return tuple(sorted({*shown, *hidden})) if hidden else shown
-
-
-class Surface(StrEnum):
-    """How a selection reaches the client.
-
-    `DYNAMIC`: the list itself is short and changes with the session. `STABLE`: the list is a learned warm set that
-    lasts for an epoch, and what is needed now travels in results. `HINTS`: the list is whole, and the warm set has
-    preload hints. `FULL`: the list is whole.
-    """
-
-    DYNAMIC = "dynamic"
-    STABLE = "stable"
-    HINTS = "hints"
-    FULL = "full"

@@ -340,11 +340,9 @@ def _uses(
         if place < 0:
             continue
         shown = lists[place]
-        is_listed = call.tool in shown.shown
-        if not is_listed and call.tool not in shown.hidden:
+        is_hit = shown.is_hit(call.tool, call.found)
+        if is_hit is None:
             continue
-        is_deferred = shown.surface == Surface.HINTS
-        is_suggested = shown.mode != "shadow" and not is_deferred and call.found is DiscoveryMethod.LISTED
         yield CallObservation(
             session=session.id,
             at=call.timestamp,
@@ -352,9 +350,9 @@ def _uses(
             tool=call.tool,
             server=call.upstream,
             fresh=fresh,
-            is_hit=is_listed or is_suggested,
+            is_hit=is_hit,
             found=call.found,
-            hides=bool(shown.hidden and (shown.shown or not is_deferred)),
+            hides=shown.hides,
             shown=len(shown.shown),
             available=len(shown.shown) + len(shown.hidden),
         )

@@ -163,18 +163,8 @@ class SessionReplay:
     def _loaded(self, session: Session, selection: ListSelection, client: ReplayedClient) -> Exposure:
         """Return what the client sends to its model: of a list with preload hints, only the tools that have one."""
         exposure = selection.to_exposure(session.id, self._now)
-        plan, view = self._filtering.state(session).plan, self._filtering.view(session)
-        if selection.surface == Surface.HINTS and plan is not None and view is not None:
-            warm = plan.tools or frozenset()
-            tokens = view.tokens_of(warm)
-            exposure = replace(
-                exposure,
-                surface=Surface.STABLE,
-                shown=tuple(name for name in selection.shown if name in warm),
-                hidden=tuple(name for name in selection.shown if name not in warm),
-                tokens_shown=tokens,
-                tokens_hidden=view.tokens - tokens,
-            )
+        if selection.surface == Surface.HINTS:
+            exposure = replace(exposure, surface=Surface.STABLE)
         search = HOST_LIST_TOKENS if client.has_search else 0
         return replace(exposure, tokens_shown=exposure.tokens_shown + search, tokens_own=exposure.tokens_own + search)
 

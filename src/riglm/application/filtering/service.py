@@ -284,8 +284,9 @@ class FilteringService:
             selection = now.planner.compose(session, state, view)
         if selection is None:
             selection = now.planner.everything(session, view, "filtering failed")
-        state.listed(selection.shown)
-        names = view.candidates if now.is_shadow else selection.shown
+        names = view.candidates if selection.surface == Surface.HINTS else selection.shown
+        state.listed(names)
+        names = view.candidates if now.is_shadow else names
         state.has = self._client_list(session, names, selection.meta_tools)
         return selection
 

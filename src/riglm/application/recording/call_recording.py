@@ -162,7 +162,7 @@ class CallRecordingService:
             if exposure.is_list:
                 self._note_list(session, selection, exposure.available)
             if self._meter is not None:
-                changed = exposure.is_list and before is not None and before.in_prompt != selection.in_prompt
+                changed = exposure.is_list and before is not None and before.shown != selection.shown
                 self._meter.exposed(exposure, changed=changed)
             self._put(exposure, _BYTES_PER_NOTE + _BYTES_PER_NAME * (len(selection.shown) + len(selection.hidden)))
             if self._first_list is not None:
@@ -205,7 +205,7 @@ class CallRecordingService:
                 else:
                     self._audit(AuditEvent.TOOL_REFUSED, {**whose, "reason": refusal or "no server has this tool"})
             if self._meter is not None:
-                seconds, is_hit = duration_ms / 1000.0, with_list.is_hit(tool, found)
+                seconds, is_hit = duration_ms / 1000.0, with_list.is_hit(tool, found) if with_list.hides else None
                 self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, is_hit)
             if self._hides_arguments:
                 arguments = None

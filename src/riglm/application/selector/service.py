@@ -12,7 +12,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.selector.offer import OfferedTools
 from riglm.application.tool_lists.selection import ListSelection
-from riglm.domain.exposure import SEARCH_SURFACE
+from riglm.domain.exposure import SEARCH_SURFACE, Surface
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.request_params import RequestParams
 from riglm.domain.schemas.control_api import SessionPrediction
@@ -181,7 +181,7 @@ class SelectingService:
         with self._explaining:
             told = self._filtering.explain(session).to_prediction()
         names, hidden = shown.shown, shown.hidden
-        if shown.mode == "shadow":
+        if shown.mode == "shadow" or shown.surface == Surface.HINTS:
             names, hidden = (*names, *hidden), ()
             names = tuple(name for name in offer.catalog.names if name in frozenset(names))
         return Selection(

@@ -207,7 +207,8 @@ class ListPlanner:
 
     def names(self, session: Session, state: SessionState, view: PermittedTools) -> tuple[str, ...]:
         """Return the names that a list would have now, without changing the session."""
-        return self.compose(session, replace(state), view).shown
+        selection = self.compose(session, replace(state), view)
+        return view.candidates if selection.surface == Surface.HINTS else selection.shown
 
     def compose(self, session: Session, state: SessionState, view: PermittedTools) -> ListSelection:
         """Return the list of a session, the same object for the same plan, surface and era."""
@@ -344,15 +345,15 @@ class ListPlanner:
     ) -> ListSelection:
         surface, is_shadow = chosen.surface, self._rules.mode == "shadow"
         own = self._offered(surface, view, plan)
-        shown = self._shown(surface, view, plan, () if is_shadow else own)
-        listed, marked = frozenset(shown), plan.tools or frozenset()
-        index = hidden_index(
-            [name for name in view.candidates if name not in listed], self._owner, self._rules.index_tokens
-        )
+        shown = self._shown(view, plan, () if is_shadow else own)
+        listed = frozenset(shown)
+        hidden = tuple(name for name in view.catalog.names if name not in listed and view.allows(name))
+        may_be_found = [name for name in hidden if name in view.candidate_set]
+        index = hidden_index(may_be_found, self._owner, self._rules.index_tokens) if own else ""
         entries = definitions([name for name in own if plan.lists_context or name != SET_CONTEXT], index)
         is_whole, is_passthrough = is_shadow or (plan.tools is None and not entries), False
         if surface is Surface.HINTS and not is_shadow:
-            raw = marked_entries(view.catalog, view.candidate_set, marked)
+            raw = marked_entries(view.catalog, view.candidate_set, listed)
         elif is_whole:
             raw = some_entries(view.catalog, view.candidate_set, {})
             # where the list may change, the upstream's ttlMs and cacheScope would be wrong
@@ -362,15 +363,13 @@ class ListPlanner:
             raw = some_entries(
                 view.catalog, listed, entries, search_first=plan.search_first, has_hints=chosen.has_hints
             )
-        preloaded = tuple(name for name in shown if name in marked) if surface is Surface.HINTS else None
-        tokens = view.tokens_of(listed if preloaded is None else frozenset(preloaded))
+        tokens = view.tokens_of(listed)
         tokens_own = estimated_tokens(sum(map(len, entries.values())))
         return ListSelection(
             raw=raw,
             is_passthrough=is_passthrough,
             shown=shown,
-            hidden=tuple(name for name in view.catalog.names if name not in listed and view.allows(name)),
-            preloaded=preloaded,
+            hidden=hidden,
             meta_tools=() if is_shadow else own,
             predictor=plan.predictor,
             reason=plan.reason,
@@ -381,11 +380,9 @@ class ListPlanner:
             tokens_own=tokens_own,
         )
 
-    def _shown(self, surface: Surface, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
-        """Return the listed tools; one with the name of a meta-tool is left out, since call_tool reaches it."""
-        names = view.candidate_set
-        if surface is not Surface.HINTS:
-            names = (plan.listed | view.kept) & names
+    def _shown(self, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
+        """Return the planned tools; one with the name of a meta-tool is left out, since call_tool reaches it."""
+        names = (plan.listed | view.kept) & view.candidate_set
         reserved = names.intersection(own)
         for name in sorted(reserved - self._reported):
             self._reported.add(name)
