@@ -1,5 +1,6 @@
 """Tools as upstreams list them: names for riglm, raw bytes for the client."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -221,18 +222,19 @@ class PermittedTools:
         return len(self.candidates) == len(self.catalog.names)
 
     @cached_property
-    def sizes(self) -> dict[str, int]:
-        """The bytes of each candidate's definition."""
-        return {name: memoryview(self.catalog.by_name[name].raw).nbytes for name in self.candidates}
+    def sizes(self) -> dict[str, float]:
+        """The estimated tokens of each candidate's definition."""
+        by_name = self.catalog.by_name
+        return {name: memoryview(by_name[name].raw).nbytes / BYTES_PER_TOKEN for name in self.candidates}
 
     @cached_property
     def tokens(self) -> int:
         """The estimated tokens of all candidates."""
-        return estimated_tokens(sum(self.sizes.values()))
+        return self.tokens_of(self.sizes)
 
-    def tokens_of(self, names: frozenset[str]) -> int:
+    def tokens_of(self, names: Iterable[str]) -> int:
         """The estimated tokens of some candidates."""
-        return estimated_tokens(sum(self.sizes.get(name, 0) for name in names))
+        return math.ceil(sum(self.sizes.get(name, 0.0) for name in names))
 
     def allows(self, name: str) -> bool:
         """Whether the catalogue has a tool of this name that may run."""

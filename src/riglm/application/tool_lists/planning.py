@@ -1,6 +1,5 @@
 """Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +48,6 @@ _MAX_PLANS: Final = 64
 _MAX_SELECTIONS: Final = 32
 _WITH_META_TOOLS: Final = (Surface.DYNAMIC, Surface.STABLE)
 _NOT_PREDICTED: Final = ChosenSurface(Surface.FULL, "lists are not predicted")
-_log: Final = logging.getLogger("riglm.filtering")
 
 
 class Need(NamedTuple):
@@ -90,7 +88,6 @@ class ListPlanner:
         self._predictor = predictor
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
         self._pinned = tuple(name for name in self._meta_tools if name in rules.pinned)
-        self._reported: set[str] = set()
         self._expect = lru_cache(_MAX_PLANS)(self._estimate)
         self._plan_first = lru_cache(_MAX_PLANS)(self._first_plan)
         self._select = lru_cache(_MAX_SELECTIONS)(self._selection)
@@ -108,9 +105,7 @@ class ListPlanner:
 
     def costs(self, view: PermittedTools) -> ToolCosts:
         """Return what each permitted tool costs."""
-        return ToolCosts(
-            tokens={name: size / BYTES_PER_TOKEN for name, size in view.sizes.items()}, prices=self._prices
-        )
+        return ToolCosts(tokens=view.sizes, prices=self._prices)
 
     def usage(self, session: Session, view: PermittedTools) -> Usage:
         """Return what a session is expected to need that has called nothing: by the prior and what was learned."""
@@ -345,8 +340,10 @@ class ListPlanner:
     ) -> ListSelection:
         surface, is_shadow = chosen.surface, self._rules.mode == "shadow"
         own = self._offered(surface, view, plan)
-        shown = self._shown(view, plan, () if is_shadow else own)
-        listed = frozenset(shown)
+        # an upstream tool with the name of a meta-tool is reached by call_tool
+        listed = ((plan.listed | view.kept) & view.candidate_set).difference(own)
+        is_all = listed == view.candidate_set
+        shown = view.candidates if is_all else tuple(name for name in view.candidates if name in listed)
         hidden = tuple(name for name in view.catalog.names if name not in listed and view.allows(name))
         may_be_found = [name for name in hidden if name in view.candidate_set]
         index = hidden_index(may_be_found, self._owner, self._rules.index_tokens) if own else ""
@@ -379,14 +376,3 @@ class ListPlanner:
             tokens_hidden=max(0, view.tokens - tokens),
             tokens_own=tokens_own,
         )
-
-    def _shown(self, view: PermittedTools, plan: ListPlan, own: Sequence[str]) -> tuple[str, ...]:
-        """Return the planned tools; one with the name of a meta-tool is left out, since call_tool reaches it."""
-        names = (plan.listed | view.kept) & view.candidate_set
-        reserved = names.intersection(own)
-        for name in sorted(reserved - self._reported):
-            self._reported.add(name)
-            _log.warning("an upstream tool has the name of a meta-tool; call_tool reaches it", extra={"tool": name})
-        if not reserved and names == view.candidate_set:
-            return view.candidates
-        return tuple(name for name in view.candidates if name in names - reserved)

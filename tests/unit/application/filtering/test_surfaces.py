@@ -279,17 +279,13 @@ def test_tokens_of_a_list_are_counted(catalog):
     assert selection.tokens_hidden == pytest.approx(28 * each, abs=1)
 
 
-def test_a_tool_with_the_name_of_a_meta_tool_gives_way_and_this_is_logged_once(caplog):
+def test_a_tool_with_the_name_of_a_meta_tool_gives_way():
     stage, session = Stage(), a_session()
     stage.learned({"tool01": 0.9, "call_tool": 0.9})
     catalog = a_catalogue("call_tool", *ALL)
-    for _ in range(2):
-        listed = stage.filtering.compose(session, catalog)
+    listed = stage.filtering.compose(session, catalog)
     assert names_in(listed.raw) == ["search_available_tools", "tool01", "call_tool"]
     assert "call_tool" in listed.hidden
-    assert [record.getMessage() for record in caplog.records] == [
-        "an upstream tool has the name of a meta-tool; call_tool reaches it"
-    ]
 
 
 def test_a_tool_with_the_name_of_a_meta_tool_keeps_it_where_nothing_is_hidden():
