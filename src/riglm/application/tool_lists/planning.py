@@ -348,14 +348,13 @@ class ListPlanner:
         may_be_found = [name for name in hidden if name in view.candidate_set]
         index = hidden_index(may_be_found, self._owner, self._rules.index_tokens) if own else ""
         entries = definitions([name for name in own if plan.lists_context or name != SET_CONTEXT], index)
-        is_whole, is_passthrough = is_shadow or (plan.tools is None and not entries), False
-        if surface is Surface.HINTS and not is_shadow:
-            raw = marked_entries(view.catalog, view.candidate_set, listed)
-        elif is_whole:
+        is_whole = is_shadow or (plan.tools is None and not entries)
+        # where the list may change, the upstream's ttlMs and cacheScope would be wrong
+        may_change = era is ProtocolEra.MODERN and surface in (Surface.STABLE, Surface.HINTS) and not is_shadow
+        if is_whole:
             raw = some_entries(view.catalog, view.candidate_set, {})
-            # where the list may change, the upstream's ttlMs and cacheScope would be wrong
-            may_change = era is ProtocolEra.MODERN and surface is Surface.STABLE and not is_shadow
-            is_passthrough = view.is_whole and not may_change
+        elif surface is Surface.HINTS:
+            raw = marked_entries(view.catalog, view.candidate_set, listed)
         else:
             raw = some_entries(
                 view.catalog, listed, entries, search_first=plan.search_first, has_hints=chosen.has_hints
@@ -364,7 +363,7 @@ class ListPlanner:
         tokens_own = estimated_tokens(sum(map(len, entries.values())))
         return ListSelection(
             raw=raw,
-            is_passthrough=is_passthrough,
+            is_passthrough=is_whole and view.is_whole and not may_change,
             shown=shown,
             hidden=hidden,
             meta_tools=() if is_shadow else own,

@@ -261,6 +261,14 @@ async def test_a_prediction_that_fails_leaves_the_list_and_the_calls_alone(catal
     assert stage.shown(session, catalog) == ["tool02", "tool09"]
 
 
+def test_planning_that_fails_marks_no_tool_for_loading_at_once(catalog):
+    stage = Stage(surface="hints")
+    stage.use.learned = object()
+    listed = stage.filtering.compose(a_session(), catalog)
+    assert names_in(listed.raw) == ALL
+    assert b"alwaysLoad" not in listed.raw
+
+
 def test_what_is_denied_stays_denied_when_planning_fails(catalog):
     stage = Stage(denylist=["tool00"])
     stage.use.error = ZeroDivisionError()
