@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from riglm.adapters.prediction.counts import IndexedInput
 from riglm.adapters.prediction.hybrid import NEVER_NEGATIVE, NEW, STAGES, TURN, USED, HybridPredictor
 from riglm.adapters.prediction.online_logit import Matrix, log_softmax
 from riglm.application.evaluation.dataset import find_sets
@@ -37,8 +38,8 @@ class _Recorder(HybridPredictor):
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         if prediction_input.relevance is not None:
-            without = self._features(replace(prediction_input, context=None, relevance=None))
-            self._learn_weights(without, tool, weight)
+            without = replace(prediction_input, context=None, relevance=None)
+            self._learn_weights(IndexedInput(without), tool, weight)
         super().learn(prediction_input, tool, weight)
 
     def _learn_choice(self, logit: str, table: Matrix, chosen: int, weight: float) -> None:

@@ -15,6 +15,7 @@ MAX_LATEST: Final = 12
 _MIN_LIFT: Final = 0.1
 _CATALOGS: Final = 16
 _MIN_COUNT: Final = 0.1
+_MAX_ROWS: Final = 4096
 
 
 class IndexedInput:
@@ -59,19 +60,10 @@ class IndexedInput:
 
     def spread(self, amounts: Mapping[str, float]) -> Scores:
         """Return an array over the candidates from amounts by tool."""
-        column = self.column
-        if len(amounts) * 4 > self.size:
-            return np.fromiter(map(amounts.get, self.candidates, repeat(0.0)), np.float64, self.size)
         found = np.zeros(self.size)
-        for tool, amount in amounts.items():
-            index = column.get(tool)
-            if index is not None:
-                found[index] = amount
+        for tool in amounts.keys() & self.column.keys():
+            found[self.column[tool]] = amounts[tool]
         return found
-
-    def uniform(self) -> Scores:
-        """Return the same probability for each candidate."""
-        return np.full(self.size, 1.0 / max(self.size, 1))
 
     def lift(self, probability: Scores) -> Scores:
         """Return log(p · size + 0.1): about 0 for chance, never below log 0.1."""
@@ -90,58 +82,36 @@ def _numbered(servers: tuple[str, ...]) -> tuple[Mapping[str, int], NDArray[np.i
     names = {name: number for number, name in enumerate(dict.fromkeys(("", *servers)))}
     numbers = np.fromiter(map(names.__getitem__, servers), np.intp, len(servers))
     sizes = np.bincount(numbers, minlength=len(names)).astype(np.float64)
-    numbers.flags.writeable = sizes.flags.writeable = False
     return names, numbers, sizes
 
 
 class Counts:
     """Rows of counts by circumstance, in bounded memory; the least recently changed rows are removed for new ones.
 
-    A row is halved once its sum reaches `most_total`, so that a habit that changed is forgotten after about as many
-    calls in the same circumstance. Beyond `most_tools`, a row loses its rarest tools.
+    A row is halved once its sum reaches `max_total`, so that a habit that changed is forgotten after about as many
+    calls in the same circumstance, and a tool that became rare is removed.
     """
 
-    def __init__(
-        self, *, most_rows: int = 4096, most_tools: int = 256, most_total: float = 1000.0, most_entries: int = 100_000
-    ) -> None:
-        self._most_rows = most_rows
-        self._most_tools = most_tools
-        self._most_total = most_total
-        self._most_entries = most_entries
+    def __init__(self, *, max_total: float = 1000.0) -> None:
+        self._max_total = max_total
         self._rows: dict[Hashable, dict[str, float]] = {}
-        self._totals: dict[Hashable, float] = {}
-        self._entries = 0
 
     def add(self, circumstance: Hashable, tool: str, amount: float = 1.0) -> None:
         """Count a tool in a circumstance."""
-        row = self._rows.pop(circumstance, {})
-        before = len(row)
+        row = self._rows[circumstance] = self._rows.pop(circumstance, {})
         row[tool] = row.get(tool, 0.0) + amount
-        total = self._totals.get(circumstance, 0.0) + amount
-        if total > self._most_total:
-            row = {name: count / 2 for name, count in row.items() if count > 2 * _MIN_COUNT}
-            total = sum(row.values())
-        if len(row) > self._most_tools:
-            commonest = sorted(row.items(), key=lambda item: -item[1])[: self._most_tools * 3 // 4]
-            row = dict(commonest) | {tool: row[tool]}
-            total = sum(row.values())
-        self._rows[circumstance], self._totals[circumstance] = row, total
-        self._entries += len(row) - before
-        while len(self._rows) > self._most_rows or (self._entries > self._most_entries and len(self._rows) > 1):
-            oldest = next(iter(self._rows))
-            self._entries -= len(self._rows.pop(oldest))
-            del self._totals[oldest]
+        if self.total(circumstance) > self._max_total:
+            self._rows[circumstance] = _half(row)
+        if len(self._rows) > _MAX_ROWS:
+            del self._rows[next(iter(self._rows))]
 
     def halve(self) -> None:
         """Halve all rows, so that counts of different rows remain comparable."""
-        for circumstance, row in self._rows.items():
-            kept = {tool: count / 2 for tool, count in row.items() if count > 2 * _MIN_COUNT}
-            self._entries += len(kept) - len(row)
-            self._rows[circumstance], self._totals[circumstance] = kept, sum(kept.values())
+        self._rows = {circumstance: _half(row) for circumstance, row in self._rows.items()}
 
     def total(self, circumstance: Hashable) -> float:
         """Return the sum of a row."""
-        return self._totals.get(circumstance, 0.0)
+        return sum(self.row(circumstance).values())
 
     def row(self, circumstance: Hashable) -> Mapping[str, float]:
         """Return the counts of a row."""
@@ -152,10 +122,14 @@ class Counts:
 
         (count + d · otherwise) / (total + d), where d is the number of different tools in the row.
         """
-        row = self._rows.get(circumstance)
+        row = self.row(circumstance)
         if not row:
             return otherwise
-        return (indexed.spread(row) + len(row) * otherwise) / (self._totals[circumstance] + len(row))
+        return (indexed.spread(row) + len(row) * otherwise) / (self.total(circumstance) + len(row))
+
+
+def _half(row: Mapping[str, float]) -> dict[str, float]:
+    return {tool: count / 2 for tool, count in row.items() if count > 2 * _MIN_COUNT}
 
 
 def finite(values: Scores) -> Scores:

@@ -1,17 +1,15 @@
 """The default strategy: a small model that is learned online, with the other strategies' statistics as features."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.adapters.prediction.counts import IndexedInput, guess
+from riglm.adapters.prediction.counts import IndexedInput, guess, log_odds
 from riglm.adapters.prediction.online_logit import Matrix, OnlineLogit, log_softmax
-from riglm.adapters.prediction.signals import UsageSignals
-from riglm.adapters.prediction.usage_statistics import FURTHER_CALLS
+from riglm.adapters.prediction.signals import of_first, of_new, of_turn, of_used
+from riglm.adapters.prediction.usage_statistics import FURTHER_CALLS, UsageStatistics
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
@@ -76,8 +74,6 @@ FAMILIES: Final[tuple[str, ...]] = tuple(
 _NEED: Final = dict.fromkeys(FAMILIES, 1.0) | {"server": 0.5, "repeat_or_new": 0.25, "usage": 0.3}
 """How much each family says about the rest of the session, relative to what it says about the next call."""
 
-_PRECISION: Final = 5.0
-_FORGETTING: Final = 1e-3
 _LIKELIEST: Final = 2
 
 
@@ -103,93 +99,88 @@ class HybridPredictor(PredictorPort):
             )
         self._fresh_bonus = fresh_bonus
         self._without = frozenset(without)
-        self._signals = UsageSignals()
-        defaults = {
-            **dict(zip(STAGES, zip(*(weights for _, weights in NEW.values()), strict=True), strict=True)),
-            "used": [weight for _, weight in USED.values()],
-            "turn": list(TURN.values()),
-        }
-        bounds = tuple(0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW)
-        least = dict.fromkeys(STAGES, bounds)
+        self._usage = UsageStatistics()
+        least = [0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW]
         self._logits = {
-            name: OnlineLogit(weights, precision=_PRECISION, forgetting=_FORGETTING, least=least.get(name, -np.inf))
-            for name, weights in defaults.items()
+            **{
+                stage: OnlineLogit([weights[place] for _, weights in NEW.values()], least=least)
+                for place, stage in enumerate(STAGES)
+            },
+            "used": OnlineLogit([weight for _, weight in USED.values()]),
+            "turn": OnlineLogit(list(TURN.values())),
         }
-        self._latest: _Features | None = None
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        features = self._features(prediction_input)
-        if prediction_input.calls:
-            self._learn_weights(features, tool, weight)
-        self._latest = None
-        self._signals.learn(features.indexed, tool, weight)
+        indexed = IndexedInput(prediction_input)
+        self._learn_weights(indexed, tool, weight)
+        self._usage.learn(indexed, tool, weight)
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        if not prediction_input.candidates:
+        indexed = IndexedInput(prediction_input)
+        if not indexed.size:
             return Prediction(scores=np.zeros(0), log_odds={})
-        if not prediction_input.calls:
-            return self._first(prediction_input, explain=explain)
-        features = self._features(prediction_input)
-        likely, parts = self._log_probabilities(features), self._parts(features)
+        if not indexed.calls:
+            return self._first(indexed, explain=explain)
+        likely, parts = np.zeros(indexed.size), {family: np.zeros(indexed.size) for family in FAMILIES}
+        turn = (
+            log_softmax(self._logits["turn"].weights @ self._turn(indexed)) if _has_turn(indexed.used) else np.zeros(2)
+        )
+        for used, turn_likely in zip((False, True), turn, strict=True):
+            nest = self._nest(indexed, used=used)
+            weighted = self._logits[nest.logit].weights[:, None] * nest.table
+            likely[nest.members] = log_softmax(weighted.sum(axis=0)) + turn_likely
+            for family, part in zip(nest.families, weighted, strict=True):
+                parts[family][nest.members] += part
         parts["repeat_or_new"] = likely - np.sum(list(parts.values()), axis=0)
-        lowered = self._fresh_bonus * _less_likely(likely, features.indexed.used)
+        usage = log_odds(self._usage.sessions.share(indexed))
+        lowered = self._fresh_bonus * _less_likely(likely, indexed.used)
         return Prediction(
             scores=likely - lowered,
             contributions=parts | {"repeat_or_new": parts["repeat_or_new"] - lowered} if explain else {},
             confidence=min(float(np.exp(np.sort(likely)[-TOP:]).sum()), 1.0),
             log_odds={name: _NEED[name] * part for name, part in parts.items()}
-            | {"usage": _NEED["usage"] * self._signals.usage(features.indexed) + FURTHER_CALLS},
+            | {"usage": _NEED["usage"] * usage + FURTHER_CALLS},
         )
 
-    def _first(self, prediction_input: PredictionInput, *, explain: bool) -> Prediction:
+    def _first(self, indexed: IndexedInput, *, explain: bool) -> Prediction:
         """Return what a session needs that has called nothing: what sessions use, and what fits the context."""
-        indexed = IndexedInput(prediction_input)
-        parts = {
-            family: part for family, part in self._signals.of_first(indexed).items() if family not in self._without
-        }
-        return guess(parts or {"frequency": np.zeros(indexed.size)}, self._signals.confidence, explain=explain)
+        evidence = of_first(self._usage, indexed)
+        parts = {family: part for family, part in evidence.items() if family not in self._without}
+        parts = parts or {"frequency": np.zeros(indexed.size)}
+        return guess(parts, self._usage.sessions.confidence, explain=explain)
 
-    def _features(self, prediction_input: PredictionInput) -> "_Features":
-        """Return the features of an input; the latest are kept, because a call is predicted and then learned."""
-        if self._latest is None or self._latest.indexed.prediction_input is not prediction_input:
-            self._latest = _Features(IndexedInput(prediction_input), self._signals, self._without)
-        return self._latest
-
-    def _learn_weights(self, features: "_Features", tool: str, weight: float) -> None:
-        indexed = features.indexed
+    def _learn_weights(self, indexed: IndexedInput, tool: str, weight: float) -> None:
         target = indexed.column.get(tool)
-        if target is None:
+        if target is None or not indexed.calls:
             return
-        if indexed.used.any() and not indexed.used.all():
-            self._learn_choice("turn", features.turn, int(indexed.used[target]), weight)
-        nest = features.used if indexed.used[target] else features.new
+        used = bool(indexed.used[target])
+        if _has_turn(indexed.used):
+            self._learn_choice("turn", self._turn(indexed), int(used), weight)
+        nest = self._nest(indexed, used=used)
         self._learn_choice(nest.logit, nest.table, int(nest.members[:target].sum()), weight)
 
     def _learn_choice(self, logit: str, table: Matrix, chosen: int, weight: float) -> None:
         self._logits[logit].learn(table, chosen, weight)
 
-    def _log_probabilities(self, features: "_Features") -> Scores:
-        used = features.indexed.used
-        turn = (
-            log_softmax(self._logits["turn"].weights @ features.turn) if used.any() and not used.all() else np.zeros(2)
-        )
-        found = np.zeros(used.size)
-        for nest, likely in zip((features.new, features.used), turn, strict=True):
-            found[nest.members] = log_softmax(self._logits[nest.logit].weights @ nest.table) + likely
-        return found
+    def _turn(self, indexed: IndexedInput) -> Matrix:
+        features = of_turn(self._usage, indexed)
+        return np.stack([features[name] for name in TURN])
 
-    def _parts(self, features: "_Features") -> dict[str, Scores]:
-        """Return the sum of weight times feature by family."""
-        found = {family: np.zeros(features.indexed.size) for family in FAMILIES}
-        for nest in (features.new, features.used):
-            parts = self._logits[nest.logit].weights[:, None] * nest.table
-            for family, part in zip(nest.families, parts, strict=True):
-                found[family][nest.members] += part
-        return found
+    def _nest(self, indexed: IndexedInput, *, used: bool) -> "_Nest":
+        """Return the candidates that the session has used, or those that it has not, with their features."""
+        members = indexed.used if used else ~indexed.used
+        logit = "used" if used else STAGES[indexed.prediction_input.relevance is None]
+        compute, labels = (of_used, USED) if used else (of_new, NEW)
+        features = compute(self._usage, indexed) if members.any() else {}
+        families = tuple(family for family, _ in labels.values())
+        table = np.zeros((len(labels), int(members.sum())))
+        for row, (name, family) in enumerate(zip(labels, families, strict=True)):
+            if name in features and family not in self._without:
+                table[row] = features[name][members]
+        return _Nest(logit, members, table, families)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Nest:
+class _Nest(NamedTuple):
     """The candidates of a nest, their features (a row per feature), the families of these, and the logit's name."""
 
     logit: str
@@ -198,42 +189,9 @@ class _Nest:
     families: tuple[str, ...]
 
 
-class _Features:
-    """The features of one prediction input, each nest computed when it is first needed."""
-
-    def __init__(self, indexed: IndexedInput, signals: UsageSignals, without: frozenset[str]) -> None:
-        self.indexed = indexed
-        self._signals = signals
-        self._without = without
-
-    @cached_property
-    def turn(self) -> Matrix:
-        return self._signals.of_turn(self.indexed)
-
-    @cached_property
-    def new(self) -> _Nest:
-        stage = STAGES[self.indexed.prediction_input.relevance is None]
-        return self._nest(stage, ~self.indexed.used, NEW, self._signals.of_new)
-
-    @cached_property
-    def used(self) -> _Nest:
-        return self._nest("used", self.indexed.used, USED, self._signals.of_used)
-
-    def _nest(
-        self,
-        logit: str,
-        members: NDArray[np.bool_],
-        labels: Mapping[str, tuple[str, object]],
-        compute: Callable[[IndexedInput], Mapping[str, Scores]],
-    ) -> _Nest:
-        table = np.zeros((len(labels), int(members.sum())))
-        families = tuple(family for family, _ in labels.values())
-        if table.size:
-            amounts = compute(self.indexed)
-            for row, name in enumerate(labels):
-                if families[row] not in self._without and name in amounts:
-                    table[row] = amounts[name][members]
-        return _Nest(logit, members, table, families)
+def _has_turn(used: NDArray[np.bool_]) -> bool:
+    """Return True if there are both used and new candidates."""
+    return bool(used.any() and not used.all())
 
 
 def _less_likely(likely: Scores, used: NDArray[np.bool_]) -> NDArray[np.bool_]:

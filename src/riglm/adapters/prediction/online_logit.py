@@ -24,7 +24,12 @@ class OnlineLogit:
     """
 
     def __init__(
-        self, weights: Sequence[float], *, precision: float, forgetting: float, least: Sequence[float] | float = -np.inf
+        self,
+        weights: Sequence[float],
+        *,
+        precision: float = 5.0,
+        forgetting: float = 1e-3,
+        least: Sequence[float] | float = -np.inf,
     ) -> None:
         self._start = np.array(weights, np.float64)
         self.weights = self._start.copy()

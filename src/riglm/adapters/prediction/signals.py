@@ -1,4 +1,7 @@
-"""The features of the hybrid, computed from usage statistics, the session and the context."""
+"""The features of the hybrid, computed from usage statistics, the session and the context.
+
+Features are arrays over all candidates; those that are zero may be left out.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,15 +9,7 @@ from typing import Final
 import numpy as np
 
 from riglm.adapters.prediction.counts import IndexedInput, finite, log_odds
-from riglm.adapters.prediction.online_logit import Matrix
-from riglm.adapters.prediction.usage_statistics import (
-    FADING,
-    Cooccurrence,
-    MarkovChains,
-    NameWords,
-    SessionCounts,
-    nearness,
-)
+from riglm.adapters.prediction.usage_statistics import FADING, UsageStatistics, nearness
 from riglm.domain.prediction import Scores
 
 _MIX: Final = (0.3, 0.2, 0.3, 0.1, 0.1)
@@ -25,95 +20,77 @@ _MIN_SPREAD: Final = 1e-9
 _CALL_FADING: Final = 0.95
 
 
-class UsageSignals:
-    """The usage statistics of the hybrid. Features are arrays over all candidates; those that are zero are left out."""
+def of_first(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+    """Return the evidence for each candidate in a session that has called nothing, in log-odds by family."""
+    share, context = log_odds(usage.sessions.share(indexed)), _of_context(indexed, np.zeros(indexed.size))
+    if not context:
+        return {"frequency": share}
+    return {
+        "frequency": 0.5 * share,
+        "context": 0.8 * context["described"] + 0.4 * context["rank"] - 1.0,
+        "learned": 1.3 * context["learned"],
+    }
 
-    def __init__(self) -> None:
-        self._sessions = SessionCounts()
-        self._cooccurrence = Cooccurrence()
-        self._chains = MarkovChains()
-        self._words = NameWords()
 
-    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
-        """Count a call."""
-        for statistic in (self._sessions, self._cooccurrence, self._chains, self._words):
-            statistic.learn(indexed, tool, weight)
+def of_turn(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+    """Return the features of calling a new tool and, all zero, a used one."""
+    tools, calls = len(indexed.ages), len(indexed.calls)
+    features = {
+        "constant": 1.0,
+        "odds": usage.chains.fresh_odds(indexed),
+        "tools": np.log1p(tools),
+        "calls": np.log1p(calls),
+        "since": np.log1p(calls - indexed.calls.index(tuple(dict.fromkeys(indexed.calls))[-1])),
+        "repeated": usage.chains.share(indexed, fresh=False)[indexed.used].max(),
+    }
+    return {name: np.array([feature, 0.0]) for name, feature in features.items()}
 
-    @property
-    def confidence(self) -> float:
-        """How much was counted recently, between 0 and 1."""
-        return self._sessions.confidence
 
-    def usage(self, indexed: IndexedInput) -> Scores:
-        """Return the log-odds that a session uses each candidate."""
-        return log_odds(self._sessions.share(indexed))
+def of_used(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+    """Return the features of tools that the session has used."""
+    calls = indexed.calls
+    return {
+        "follows": indexed.lift(usage.chains.share(indexed, fresh=False)),
+        "age": -np.log1p(indexed.spread(indexed.ages)),
+        "again": np.log1p(2 * indexed.spread(_successors(calls, 1))),
+        "again_two": np.log1p(2 * indexed.spread(_successors(calls, 2))),
+        "uses": np.log1p(indexed.spread({tool: float(calls.count(tool)) for tool in indexed.ages})),
+    }
 
-    def of_first(self, indexed: IndexedInput) -> dict[str, Scores]:
-        """Return the evidence for each candidate in a session that has called nothing, in log-odds by family."""
-        usage, context = self.usage(indexed), _of_context(indexed, np.zeros(indexed.size))
-        if not context:
-            return {"frequency": usage}
-        return {
-            "frequency": 0.5 * usage,
-            "context": 0.8 * context["described"] + 0.4 * context["rank"] - 1.0,
-            "learned": 1.3 * context["learned"],
-        }
 
-    def of_turn(self, indexed: IndexedInput) -> Matrix:
-        """Return the features of calling a new tool and, all zero, a used one: an array of 6 x 2."""
-        tools, calls = len(indexed.ages), len(indexed.calls)
-        since = calls - indexed.calls.index(tuple(dict.fromkeys(indexed.calls))[-1]) if calls else 0
-        repeated = float(self._chains.share(indexed, fresh=False)[indexed.used].max(initial=0.0))
-        found = np.zeros((6, 2))
-        found[:, 0] = 1.0, self._chains.fresh_odds(indexed), *np.log1p((tools, calls, since)), repeated
-        return found
+def of_new(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+    """Return the features of tools that the session has not used.
 
-    def of_used(self, indexed: IndexedInput) -> Mapping[str, Scores]:
-        """Return the features of tools that the session has used."""
-        calls = indexed.calls
-        return {
-            "follows": indexed.lift(self._chains.share(indexed, fresh=False)),
-            "age": -np.log1p(indexed.spread(indexed.ages)),
-            "again": np.log1p(2 * indexed.spread(_successors(calls, 1))),
-            "again_two": np.log1p(2 * indexed.spread(_successors(calls, 2))),
-            "uses": np.log1p(indexed.spread({tool: float(calls.count(tool)) for tool in indexed.ages})),
-        }
-
-    def of_new(self, indexed: IndexedInput) -> Mapping[str, Scores]:
-        """Return the features of tools that the session has not used.
-
-        Shares are logarithms of odds; those that depend on the session are relative to `share`, so that 0 is no news.
-        """
-        share, (within, begins) = self._sessions.share(indexed), self._sessions.within(indexed)
-        base, near = log_odds(share), nearness(indexed)
-        in_use, stage = near > 0, float(np.log1p(len(indexed.ages)))
-        follows = self._chains.share(indexed, fresh=True)
-        found = {
-            "share": base,
-            "moment": self._sessions.moment(indexed),
-            "follows": log_odds(follows) - base,
-            "begins": np.log(begins) * ~in_use,
-            **_of_context(indexed, near),
-        }
-        company, most = self._cooccurrence.share(indexed, share, self._sessions.sessions)
-        joined = np.where(in_use, near, self._sessions.joined(indexed)[indexed.servers])
-        mixed = np.stack([company, follows, joined * within, share, most])
-        sizes = np.maximum(indexed.server_sizes, 1.0)[indexed.servers]
-        counts = np.bincount(
-            [indexed.server_names.get(indexed.server_of(tool), 0) for tool in indexed.ages],
-            minlength=len(indexed.server_names),
-        )
-        return found | {
-            "mix": log_odds(np.dot(_MIX, mixed)) - base,
-            "within": in_use * (log_odds(within) - base),
-            "last_server": 1.0 * (near == 1.0),
-            "near_server": near,
-            "server_size": in_use * np.log(sizes),
-            "server_stage": in_use * stage,
-            "server_part": in_use * counts[indexed.servers] / sizes,
-            "neighbor": _neighbors(indexed),
-            "words": self._words.follows(indexed),
-        }
+    Shares are logarithms of odds; those that depend on the session are relative to `share`, so that 0 is no news.
+    """
+    share, (within, begins) = usage.sessions.share(indexed), usage.sessions.within(indexed)
+    base, near = log_odds(share), nearness(indexed)
+    in_use, stage = near > 0, float(np.log1p(len(indexed.ages)))
+    follows = usage.chains.share(indexed, fresh=True)
+    company, most = usage.cooccurrence.share(indexed, share, usage.sessions.sessions)
+    joined = np.where(in_use, near, usage.sessions.joined(indexed)[indexed.servers])
+    mixed = np.stack([company, follows, joined * within, share, most])
+    sizes = np.maximum(indexed.server_sizes, 1.0)[indexed.servers]
+    counts = np.bincount(
+        [indexed.server_names.get(indexed.server_of(tool), 0) for tool in indexed.ages],
+        minlength=len(indexed.server_names),
+    )
+    return {
+        "share": base,
+        "moment": usage.sessions.moment(indexed),
+        "mix": log_odds(np.dot(_MIX, mixed)) - base,
+        "follows": log_odds(follows) - base,
+        "within": in_use * (log_odds(within) - base),
+        "begins": np.log(begins) * ~in_use,
+        "last_server": 1.0 * (near == 1.0),
+        "near_server": near,
+        "server_size": in_use * np.log(sizes),
+        "server_stage": in_use * stage,
+        "server_part": in_use * counts[indexed.servers] / sizes,
+        "neighbor": _neighbors(indexed),
+        "words": usage.words.follows(indexed),
+        **_of_context(indexed, near),
+    }
 
 
 def _of_context(indexed: IndexedInput, near: Scores) -> Mapping[str, Scores]:

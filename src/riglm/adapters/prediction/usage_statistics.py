@@ -14,7 +14,6 @@ from riglm.domain.retrieval.words import split_name, words
 from riglm.ports.predictor import PredictorPort
 
 _HOURS: Final = 4
-_MOMENT_WEIGHT: Final = 0.3
 _HALF_SURE: Final = 20.0
 """Number of sessions after which a predictor that only counts reports half of its maximum confidence."""
 
@@ -33,7 +32,7 @@ class SessionCounts:
     """
 
     def __init__(self) -> None:
-        self._counts = Counts(most_tools=4096, most_total=np.inf)
+        self._counts = Counts(max_total=np.inf)
 
     @property
     def sessions(self) -> float:
@@ -137,25 +136,6 @@ def _moments(time: float) -> tuple[Hashable, ...]:
     return ("hour", moment.tm_hour // _HOURS), ("weekday", moment.tm_wday)
 
 
-class _SessionsPredictor(PredictorPort):
-    """A strategy that learns by counting sessions alone."""
-
-    def __init__(self) -> None:
-        self._sessions = SessionCounts()
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._sessions.learn(IndexedInput(prediction_input), tool, weight)
-
-
-class FrequencyPredictor(_SessionsPredictor):
-    """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed = IndexedInput(prediction_input)
-        use, moment = log_odds(self._sessions.share(indexed)), _MOMENT_WEIGHT * self._sessions.moment(indexed)
-        return guess({"use": use, "moment": moment}, self._sessions.confidence, explain=explain)
-
-
 FADING: Final = 0.9
 """Weight of a tool in use relative to the one that was used after it."""
 
@@ -198,62 +178,35 @@ class Cooccurrence:
         return (mean / total, most) if total else (otherwise, otherwise)
 
 
-class CooccurrencePredictor(PredictorPort):
-    """Tools that share sessions with those in use, weighted by distance; with none in use, what is used often."""
-
-    def __init__(self) -> None:
-        self._sessions = SessionCounts()
-        self._cooccurrence = Cooccurrence()
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        indexed = IndexedInput(prediction_input)
-        self._sessions.learn(indexed, tool, weight)
-        self._cooccurrence.learn(indexed, tool, weight)
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed = IndexedInput(prediction_input)
-        use = self._sessions.share(indexed)
-        parts = {"use": log_odds(use), "moment": _MOMENT_WEIGHT * self._sessions.moment(indexed)}
-        if indexed.calls:
-            parts["company"] = log_odds(self._cooccurrence.share(indexed, use)[0]) - parts["use"]
-        return guess(parts, self._sessions.confidence, explain=explain)
-
-
 _MAX_RUN_LENGTH: Final = 4
-_START: Final = ("start",)
-FURTHER_CALLS: Final = float(np.log(3))
-"""A tool that is next with a small probability is among the next three with three times that."""
 
 
 class MarkovChains:
     """Markov chains of order 2, 1 and 0 with back-off, separate for repeats and for tools new to their session."""
 
     def __init__(self) -> None:
-        self._fresh = Counts()
-        self._repeat = Counts()
-        self._turns = Counts()
+        self._counts = Counts()
 
     def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
         """Count a transition."""
         fresh = tool not in indexed.ages
-        counts = self._fresh if fresh else self._repeat
         for past in _pasts(indexed, fresh=fresh):
-            counts.add(past, tool, weight)
+            self._counts.add(past, tool, weight)
         for past in _rhythms(indexed):
-            self._turns.add(past, "fresh" if fresh else "repeat", weight)
+            self._counts.add(past, "fresh" if fresh else "repeat", weight)
 
     def share(self, indexed: IndexedInput, *, fresh: bool) -> Scores:
         """Return the probability of each candidate, given that a fresh tool, or that a repeat comes next."""
-        counts, found = self._fresh if fresh else self._repeat, indexed.uniform()
+        found = np.full(indexed.size, 1.0 / max(indexed.size, 1))
         for past in _pasts(indexed, fresh=fresh):
-            found = counts.share(indexed, past, found)
+            found = self._counts.share(indexed, past, found)
         return found
 
     def fresh_odds(self, indexed: IndexedInput) -> float:
         """Return the log-odds that the next tool is one that the session has not used."""
         likely = 0.5
         for past in _rhythms(indexed):
-            likely = (self._turns.row(past).get("fresh", 0.0) + 2 * likely) / (self._turns.total(past) + 2)
+            likely = (self._counts.row(past).get("fresh", 0.0) + 2 * likely) / (self._counts.total(past) + 2)
         likely = min(max(likely, 1e-3), 1 - 1e-3)
         return float(np.log(likely / (1 - likely)))
 
@@ -263,44 +216,21 @@ def _pasts(indexed: IndexedInput, *, fresh: bool) -> tuple[Hashable, ...]:
 
     For repeats they are the last two calls.
     """
-    recent: tuple[Hashable, ...] = tuple(indexed.ages)[:2] if fresh else tuple(reversed(indexed.calls[-2:]))
-    if not recent:
-        return ((_START,),)
-    return tuple(recent[:order] for order in range(len(recent) + 1))
+    recent = tuple(indexed.ages)[:2] if fresh else indexed.calls[:-3:-1]
+    kind = "fresh" if fresh else "repeat"
+    return tuple((kind, *recent[:order]) for order in range(len(recent) + 1)) if recent else ("start",)
 
 
 def _rhythms(indexed: IndexedInput) -> tuple[Hashable, ...]:
     """Return the circumstances that show whether a new tool is due, least specific first."""
     if not indexed.calls:
-        return ("first",)
+        return ("first turn",)
     last = indexed.calls[-1]
     run = next((age for age, tool in enumerate(reversed(indexed.calls)) if tool != last), len(indexed.calls))
-    return "any", (last,), (last, min(run, _MAX_RUN_LENGTH))
-
-
-class SequencePredictor(PredictorPort):
-    """What followed the last two tools, the last one, or began sessions; repeats apart."""
-
-    def __init__(self) -> None:
-        self._chains = MarkovChains()
-        self._sessions = 0.0
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        self._chains.learn(IndexedInput(prediction_input), tool, weight)
-        self._sessions += not prediction_input.calls
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed = IndexedInput(prediction_input)
-        repeated, fresh = (self._chains.share(indexed, fresh=fresh) for fresh in (False, True))
-        follows = log_odds(np.where(indexed.used, repeated, fresh)) + FURTHER_CALLS
-        odds = self._chains.fresh_odds(indexed)
-        parts = {"follows": follows, "fresh": -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))}
-        return guess(parts, self._sessions / (self._sessions + _HALF_SURE), explain=explain)
+    return "any turn", ("turn", last), ("turn", last, min(run, _MAX_RUN_LENGTH))
 
 
 _MAX_CALLS: Final = 20
-_TOOLS_OF_SERVER: Final = 3.0
-"""A session is taken to use this number of tools of a server in use."""
 
 
 def nearness(indexed: IndexedInput) -> Scores:
@@ -310,19 +240,6 @@ def nearness(indexed: IndexedInput) -> Scores:
         last.setdefault(indexed.server_of(tool), FADING**age)
     last.pop("", None)
     return indexed.by_server(last)[indexed.servers]
-
-
-class ServerPredictor(_SessionsPredictor):
-    """Tools of the servers in use, recently used ones first; with none in use, of those that most sessions use."""
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed = IndexedInput(prediction_input)
-        if indexed.calls:
-            near = nearness(indexed)
-            within = np.minimum(_TOOLS_OF_SERVER / np.maximum(indexed.server_sizes, 1.0), 0.5)[indexed.servers]
-            return guess({"near_server": log_odds(near * within)}, float(near.max(initial=0.0)) / 2, explain=explain)
-        share = log_odds(self._sessions.of_servers(indexed)[indexed.servers])
-        return guess({"server": share}, self._sessions.confidence, explain=explain)
 
 
 _MAX_WORDS: Final = 12
@@ -385,3 +302,82 @@ class NameWords:
             trust = _TRUST + len(row)
             found += np.log((counts + trust * lexicon.share) / (self._words.total(before) + trust) / lexicon.share)
         return lexicon.mean(found / max(len(past), 1))
+
+
+class UsageStatistics:
+    """All usage statistics."""
+
+    def __init__(self) -> None:
+        self.sessions = SessionCounts()
+        self.cooccurrence = Cooccurrence()
+        self.chains = MarkovChains()
+        self.words = NameWords()
+
+    def learn(self, indexed: IndexedInput, tool: str, weight: float) -> None:
+        """Count a call."""
+        for statistic in (self.sessions, self.cooccurrence, self.chains, self.words):
+            statistic.learn(indexed, tool, weight)
+
+
+_MOMENT_WEIGHT: Final = 0.3
+_TOOLS_OF_SERVER: Final = 3.0
+"""A session is taken to use this number of tools of a server in use."""
+
+FURTHER_CALLS: Final = float(np.log(3))
+"""A tool that is next with a small probability is among the next three with three times that."""
+
+
+class _UsagePredictor(PredictorPort):
+    """A strategy that learns by counting alone."""
+
+    def __init__(self) -> None:
+        self._usage = UsageStatistics()
+
+    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
+        self._usage.learn(IndexedInput(prediction_input), tool, weight)
+
+
+class FrequencyPredictor(_UsagePredictor):
+    """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
+        parts = {"use": log_odds(sessions.share(indexed)), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
+        return guess(parts, sessions.confidence, explain=explain)
+
+
+class CooccurrencePredictor(_UsagePredictor):
+    """Tools that share sessions with those in use, weighted by distance; with none in use, what is used often."""
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
+        use = sessions.share(indexed)
+        parts = {"use": log_odds(use), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
+        if indexed.calls:
+            parts["company"] = log_odds(self._usage.cooccurrence.share(indexed, use)[0]) - parts["use"]
+        return guess(parts, sessions.confidence, explain=explain)
+
+
+class SequencePredictor(_UsagePredictor):
+    """What followed the last two tools, the last one, or began sessions; repeats apart."""
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        indexed, chains = IndexedInput(prediction_input), self._usage.chains
+        repeated, fresh = (chains.share(indexed, fresh=fresh) for fresh in (False, True))
+        follows = log_odds(np.where(indexed.used, repeated, fresh)) + FURTHER_CALLS
+        odds = chains.fresh_odds(indexed)
+        parts = {"follows": follows, "fresh": -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))}
+        return guess(parts, self._usage.sessions.confidence, explain=explain)
+
+
+class ServerPredictor(_UsagePredictor):
+    """Tools of the servers in use, recently used ones first; with none in use, of those that most sessions use."""
+
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
+        if indexed.calls:
+            near = nearness(indexed)
+            within = np.minimum(_TOOLS_OF_SERVER / np.maximum(indexed.server_sizes, 1.0), 0.5)[indexed.servers]
+            return guess({"near_server": log_odds(near * within)}, float(near.max(initial=0.0)) / 2, explain=explain)
+        share = log_odds(sessions.of_servers(indexed)[indexed.servers])
+        return guess({"server": share}, sessions.confidence, explain=explain)
