@@ -19,7 +19,10 @@ _MAX_ROWS: Final = 4096
 
 
 class IndexedInput:
-    """A prediction input with its calls and servers as arrays over the `size` candidates."""
+    """A prediction input with its calls and servers as arrays over the `size` candidates.
+
+    `server_sizes` has for each candidate the number of candidates of its server.
+    """
 
     def __init__(self, prediction_input: PredictionInput) -> None:
         self.prediction_input = prediction_input
@@ -27,8 +30,7 @@ class IndexedInput:
         self.size = len(self.candidates)
         self.calls = prediction_input.calls
         self.column = _columns(self.candidates)
-        names = tuple(map(prediction_input.servers.get, self.candidates, repeat("")))
-        self.server_names, self.servers, self.server_sizes = _numbered(names)
+        self._servers, self._server_numbers, self.server_sizes = _numbered(tuple(map(self.server_of, self.candidates)))
 
     @cached_property
     def ages(self) -> dict[str, int]:
@@ -55,8 +57,9 @@ class IndexedInput:
         return self.prediction_input.servers.get(tool, "")
 
     def by_server(self, amounts: Mapping[str, float]) -> Scores:
-        """Return an array over `server_names` from amounts by server."""
-        return np.fromiter(map(amounts.get, self.server_names, repeat(0.0)), np.float64, len(self.server_names))
+        """Return an array over the candidates from amounts by server."""
+        found = np.fromiter(map(amounts.get, self._servers, repeat(0.0)), np.float64, len(self._servers))
+        return found[self._server_numbers]
 
     def spread(self, amounts: Mapping[str, float]) -> Scores:
         """Return an array over the candidates from amounts by tool."""
@@ -78,11 +81,10 @@ def _columns(candidates: tuple[str, ...]) -> Mapping[str, int]:
 
 @lru_cache(_CATALOGS)
 def _numbered(servers: tuple[str, ...]) -> tuple[Mapping[str, int], NDArray[np.intp], Scores]:
-    """Return a number for each server, 0 for an unknown one, the number of each candidate, and candidates by server."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(("", *servers)))}
+    """Return a number for each server, the number of each candidate's server, and the size of this server."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(servers))}
     numbers = np.fromiter(map(names.__getitem__, servers), np.intp, len(servers))
-    sizes = np.bincount(numbers, minlength=len(names)).astype(np.float64)
-    return names, numbers, sizes
+    return names, numbers, np.bincount(numbers)[numbers].astype(np.float64)
 
 
 class Counts:

@@ -30,9 +30,7 @@ NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
     "last_server": ("server", (0.27, 0.3)),
     "near_server": ("server", (0.09, 0.26)),
     "server_size": ("server", (-0.06, 0.14)),
-    "server_stage": ("server", (0.16, 0.21)),
     "server_part": ("server", (-0.02, 0.08)),
-    "neighbor": ("server", (0.26, 0.32)),
     "words": ("words", (0.25, 0.45)),
     "rank": ("context", (0.43, 0.0)),
     "described": ("context", (0.59, 0.0)),
@@ -51,8 +49,6 @@ USED: Final[Mapping[str, tuple[str, float]]] = {
     "follows": ("sequence", 0.38),
     "age": ("recency", 0.77),
     "again": ("recency", 0.3),
-    "again_two": ("recency", -0.01),
-    "uses": ("recency", -0.3),
 }
 """Features of tools that the session has used: family and default weight, fitted likewise."""
 

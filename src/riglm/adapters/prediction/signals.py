@@ -3,18 +3,18 @@
 Features are arrays over all candidates; those that are zero may be left out.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from riglm.adapters.prediction.counts import IndexedInput, finite, log_odds
-from riglm.adapters.prediction.usage_statistics import FADING, UsageStatistics, nearness
+from riglm.adapters.prediction.usage_statistics import UsageStatistics, nearness
 from riglm.domain.prediction import Scores
 
 _MIX: Final = (0.3, 0.2, 0.3, 0.1, 0.1)
-_MAX_NEIGHBORS: Final = 8
-_NEIGHBOR_DISTANCE: Final = 3.0
 _MAX_BELOW, _MAX_ABOVE = 4.0, 8.0
 _MIN_SPREAD: Final = 1e-9
 _CALL_FADING: Final = 0.95
@@ -48,13 +48,10 @@ def of_turn(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Score
 
 def of_used(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
     """Return the features of tools that the session has used."""
-    calls = indexed.calls
     return {
         "follows": indexed.lift(usage.chains.share(indexed, fresh=False)),
         "age": -np.log1p(indexed.spread(indexed.ages)),
-        "again": np.log1p(2 * indexed.spread(_successors(calls, 1))),
-        "again_two": np.log1p(2 * indexed.spread(_successors(calls, 2))),
-        "uses": np.log1p(indexed.spread({tool: float(calls.count(tool)) for tool in indexed.ages})),
+        "again": np.log1p(2 * indexed.spread(_successors(indexed.calls))),
     }
 
 
@@ -65,16 +62,11 @@ def of_new(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores
     """
     share, (within, begins) = usage.sessions.share(indexed), usage.sessions.within(indexed)
     base, near = log_odds(share), nearness(indexed)
-    in_use, stage = near > 0, float(np.log1p(len(indexed.ages)))
-    follows = usage.chains.share(indexed, fresh=True)
+    in_use, follows = near > 0, usage.chains.share(indexed, fresh=True)
     company, most = usage.cooccurrence.share(indexed, share, usage.sessions.sessions)
-    joined = np.where(in_use, near, usage.sessions.joined(indexed)[indexed.servers])
+    joined = np.where(in_use, near, usage.sessions.joined(indexed))
     mixed = np.stack([company, follows, joined * within, share, most])
-    sizes = np.maximum(indexed.server_sizes, 1.0)[indexed.servers]
-    counts = np.bincount(
-        [indexed.server_names.get(indexed.server_of(tool), 0) for tool in indexed.ages],
-        minlength=len(indexed.server_names),
-    )
+    servers_used = Counter(map(indexed.server_of, indexed.ages))
     return {
         "share": base,
         "moment": usage.sessions.moment(indexed),
@@ -84,10 +76,8 @@ def of_new(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores
         "begins": np.log(begins) * ~in_use,
         "last_server": 1.0 * (near == 1.0),
         "near_server": near,
-        "server_size": in_use * np.log(sizes),
-        "server_stage": in_use * stage,
-        "server_part": in_use * counts[indexed.servers] / sizes,
-        "neighbor": _neighbors(indexed),
+        "server_size": in_use * np.log(indexed.server_sizes),
+        "server_part": in_use * indexed.by_server(servers_used) / indexed.server_sizes,
         "words": usage.words.follows(indexed),
         **_of_context(indexed, near),
     }
@@ -107,26 +97,12 @@ def _of_context(indexed: IndexedInput, near: Scores) -> Mapping[str, Scores]:
     }
 
 
-def _successors(calls: tuple[str, ...], order: int) -> dict[str, float]:
-    """Return how often each tool followed the last `order` calls before, decayed by the calls since."""
-    found: dict[str, float] = {}
-    past = calls[-order:]
-    for end in range(order, len(calls)):
-        if calls[end - order : end] == past:
-            found[calls[end]] = found.get(calls[end], 0.0) + _CALL_FADING ** (len(calls) - end)
-    return found
-
-
-def _neighbors(indexed: IndexedInput) -> Scores:
-    """Return the maximum of 0.9^n · exp(-d / 3) over the n-th latest tools of its server, with d places between."""
-    recent = [tool for tool in indexed.latest[:_MAX_NEIGHBORS] if tool in indexed.column and indexed.server_of(tool)]
-    if not recent:
-        return np.zeros(indexed.size)
-    places = np.array([indexed.column[tool] for tool in recent])[:, None]
-    near = np.exp(-np.abs(np.arange(indexed.size) - places) / _NEIGHBOR_DISTANCE)
-    found: Scores = (
-        near * (indexed.servers == indexed.servers[places]) * FADING ** np.arange(len(recent))[:, None]
-    ).max(0)
+def _successors(calls: tuple[str, ...]) -> Mapping[str, float]:
+    """Return how often each tool followed the last one before, decayed by the calls since."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for place, (before, tool) in enumerate(pairwise(calls), 1):
+        if before == calls[-1]:
+            found[tool] += _CALL_FADING ** (len(calls) - place)
     return found
 
 

@@ -71,7 +71,7 @@ class SessionCounts:
         (sessions with the tool + 2 · share in the wider scope) / (sessions + 2); in the widest, the share of sessions
         that use its server, divided by half of the server's tools, is used for that.
         """
-        found = np.minimum(2.0 * self.of_servers(indexed) / np.maximum(indexed.server_sizes, 2.0), 0.5)[indexed.servers]
+        found = np.minimum(2.0 * self.of_servers(indexed) / np.maximum(indexed.server_sizes, 2.0), 0.5)
         for scope in sorted(
             _scopes(indexed.prediction_input), key=lambda each: -self._counts.total(("sessions", each))
         ):
@@ -86,25 +86,21 @@ class SessionCounts:
         return found
 
     def of_servers(self, indexed: IndexedInput) -> Scores:
-        """Return the share of sessions that use each server."""
-        found: Scores = (self._by_server(indexed) + 0.5) / (self.sessions + 2.0)
+        """Return the share of sessions that use the server of each candidate."""
+        found: Scores = (indexed.by_server(self._counts.row("servers")) + 0.5) / (self.sessions + 2.0)
         return np.minimum(found, 1.0)
 
     def within(self, indexed: IndexedInput) -> tuple[Scores, Scores]:
         """Return, of the sessions that use its server, the shares that use each candidate and that begin with it."""
-        sessions, sizes = (
-            self._by_server(indexed)[indexed.servers],
-            np.maximum(indexed.server_sizes, 1.0)[indexed.servers],
-        )
+        sessions, sizes = indexed.by_server(self._counts.row("servers")), indexed.server_sizes
         tools, begins = (indexed.spread(self._counts.row(row)) for row in (("tools", _ALL), "begins"))
         within = (tools + 0.5 * np.minimum(1.0, 3.0 / sizes)) / (sessions + 1.0)
         return np.minimum(within, 1.0), (begins + 0.3 / sizes) / (sessions + 0.3)
 
     def joined(self, indexed: IndexedInput) -> Scores:
-        """Return the probability of each server that a session with the servers in use uses it."""
-        sessions, in_use = self._by_server(indexed), {indexed.server_of(tool) for tool in indexed.latest}
-        found = np.zeros(len(sessions))
-        prior, with_server = 0.5 * (sessions + 0.5) / (self.sessions + 2.0), self._counts.row("servers")
+        """Return the probability that a session with the servers in use uses the server of each candidate."""
+        with_server, in_use = self._counts.row("servers"), {indexed.server_of(tool) for tool in indexed.latest}
+        found, prior = np.zeros(indexed.size), 0.5 * self.of_servers(indexed)
         for server in in_use:
             together = indexed.by_server(self._counts.row(("with", server)))
             found += (together + prior) / (with_server.get(server, 0.0) + 0.5)
@@ -116,9 +112,6 @@ class SessionCounts:
             return wider
         found: Scores = (indexed.spread(self._counts.row(("tools", scope))) + trust * wider) / (sessions + trust)
         return found
-
-    def _by_server(self, indexed: IndexedInput) -> Scores:
-        return indexed.by_server(self._counts.row("servers"))
 
 
 def _scopes(prediction_input: PredictionInput) -> tuple[Hashable, ...]:
@@ -239,7 +232,7 @@ def nearness(indexed: IndexedInput) -> Scores:
     for age, tool in enumerate(reversed(indexed.calls[-_MAX_CALLS:])):
         last.setdefault(indexed.server_of(tool), FADING**age)
     last.pop("", None)
-    return indexed.by_server(last)[indexed.servers]
+    return indexed.by_server(last)
 
 
 _MAX_WORDS: Final = 12
@@ -377,7 +370,7 @@ class ServerPredictor(_UsagePredictor):
         indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
         if indexed.calls:
             near = nearness(indexed)
-            within = np.minimum(_TOOLS_OF_SERVER / np.maximum(indexed.server_sizes, 1.0), 0.5)[indexed.servers]
+            within = np.minimum(_TOOLS_OF_SERVER / indexed.server_sizes, 0.5)
             return guess({"near_server": log_odds(near * within)}, float(near.max(initial=0.0)) / 2, explain=explain)
-        share = log_odds(sessions.of_servers(indexed)[indexed.servers])
+        share = log_odds(sessions.of_servers(indexed))
         return guess({"server": share}, sessions.confidence, explain=explain)
