@@ -12,7 +12,6 @@ from riglm.domain.prediction import Prediction, PredictionInput, Scores
 
 MAX_LATEST: Final = 12
 """Maximum number of different tools, the latest of a session, that are considered one by one."""
-_MIN_LIFT: Final = 0.1
 _CATALOGS: Final = 16
 _MIN_COUNT: Final = 0.1
 _MAX_ROWS: Final = 4096
@@ -66,11 +65,6 @@ class IndexedInput:
         found = np.zeros(self.size)
         for tool in amounts.keys() & self.column.keys():
             found[self.column[tool]] = amounts[tool]
-        return found
-
-    def lift(self, probability: Scores) -> Scores:
-        """Return log(p · size + 0.1): about 0 for chance, never below log 0.1."""
-        found: Scores = np.log(probability * self.size + _MIN_LIFT)
         return found
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from riglm.adapters.prediction.counts import IndexedInput, guess, log_odds
 from riglm.adapters.prediction.online_logit import Matrix, OnlineLogit, log_softmax
-from riglm.adapters.prediction.signals import of_first, of_new, of_turn, of_used
+from riglm.adapters.prediction.signals import evidence_at_start, new_features, turn_features, used_features
 from riglm.adapters.prediction.usage_statistics import FURTHER_CALLS, UsageStatistics
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
@@ -21,21 +21,21 @@ STAGES: Final = ("with_context", "without_context")
 """Situations with separate weights of new tools."""
 
 NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
-    "share": ("frequency", (0.12, 0.16)),
+    "share": ("frequency", (0.12, 0.25)),
     "moment": ("frequency", (0.1, 0.1)),
-    "mix": ("cooccurrence", (0.18, 0.47)),
-    "follows": ("sequence", (0.33, 0.26)),
-    "within": ("server", (-0.15, -0.17)),
-    "begins": ("server", (0.36, 0.43)),
-    "last_server": ("server", (0.27, 0.3)),
+    "mix": ("cooccurrence", (0.32, 0.55)),
+    "follows": ("sequence", (0.32, 0.28)),
+    "within": ("server", (0.03, 0.05)),
+    "begins": ("server", (0.4, 0.48)),
+    "last_server": ("server", (0.23, 0.26)),
     "near_server": ("server", (0.09, 0.26)),
-    "server_size": ("server", (-0.06, 0.14)),
-    "server_part": ("server", (-0.02, 0.08)),
-    "words": ("words", (0.25, 0.45)),
-    "rank": ("context", (0.43, 0.0)),
-    "described": ("context", (0.59, 0.0)),
-    "described_near": ("context", (0.06, 0.0)),
-    "learned": ("learned", (0.24, 0.0)),
+    "server_size": ("server", (-0.08, 0.11)),
+    "server_part": ("server", (0.0, 0.11)),
+    "words": ("words", (0.18, 0.37)),
+    "rank": ("context", (0.46, 0.0)),
+    "described": ("context", (0.58, 0.0)),
+    "described_near": ("context", (0.04, 0.0)),
+    "learned": ("learned", (0.34, 0.0)),
 }
 """Features of tools new to the session: family, and default weight by `STAGES`.
 
@@ -46,9 +46,9 @@ NEVER_NEGATIVE: Final = frozenset({"share", "moment", "follows", "begins", "mix"
 """Features of new tools whose weight is at least 0: what is used or fits more must not be less likely for that."""
 
 USED: Final[Mapping[str, tuple[str, float]]] = {
-    "follows": ("sequence", 0.38),
-    "age": ("recency", 0.77),
-    "again": ("recency", 0.3),
+    "follows": ("sequence", 0.28),
+    "age": ("recency", 0.75),
+    "again": ("recency", 0.27),
 }
 """Features of tools that the session has used: family and default weight, fitted likewise."""
 
@@ -62,9 +62,7 @@ TURN: Final[Mapping[str, float]] = {
 }
 """Features of the decision for a new tool, and their default weights, fitted likewise."""
 
-FAMILIES: Final[tuple[str, ...]] = tuple(
-    dict.fromkeys([family for family, _ in NEW.values()] + [family for family, _ in USED.values()])
-)
+FAMILIES: Final[tuple[str, ...]] = tuple(dict.fromkeys(family for family, _ in (*NEW.values(), *USED.values())))
 """The families of features, by which contributions are reported; `repeat_or_new` is added to them."""
 
 _NEED: Final = dict.fromkeys(FAMILIES, 1.0) | {"server": 0.5, "repeat_or_new": 0.25, "usage": 0.3}
@@ -87,7 +85,7 @@ class HybridPredictor(PredictorPort):
         ConfigurationError: `without` names an unknown family.
     """
 
-    def __init__(self, *, fresh_bonus: float = 1.6, without: Sequence[str] = ()) -> None:
+    def __init__(self, *, fresh_bonus: float = 1.8, without: Sequence[str] = ()) -> None:
         unknown = sorted(set(without) - set(FAMILIES))
         if unknown:
             raise ConfigurationError(
@@ -96,7 +94,7 @@ class HybridPredictor(PredictorPort):
         self._fresh_bonus = fresh_bonus
         self._without = frozenset(without)
         self._usage = UsageStatistics()
-        least = [0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW]
+        least = np.array([0.0 if name in NEVER_NEGATIVE else -np.inf for name in NEW])
         self._logits = {
             **{
                 stage: OnlineLogit([weights[place] for _, weights in NEW.values()], least=least)
@@ -118,10 +116,9 @@ class HybridPredictor(PredictorPort):
         if not indexed.calls:
             return self._first(indexed, explain=explain)
         likely, parts = np.zeros(indexed.size), {family: np.zeros(indexed.size) for family in FAMILIES}
-        turn = (
-            log_softmax(self._logits["turn"].weights @ self._turn(indexed)) if _has_turn(indexed.used) else np.zeros(2)
-        )
-        for used, turn_likely in zip((False, True), turn, strict=True):
+        turn = self._turn(indexed)
+        of_turn = np.zeros(2) if turn is None else log_softmax(self._logits["turn"].weights @ turn)
+        for used, turn_likely in zip((False, True), of_turn, strict=True):
             nest = self._nest(indexed, used=used)
             weighted = self._logits[nest.logit].weights[:, None] * nest.table
             likely[nest.members] = log_softmax(weighted.sum(axis=0)) + turn_likely
@@ -140,7 +137,7 @@ class HybridPredictor(PredictorPort):
 
     def _first(self, indexed: IndexedInput, *, explain: bool) -> Prediction:
         """Return what a session needs that has called nothing: what sessions use, and what fits the context."""
-        evidence = of_first(self._usage, indexed)
+        evidence = evidence_at_start(self._usage, indexed)
         parts = {family: part for family, part in evidence.items() if family not in self._without}
         parts = parts or {"frequency": np.zeros(indexed.size)}
         return guess(parts, self._usage.sessions.confidence, explain=explain)
@@ -149,24 +146,27 @@ class HybridPredictor(PredictorPort):
         target = indexed.column.get(tool)
         if target is None or not indexed.calls:
             return
-        used = bool(indexed.used[target])
-        if _has_turn(indexed.used):
-            self._learn_choice("turn", self._turn(indexed), int(used), weight)
+        used, turn = bool(indexed.used[target]), self._turn(indexed)
+        if turn is not None:
+            self._learn_choice("turn", turn, int(used), weight)
         nest = self._nest(indexed, used=used)
         self._learn_choice(nest.logit, nest.table, int(nest.members[:target].sum()), weight)
 
     def _learn_choice(self, logit: str, table: Matrix, chosen: int, weight: float) -> None:
         self._logits[logit].learn(table, chosen, weight)
 
-    def _turn(self, indexed: IndexedInput) -> Matrix:
-        features = of_turn(self._usage, indexed)
+    def _turn(self, indexed: IndexedInput) -> Matrix | None:
+        """Return the features of a new tool and of a used one; None if all candidates are new, or all are used."""
+        if indexed.used.all() or not indexed.used.any():
+            return None
+        features = turn_features(self._usage, indexed)
         return np.stack([features[name] for name in TURN])
 
     def _nest(self, indexed: IndexedInput, *, used: bool) -> "_Nest":
         """Return the candidates that the session has used, or those that it has not, with their features."""
         members = indexed.used if used else ~indexed.used
         logit = "used" if used else STAGES[indexed.prediction_input.relevance is None]
-        compute, labels = (of_used, USED) if used else (of_new, NEW)
+        compute, labels = (used_features, USED) if used else (new_features, NEW)
         features = compute(self._usage, indexed) if members.any() else {}
         families = tuple(family for family, _ in labels.values())
         table = np.zeros((len(labels), int(members.sum())))
@@ -183,11 +183,6 @@ class _Nest(NamedTuple):
     members: NDArray[np.bool_]
     table: Matrix
     families: tuple[str, ...]
-
-
-def _has_turn(used: NDArray[np.bool_]) -> bool:
-    """Return True if there are both used and new candidates."""
-    return bool(used.any() and not used.all())
 
 
 def _less_likely(likely: Scores, used: NDArray[np.bool_]) -> NDArray[np.bool_]:

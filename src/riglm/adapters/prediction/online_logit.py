@@ -29,14 +29,14 @@ class OnlineLogit:
         *,
         precision: float = 5.0,
         forgetting: float = 1e-3,
-        least: Sequence[float] | float = -np.inf,
+        least: Scores | float = -np.inf,
     ) -> None:
         self._start = np.array(weights, np.float64)
         self.weights = self._start.copy()
         self._prior = precision * np.eye(len(self._start))
         self._precision = self._prior.copy()
         self._forgetting = forgetting
-        self._least = np.array(least, np.float64)
+        self._least = least
 
     def learn(self, features: Matrix, chosen: int, weight: float) -> None:
         """Learn that the alternative at `chosen` was taken; `features` has a row per feature."""

@@ -14,13 +14,13 @@ from riglm.adapters.prediction.counts import IndexedInput, finite, log_odds
 from riglm.adapters.prediction.usage_statistics import UsageStatistics, nearness
 from riglm.domain.prediction import Scores
 
-_MIX: Final = (0.3, 0.2, 0.3, 0.1, 0.1)
+_MIX: Final = (0.4, 0.2, 0.3, 0.1)
 _MAX_BELOW, _MAX_ABOVE = 4.0, 8.0
 _MIN_SPREAD: Final = 1e-9
 _CALL_FADING: Final = 0.95
 
 
-def of_first(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+def evidence_at_start(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
     """Return the evidence for each candidate in a session that has called nothing, in log-odds by family."""
     share, context = log_odds(usage.sessions.share(indexed)), _of_context(indexed, np.zeros(indexed.size))
     if not context:
@@ -32,7 +32,7 @@ def of_first(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scor
     }
 
 
-def of_turn(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+def turn_features(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
     """Return the features of calling a new tool and, all zero, a used one."""
     tools, calls = len(indexed.ages), len(indexed.calls)
     features = {
@@ -46,16 +46,16 @@ def of_turn(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Score
     return {name: np.array([feature, 0.0]) for name, feature in features.items()}
 
 
-def of_used(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+def used_features(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
     """Return the features of tools that the session has used."""
     return {
-        "follows": indexed.lift(usage.chains.share(indexed, fresh=False)),
+        "follows": log_odds(usage.chains.share(indexed, fresh=False)),
         "age": -np.log1p(indexed.spread(indexed.ages)),
         "again": np.log1p(2 * indexed.spread(_successors(indexed.calls))),
     }
 
 
-def of_new(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
+def new_features(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores]:
     """Return the features of tools that the session has not used.
 
     Shares are logarithms of odds; those that depend on the session are relative to `share`, so that 0 is no news.
@@ -63,9 +63,9 @@ def of_new(usage: UsageStatistics, indexed: IndexedInput) -> Mapping[str, Scores
     share, (within, begins) = usage.sessions.share(indexed), usage.sessions.within(indexed)
     base, near = log_odds(share), nearness(indexed)
     in_use, follows = near > 0, usage.chains.share(indexed, fresh=True)
-    company, most = usage.cooccurrence.share(indexed, share, usage.sessions.sessions)
+    company = usage.cooccurrence.share(indexed, share, usage.sessions.sessions)
     joined = np.where(in_use, near, usage.sessions.joined(indexed))
-    mixed = np.stack([company, follows, joined * within, share, most])
+    mixed = np.stack([company, follows, joined * within, share])
     servers_used = Counter(map(indexed.server_of, indexed.ages))
     return {
         "share": base,

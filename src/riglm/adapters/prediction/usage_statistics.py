@@ -152,23 +152,21 @@ class Cooccurrence:
             self._rows.add(other, tool, near)
             self._rows.add(tool, other, near)
 
-    def share(self, indexed: IndexedInput, otherwise: Scores, sessions: float = 0.0) -> tuple[Scores, Scores]:
-        """Return P(a session with the tools in use uses the candidate): the mean over these tools and the maximum.
+    def share(self, indexed: IndexedInput, otherwise: Scores, sessions: float = 0.0) -> Scores:
+        """Return P(a session with the tools in use uses the candidate): the mean over these tools.
 
         Per tool (count + otherwise) / (its sessions + 1). Tools that were used later weigh more, and those that are
         rare among the number of `sessions`; one that no session has used says nothing.
         """
-        mean, most, total = np.zeros(indexed.size), np.zeros(indexed.size), 0.0
+        found, total = np.zeros(indexed.size), 0.0
         for place, tool in enumerate(indexed.latest):
             row = self._rows.row(tool)
             count = row.get(tool, 0.0)
-            share = (indexed.spread(row) + otherwise) / (count + 1.0)
             weight = FADING**place * (float(np.log((max(sessions, count) + 2) / (count + 1))) + 0.1)
             weight *= count / (count + 1.0)
-            mean += weight * share
+            found += weight * (indexed.spread(row) + otherwise) / (count + 1.0)
             total += weight
-            np.maximum(most, share, out=most)
-        return (mean / total, most) if total else (otherwise, otherwise)
+        return found / total if total else otherwise
 
 
 _MAX_RUN_LENGTH: Final = 4
@@ -347,7 +345,7 @@ class CooccurrencePredictor(_UsagePredictor):
         use = sessions.share(indexed)
         parts = {"use": log_odds(use), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
         if indexed.calls:
-            parts["company"] = log_odds(self._usage.cooccurrence.share(indexed, use)[0]) - parts["use"]
+            parts["company"] = log_odds(self._usage.cooccurrence.share(indexed, use)) - parts["use"]
         return guess(parts, sessions.confidence, explain=explain)
 
 
