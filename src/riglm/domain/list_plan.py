@@ -110,34 +110,36 @@ _PRIOR_CATALOG: Final = 50.0
 _MORE_TOOLS: Final = 1.2
 
 
-def expected_usage(usage: Usage, everyday: Mapping[str, float]) -> Usage:
+def expected_usage(usage: Usage, prior: Mapping[str, float]) -> Usage:
     """Return the estimate for a catalog: the prior and what was recorded, weighted by the number of sessions.
 
-        p = (n * p_recorded + 3 * p_prior) / (n + 3) with n = `usage.evidence`
-
-    `everyday` has every permitted tool and how likely it is an everyday utility. A session needs such a tool with a
-    probability of 0.01 to 0.12, and 3.5 tools in a catalog of 50, 1.2 more for each e-fold larger one. If nothing
-    recorded makes one tool likelier than another, the probabilities are those of the prior.
+    `prior` has the probability of every permitted tool while nothing was learned. A session needs 3.5 tools in a
+    catalog of 50, 1.2 more for each e-fold larger one.
     """
     recorded = usage.evidence / (usage.evidence + PRIOR_SESSIONS)
-    prior = prior_probabilities(everyday)
-    distinct = max(_MIN_PRIOR_TOOLS, _PRIOR_TOOLS + _MORE_TOOLS * math.log(max(len(everyday), 1) / _PRIOR_CATALOG))
+    distinct = max(_MIN_PRIOR_TOOLS, _PRIOR_TOOLS + _MORE_TOOLS * math.log(max(len(prior), 1) / _PRIOR_CATALOG))
     return Usage(
         evidence=usage.evidence,
-        probabilities=blended(usage.probabilities, prior, usage.evidence) if usage.probabilities else prior,
+        probabilities=blended(usage.probabilities, prior, usage.evidence),
         requests=recorded * usage.requests + (1 - recorded) * COLD_USAGE.requests,
         distinct_tools=recorded * usage.distinct_tools + (1 - recorded) * distinct,
     )
 
 
 def prior_probabilities(everyday: Mapping[str, float]) -> dict[str, float]:
-    """Return the probability of tools while nothing was learned, given how likely each is an everyday utility."""
+    """Return the probability of tools while nothing was learned, from 0.01 to 0.12.
+
+    `everyday` has every permitted tool and how likely it is an everyday utility.
+    """
     return {tool: _MIN_PRIOR + (_MAX_PRIOR - _MIN_PRIOR) * weight for tool, weight in everyday.items()}
 
 
 def blended(recorded: Mapping[str, float], prior: Mapping[str, float], sessions: float) -> dict[str, float]:
-    """Return (sessions * recorded + 3 * prior) / (sessions + 3) for each tool of the prior."""
-    share = sessions / (sessions + PRIOR_SESSIONS)
+    """Return (sessions * recorded + 3 * prior) / (sessions + 3) for each tool of the prior.
+
+    If nothing recorded makes one tool likelier than another, `recorded` is empty, and the prior decides.
+    """
+    share = sessions / (sessions + PRIOR_SESSIONS) if recorded else 0.0
     return {tool: share * recorded.get(tool, 0.0) + (1 - share) * before for tool, before in prior.items()}
 
 

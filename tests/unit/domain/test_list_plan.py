@@ -157,7 +157,7 @@ def test_kept_tools_count_for_the_expected_hits_and_not_for_max_tools():
 
 def test_a_small_catalog_is_listed_whole():
     assert short(make_costs(SMALL), make_usage(dict.fromkeys(SMALL, 0.4)), order=SMALL) == set(SMALL)
-    assert short(make_costs(SMALL), expected_usage(COLD_USAGE, dict.fromkeys(SMALL, 0.0)), order=SMALL) == set(SMALL)
+    assert short(make_costs(SMALL), expected_usage(COLD_USAGE, dict.fromkeys(SMALL, 0.01)), order=SMALL) == set(SMALL)
 
 
 def test_of_a_large_catalog_the_likely_tools_are_listed():
@@ -253,9 +253,10 @@ def test_a_plan_without_tools_of_its_own_lists_all_candidates():
     assert ListPlan(candidates=SMALL, tools=frozenset(SMALL[:1])).listed == {SMALL[0]}
 
 
-def make_everyday(count, *useful):
-    """Return the weights of so many tools, of which some are surely everyday utilities."""
-    return {f"tool_{number:03}": 0.0 for number in range(count)} | dict.fromkeys(useful, 1.0)
+def make_prior(count, *useful):
+    """Return the prior of so many tools, of which some are surely everyday utilities."""
+    everyday = {f"tool_{number:03}": 0.0 for number in range(count)} | dict.fromkeys(useful, 1.0)
+    return prior_probabilities(everyday)
 
 
 @given(st.floats(0, 1))
@@ -267,10 +268,10 @@ def test_a_prior_lies_between_one_and_twelve_percent(weight):
     ("count", "distinct"), [(1, 3.0), (20, 3.0), (40, 3.232), (50, 3.5), (60, 3.719), (200, 5.164), (525, 6.322)]
 )
 def test_nothing_learned_is_the_prior(count, distinct):
-    everyday = make_everyday(count - 1, "read_file")
-    usage = expected_usage(COLD_USAGE, everyday)
+    prior = make_prior(count - 1, "read_file")
+    usage = expected_usage(COLD_USAGE, prior)
     assert usage.evidence == 0
-    assert usage.probabilities == prior_probabilities(everyday)
+    assert usage.probabilities == prior
     assert (usage.probabilities["read_file"], usage.requests) == (0.12, 12.0)
     assert usage.distinct_tools == pytest.approx(distinct, abs=1e-3)
 
@@ -281,7 +282,7 @@ def test_an_empty_catalog_has_no_probabilities():
 
 def test_three_sessions_weigh_as_much_as_the_prior():
     recorded = make_usage({"read_file": 0.9, "tool_000": 0.4, "gone": 1.0}, 20.0, distinct_tools=6.5, evidence=3)
-    usage = expected_usage(recorded, make_everyday(49, "read_file"))
+    usage = expected_usage(recorded, make_prior(49, "read_file"))
     assert usage.probabilities["read_file"] == pytest.approx((0.9 + 0.12) / 2)
     assert usage.probabilities["tool_000"] == pytest.approx((0.4 + 0.01) / 2)
     assert usage.probabilities["tool_001"] == pytest.approx(0.01 / 2)
@@ -291,18 +292,16 @@ def test_three_sessions_weigh_as_much_as_the_prior():
 
 def test_of_many_sessions_what_was_recorded_remains():
     recorded = make_usage({"read_file": 0.9, "tool_000": 0.4}, 20.0, distinct_tools=6.5, evidence=10**9)
-    usage = expected_usage(recorded, make_everyday(49, "read_file"))
-    assert usage.probabilities == pytest.approx(
-        dict.fromkeys(make_everyday(49), 0.0) | recorded.probabilities, abs=1e-6
-    )
+    usage = expected_usage(recorded, make_prior(49, "read_file"))
+    assert usage.probabilities == pytest.approx(dict.fromkeys(make_prior(49), 0.0) | recorded.probabilities, abs=1e-6)
     assert (usage.requests, usage.distinct_tools) == (pytest.approx(20.0), pytest.approx(6.5))
 
 
 def test_if_nothing_recorded_tells_tools_apart_the_prior_does():
     recorded = make_usage({}, 20.0, distinct_tools=6.5, evidence=30)
-    everyday = make_everyday(49, "read_file")
-    usage = expected_usage(recorded, everyday)
-    assert usage.probabilities == prior_probabilities(everyday)
+    prior = make_prior(49, "read_file")
+    usage = expected_usage(recorded, prior)
+    assert usage.probabilities == prior
     assert usage.requests > 19.0
 
 

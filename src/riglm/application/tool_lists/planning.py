@@ -61,9 +61,10 @@ class Need(NamedTuple):
 
 
 @lru_cache(_MAX_PLANS)
-def _get_everyday_weights(view: PermittedTools) -> Mapping[str, float]:
-    """Return how likely each permitted tool is an everyday utility."""
-    return everyday_weights([(name, profile(view.catalog.by_name[name]).description) for name in view.candidates])
+def _get_prior(view: PermittedTools) -> Mapping[str, float]:
+    """Return the probability of each permitted tool while nothing was learned."""
+    described = [(name, profile(view.catalog.by_name[name]).description) for name in view.candidates]
+    return prior_probabilities(everyday_weights(described))
 
 
 class ListPlanner:
@@ -120,12 +121,12 @@ class ListPlanner:
         """
         if prediction is None:
             return Need(self.usage(session, view).probabilities, "")
-        prior = prior_probabilities(_get_everyday_weights(view))
         recorded = dict(zip(view.candidates, prediction.scores.tolist(), strict=True))
         new = [score for name, score in recorded.items() if name not in used]
         if new and max(new) - min(new) <= ALIKE * max(new):
-            return Need(prior, "")
-        return Need(blended(recorded, prior, prediction.evidence), prediction.fallback or self._predictor)
+            return Need(_get_prior(view), "")
+        shares = blended(recorded, _get_prior(view), prediction.evidence)
+        return Need(shares, prediction.fallback or self._predictor)
 
     def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
         """Return the plan of a session's next list, which the session keeps.
@@ -218,7 +219,7 @@ class ListPlanner:
         return None if self._warm_set is None else self._warm_set(session)
 
     def _estimate(self, view: PermittedTools, learned: WarmSet | None) -> Usage:
-        return expected_usage(COLD_USAGE if learned is None else learned.usage, _get_everyday_weights(view))
+        return expected_usage(COLD_USAGE if learned is None else learned.usage, _get_prior(view))
 
     def _retained(self, state: SessionState, view: PermittedTools) -> frozenset[str]:
         """Return the pinned tools and those of the last turns."""
@@ -296,12 +297,12 @@ class ListPlanner:
 
     def _order(self, view: PermittedTools, shares: Mapping[str, float]) -> Sequence[str]:
         """Return all candidates: the likeliest first, of equal ones everyday utilities, then of each server in turn."""
-        everyday, seen, turn = _get_everyday_weights(view), Counter[str](), dict[str, int]()
+        prior, seen, turn = _get_prior(view), Counter[str](), dict[str, int]()
         for name in view.candidates:
             server = self._owner(name)[0]
             seen[server] += 1
             turn[name] = seen[server]
-        return sorted(view.candidates, key=lambda name: (-shares.get(name, 0.0), -everyday.get(name, 0.0), turn[name]))
+        return sorted(view.candidates, key=lambda name: (-shares.get(name, 0.0), -prior[name], turn[name]))
 
     def _cut(
         self, limit: int | None, view: PermittedTools, tools: frozenset[str], order: Sequence[str]
