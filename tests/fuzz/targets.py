@@ -200,7 +200,9 @@ def tool_list(data: bytes) -> None:
         assert definition_digest(tool.raw) == definition_digest(Raw(bytes(tool.raw)))
         scan_definition(jsonrpc.plain(tool.raw), ["other_tool"])
     names = frozenset(catalog.names)
-    assert len(jsonrpc.elements(some_entries(catalog, names, {}))) == len(catalog.tools)
+    assert len(jsonrpc.elements(some_entries(catalog, names, {}, search_first=True, has_hints=False))) == len(
+        catalog.tools
+    )
     jsonrpc.elements(marked_entries(catalog, names, names))
     entries = [tool.raw for tool in catalog.tools]
 

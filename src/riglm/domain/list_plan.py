@@ -250,23 +250,17 @@ class ToolCosts:
         return avoided * self.prices.detour(prompt, usage.requests / 2) > self.prices.detour(prompt, usage.requests)
 
     def change_pays(
-        self,
-        before: frozenset[str],
-        after: frozenset[str],
-        sent: set[str],
-        need: Mapping[str, float],
-        calls: int,
-        requests: float,
+        self, before: frozenset[str], after: frozenset[str], sent: set[str], missed: float, calls: int, requests: float
     ) -> bool:
         """Return True if replacing a list after `calls` calls saves more than it costs, with `requests` in all.
 
         It saves sending the definitions of new tools in results, unless they were `sent`. It costs writing the prompt
-        again, and the detours to the tools that it no longer has, by the probability that each is needed.
+        again, and the detours to the tools that it no longer has, of which `missed` are expected to be needed.
         """
         messages, left = PROMPT_TOKENS + CALL_TOKENS * calls, max(1.0, requests - calls)
         change = self.prices.list_change(messages, self._sum(before), self._sum(after), left)
-        missed = sum(need.get(tool, 0.0) for tool in before - after) * self.prices.detour(messages, left / 2)
-        return self.prices.added(self._sum(after - before - sent), left) > change + missed
+        detours = missed * self.prices.detour(messages, left / 2)
+        return self.prices.added(self._sum(after - before - sent), left) > change + detours
 
     def cheapest_list(
         self, usage: Usage, kept: frozenset[str], order: Sequence[str], bounds: tuple[int, int], own_tokens: float

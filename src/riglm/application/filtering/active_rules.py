@@ -177,14 +177,7 @@ class ActiveRules:
         self.views: Final = views or _views(rules, surroundings)
         self.usage: Final = surroundings.usage if self.is_predicted else None
         self.prices: Final = surroundings.prices
-        usage = self.usage
-        self.planner: Final = ListPlanner(
-            rules,
-            surroundings.prices,
-            (lambda session: None if usage is None else usage.warm_set(session)) if self.is_predicted else None,
-            surroundings.owner,
-            predictor,
-        )
+        self.planner: Final = ListPlanner(rules, self.prices, self.usage, surroundings.owner, predictor)
 
     def followed_by(self, rules: FilteringSettings, surroundings: RuleDependencies, predictor: str) -> "ActiveRules":
         """Decisions by other rules; what policy leaves is kept where the policy is the same."""

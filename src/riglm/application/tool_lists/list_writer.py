@@ -65,12 +65,7 @@ ALWAYS_LOAD: Final = ("_meta", "anthropic/alwaysLoad")
 
 
 def some_entries(
-    catalog: ToolCatalog,
-    names: frozenset[str],
-    meta_tools: Mapping[str, bytes],
-    *,
-    search_first: bool = False,
-    has_hints: bool = False,
+    catalog: ToolCatalog, names: frozenset[str], meta_tools: Mapping[str, bytes], *, search_first: bool, has_hints: bool
 ) -> bytes:
     """Return the entries of some tools in the catalog's order, and the definitions of the meta-tools.
 

@@ -1,7 +1,7 @@
 """Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from riglm.application.tool_lists.list_writer import (
     marked_entries,
     some_entries,
 )
+from riglm.application.tool_lists.predictor_interface import UsageSource
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import session_state
 from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface, most_tools_of
@@ -71,20 +72,15 @@ class ListPlanner:
     """Plans lists where prediction is on."""
 
     def __init__(
-        self,
-        rules: FilteringSettings,
-        prices: Prices,
-        warm_set: Callable[[Session], WarmSet | None] | None,
-        owner: OwnerOf,
-        predictor: str,
+        self, rules: FilteringSettings, prices: Prices, source: UsageSource | None, owner: OwnerOf, predictor: str
     ) -> None:
-        """`warm_set` returns what was learned for a session; None if lists are not predicted.
+        """`source` has what was learned for sessions; None if lists are not predicted.
 
         `predictor` is the name of the strategy, for the record.
         """
         self._rules = rules
         self._prices = prices
-        self._warm_set = warm_set
+        self._source = source
         self._owner = owner
         self._predictor = predictor
         self._meta_tools = tuple(name for name in NAMES if getattr(rules.meta_tools, name))
@@ -99,7 +95,7 @@ class ListPlanner:
 
     def chosen_surface(self, session: Session) -> ChosenSurface:
         """Return how a selection reaches the client of a session, and why."""
-        if self._warm_set is None:
+        if self._source is None:
             return _NOT_PREDICTED
         rules, no_search = self._rules, session.metadata.get(NO_TOOL_SEARCH, "")
         return choose_surface(session.client.name, session.era, rules.clients, no_search, rules.surface)
@@ -159,10 +155,9 @@ class ListPlanner:
         current, target = self.plan(session, state, view), self._needed_plan(session, state, view, need, confidence)
         is_change = target.listed != current.listed
         if state.shown is not None and is_change and self._rules.coverage is None:
+            missed = sum(need.probabilities.get(name, 0.0) for name in current.listed - target.listed)
             requests, calls = self.usage(session, view).requests, len(state.calls)
-            is_change = self.costs(view).change_pays(
-                current.listed, target.listed, state.sent, need.probabilities, calls, requests
-            )
+            is_change = self.costs(view).change_pays(current.listed, target.listed, state.sent, missed, calls, requests)
         if state.shown is not None and not is_change:
             target = replace(current, confidence=confidence)
         state.plan = target
@@ -216,7 +211,7 @@ class ListPlanner:
         return self._select(view, plan, self.chosen_surface(session), session.era)
 
     def _learned(self, session: Session) -> WarmSet | None:
-        return None if self._warm_set is None else self._warm_set(session)
+        return None if self._source is None else self._source.warm_set(session)
 
     def _estimate(self, view: PermittedTools, learned: WarmSet | None) -> Usage:
         return expected_usage(COLD_USAGE if learned is None else learned.usage, _get_prior(view))
@@ -353,7 +348,7 @@ class ListPlanner:
         # where the list may change, the upstream's ttlMs and cacheScope would be wrong
         may_change = era is ProtocolEra.MODERN and surface in (Surface.STABLE, Surface.HINTS) and not is_shadow
         if is_whole:
-            raw = some_entries(view.catalog, view.candidate_set, {})
+            raw = some_entries(view.catalog, view.candidate_set, {}, search_first=False, has_hints=False)
         elif surface is Surface.HINTS:
             raw = marked_entries(view.catalog, view.candidate_set, listed)
         else:
