@@ -198,8 +198,7 @@ class MarkovChains:
         likely = 0.5
         for past in _rhythms(indexed):
             likely = (self._counts.row(past).get("fresh", 0.0) + 2 * likely) / (self._counts.total(past) + 2)
-        likely = min(max(likely, 1e-3), 1 - 1e-3)
-        return float(np.log(likely / (1 - likely)))
+        return float(log_odds(np.array(likely)))
 
 
 def _pasts(indexed: IndexedInput, *, fresh: bool) -> tuple[Hashable, ...]:
