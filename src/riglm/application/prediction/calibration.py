@@ -31,6 +31,8 @@ _CONTEXT_SESSIONS: Final = 10
 
 _MIN_STEP: Final = 1e-3
 _MAX_STEPS: Final = 20
+_MAX_CHANGE: Final = 8.0
+_MAX_SUM: Final = 30.0
 _MIN_SPREAD: Final = 1e-12
 _MAX_SCORE: Final = 1e100
 _SNAPSHOTS: Final = (0, 1, 2, 4, 8, 16, 32)
@@ -48,45 +50,33 @@ class LogisticRegression:
 
         (w - w')' A (w - w') / 2 - sum (y log p + (1 - y) log (1 - p))
 
-    by Newton's method, whose steps are halved where they do not lower it; w' is the one before, and the curvature is
-    the new A. Before that, A is drawn towards its start by the share 0.03, so that late sessions weigh more. The weight
-    of a feature begins at 1, those of `constant`, `stage` and `likely` at 0: Platt's scaling (1999) of the sum of the
+    by Newton's method, in steps that change no log-odds by more than 8; w' is the one before, and the curvature is the
+    new A. Before that, A is drawn towards its start by the share 0.03, so that late sessions weigh more. The weight of
+    a feature begins at 1, those of `constant`, `stage` and `likely` at 0: Platt's scaling (1999) of the sum of the
     features.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
         self._prior = np.diag([_PRECISIONS.get(name, _PRECISION) for name in names])
         self.weights = np.array([float(name not in _PRECISIONS) for name in names])
-        self._precision = self._prior.copy()
+        self._precision = self._prior
 
     def probabilities(self, features: Matrix) -> Scores:
         """Return the probability of each row."""
-        return _probability(features @ self.weights)
+        found: Scores = 1 / (1 + np.exp(-np.clip(features @ self.weights, -_MAX_SUM, _MAX_SUM)))
+        return found
 
     def learn(self, features: Matrix, outcomes: Scores) -> None:
         """Learn the outcomes, 0 or 1, of rows."""
-        self._precision += _FORGETTING * (self._prior - self._precision)
-        before, precision = self.weights, self._precision
-
-        def loss(weights: Scores) -> float:
-            moved, log_odds = weights - before, features @ weights
-            return float(moved @ precision @ moved / 2 + np.sum(np.logaddexp(0.0, log_odds) - outcomes * log_odds))
-
-        lowest = loss(before)
+        before, precision = self.weights, self._precision + _FORGETTING * (self._prior - self._precision)
         for _ in range(_MAX_STEPS):
             p = self.probabilities(features)
-            curvature = precision + (features.T * (p * (1 - p))) @ features
-            step = np.linalg.solve(curvature, features.T @ (p - outcomes) + precision @ (self.weights - before))
-            while (found := loss(self.weights - step)) > lowest and float(np.abs(step).max()) >= _MIN_STEP:
-                step = step / 2
-            if found > lowest:
-                break
-            self.weights, lowest = self.weights - step, found
+            self._precision = precision + (features.T * (p * (1 - p))) @ features
+            step = np.linalg.solve(self._precision, features.T @ (p - outcomes) + precision @ (self.weights - before))
+            step /= max(1.0, float(np.abs(features @ step).max()) / _MAX_CHANGE)
+            self.weights = self.weights - step
             if float(np.abs(step).max()) < _MIN_STEP:
                 break
-        p = self.probabilities(features)
-        self._precision = precision + (features.T * (p * (1 - p))) @ features
 
 
 class _Group(NamedTuple):
@@ -211,8 +201,3 @@ def _standardized(scores: Scores) -> Scores:
     scores = np.clip(scores, -_MAX_SCORE, _MAX_SCORE)
     spread = float(scores.std())
     return (scores - scores.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(scores)
-
-
-def _probability(log_odds: Scores) -> Scores:
-    found: Scores = 1 / (1 + np.exp(-np.clip(log_odds, -30.0, 30.0)))
-    return found
