@@ -268,17 +268,17 @@ class ListPlanner:
             order: Sequence[str] = self._order(view, shares)
             tools = covering_list(shares, view.kept, order, self._bounds(is_cold=is_cold), rules.coverage) | retained
         else:
-            order = sorted(view.candidates, key=lambda name: (name not in base.listed, -shares.get(name, 0.0)))
+            listed = base.listed
+            order = sorted(view.candidates, key=lambda name: (name not in listed, -shares.get(name, 0.0)))
             fresh = {name: share for name, share in shares.items() if name not in retained}
             paying = self.costs(view).paying(fresh, self.usage(session, view).requests)[: rules.max_tools]
             tools = extend_list(retained.union(paying), order, lambda some, _: len(some - retained) < rules.min_tools)
         order = sorted(order, key=lambda name: (name not in retained, -shares.get(name, 0.0)))
         tools = self._cut(most_tools_of(session.client.name), view, tools, order)
-        return ListPlan(
-            candidates=view.candidates,
+        return replace(
+            base,
             tools=None if tools == view.candidate_set else tools,
             search_first=confidence <= SURE,
-            lists_context=base.lists_context,
             confidence=confidence,
             predictor=need.predictor,
             reason=f"predicted by {'what was used' if state.context is None else 'the context'}",
