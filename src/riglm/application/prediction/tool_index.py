@@ -24,7 +24,6 @@ MAX_AWAITED: Final = 1_000
 MAX_TOOLS: Final = 20_000
 """Maximum number of tools that are predicted; others are listed and routed as usual."""
 
-_READING_SECONDS: Final = 10.0
 _BATCH: Final = 8
 _GROWTH: Final = 1.25
 _MAX_LISTS: Final = 256
@@ -68,7 +67,8 @@ class ToolIndex:
 
     def know(self, catalog: ToolCatalog) -> None:
         """Take note of a list; it costs next to nothing if the list was read and no description changed since."""
-        if self._is_reading or catalog.digest not in self._read:
+        is_reading = self._reading is not None and not self._reading.done()
+        if is_reading or catalog.digest not in self._read:
             self._unread.append(catalog)
             self._reading = self._do(self._read_lists)
 
@@ -86,8 +86,8 @@ class ToolIndex:
 
     async def embedded(self) -> None:
         """Wait until all that was noted so far is read and has its vectors, or will have none."""
-        if self._reading is not None and self._is_reading:
-            await asyncio.wait({asyncio.wrap_future(self._reading)}, timeout=_READING_SECONDS)
+        if self._reading is not None:
+            await asyncio.wait({asyncio.wrap_future(self._reading)})
         while not self.is_complete and await asyncio.wrap_future(
             self._worker.submit(lambda: bool(self._lacking), Urgency.BACKGROUND)
         ):
@@ -120,15 +120,11 @@ class ToolIndex:
     def fingerprint(self, tool: str) -> str:
         """The fingerprint of a tool's description; empty if it is not known."""
         said = self._profiles.get(tool)
-        return said.fingerprint if said is not None else ""
+        return "" if said is None else said.fingerprint
 
     def counts(self) -> tuple[int, int]:
         """How many tools are indexed, and how many of them by vectors that what is asked now is compared with."""
         return len(self._profiles), self._counted
-
-    @property
-    def _is_reading(self) -> bool:
-        return self._reading is not None and not self._reading.done()
 
     def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
         def guarded() -> None:
