@@ -10,7 +10,7 @@ from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
 from riglm.application.evaluation.history import walk_history
 from riglm.application.evaluation.record import read_figures
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reporting.report import ReportInput, build_report
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings

@@ -43,10 +43,9 @@ async def at_work(stage):
     client = await stage.client()
     await client.listed()
     stage.container.prediction._loading.begin()
-    await wait_until_async(lambda: stage.container.prediction.knowledge is not None)
+    await wait_until_async(lambda: stage.container.prediction.state is not None)
     for name in SOME * 10:
         assert await client.call(name) == name
-    await wait_until_async(lambda: not len(stage.container.prediction._training_queue))
     return client
 
 

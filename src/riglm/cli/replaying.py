@@ -112,7 +112,7 @@ def replayed(
 ) -> "dict[str, ReplayedHistory]":
     """What each strategy would have shown, by lists as the configuration asks for them; with a progress bar."""
     from riglm.application.evaluation.history import walk_history
-    from riglm.application.prediction.warm_sets import Strategy
+    from riglm.application.prediction.prediction_settings import Strategy
 
     walks, prices = {}, settings.prices.prices()
     for kind in kinds:

@@ -26,7 +26,7 @@ from riglm.application.recording.maintenance import STORED_PAIRS_RATIO, Maintena
 from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.trust.pinned_tools import PinnedTools
-from riglm.composition.prediction import SWITCH_SECONDS, build_strategy
+from riglm.composition.prediction import SWITCH_SECONDS, plan_of
 from riglm.composition.storage import (
     intercepts_lists,
     is_shared,
@@ -62,9 +62,10 @@ if TYPE_CHECKING:  # adapters and services are imported when they are chosen
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
     from riglm.application.knowledge.inner_voice import InnerVoice
-    from riglm.application.prediction.prediction_state import PredictionStateLoader
+    from riglm.application.prediction.prediction_settings import PredictionSettings
+    from riglm.application.prediction.prediction_state import OnLoop, PredictionState
     from riglm.application.prediction.service import PredictionService
-    from riglm.application.prediction.warm_sets import Strategy, WarmSets
+    from riglm.application.prediction.warm_sets import WarmSets
     from riglm.application.session_sharing.service import SessionSharingService
     from riglm.application.worker import Worker
     from riglm.ports.embedder import Embedders
@@ -344,22 +345,19 @@ class Container:
         return Overrides(self.asking, lambda: self.choices)
 
     @cached_property
-    def _strategy(self) -> "Strategy":
-        return build_strategy(self.settings)
+    def _prediction_settings(self) -> "PredictionSettings":
+        return plan_of(self.settings)
 
     @cached_property
     def warm_sets(self) -> "WarmSets":
         """The recorded use that lists are made from."""
         from riglm.application.prediction.warm_sets import WarmSets
 
-        by_principal = self.settings.learning.scope == "principal"
         return WarmSets(
             self.asking,
             lambda: self.choices,
-            self._strategy,
+            self._prediction_settings,
             lambda tool: self.services.owners.of(tool)[0] or server_in(tool),
-            period=self.settings.filtering.period,
-            by_principal=by_principal,
         )
 
     @cached_property
@@ -379,36 +377,37 @@ class Container:
         from riglm.application.prediction.service import TIMEOUT, PredictionService
         from riglm.ports.embedder import EmbedderStatus
 
-        asked, scope = self.settings.embedder, self.settings.learning.scope
+        asked = self.settings.embedder
         return PredictionService(
             self.worker,
-            self._make_loader,
+            self._make_prediction_state,
             self.services.owners,
             EmbedderStatus.before_loading(asked.provider, asked.model),
-            scope=scope,
+            self._prediction_settings,
             timeout_seconds=asked.deadline if self._is_guest else TIMEOUT,
             meter=self.metrics,
         )
 
-    def _make_loader(self) -> "PredictionStateLoader":
-        from riglm.application.prediction.prediction_state import PredictionStateLoader
+    def _make_prediction_state(self, settings: "PredictionSettings", on_loop: "OnLoop") -> "PredictionState":
+        from riglm.application.prediction.prediction_state import PredictionState
 
         if not self._is_guest:
             from threadpoolctl import threadpool_limits
 
             sys.setswitchinterval(SWITCH_SECONDS)
             threadpool_limits(1, user_api="blas")  # products this small only wait for a second thread
-        settings = self.settings
-        return PredictionStateLoader(
+        return PredictionState(
+            settings,
+            on_loop,
+            worker=self.worker,
+            owners=self.services.owners,
             open_store=self.create_store,
-            make_predictor=self._strategy.make,
-            make_embedder=lambda: self.embedders.always,
+            embedder=self.embedders.always,
             put=self.recorder.put,
             flush=lambda: self.recorder.flush(_FLUSH_SECONDS),
-            most_pairs=settings.learning.max_pairs,
             key=self.hasher.derived_key("learned pairs"),
             names=self.hasher.client_name,
-            by_principal=settings.learning.scope == "principal",
+            clock=time.time,
         )
 
     @cached_property

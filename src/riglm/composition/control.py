@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.composition.prediction import build_predictor, build_strategy, plan_of
+from riglm.composition.prediction import build_predictor, plan_of
 from riglm.composition.storage import session_evidence
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
@@ -39,10 +39,7 @@ def reload_handlers(container: "Container", read: Configuration, logs: JsonLogs 
     handlers: list[ReloadHandler] = [
         FilteringReloadHandler(filtering, showing.reconfigured),
         PredictionReloadHandler(container.prediction, plan_of, build_predictor),
-        ValueReloadHandler(
-            lambda new: (build_strategy(new), new.filtering.period, new.learning.scope == "principal"),
-            lambda given: container.warm_sets.follow(strategy=given[0], period=given[1], by_principal=given[2]),
-        ),
+        ValueReloadHandler(plan_of, container.warm_sets.follow),
         ValueReloadHandler(lambda new: new.arguments, container.tracking.take_arguments),
         ValueReloadHandler(session_evidence, container.sessions.look_for),
         ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),

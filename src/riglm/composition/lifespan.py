@@ -71,7 +71,7 @@ async def lifespan(
                 if filtered:
                     from riglm.application.prediction.shared_learning import SharedLearning
 
-                    SharedLearning(container.prediction, sharing.news, container.worker, container.create_store)
+                    SharedLearning(container.prediction, sharing.news, container.worker)
             if filtered or sharing is not None:
                 container.maintenance.when_forgotten(_letting_go(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from riglm.application.prediction.prediction_settings import PredictionSettings
-    from riglm.application.prediction.warm_sets import Strategy
+    from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
     from riglm.ports.predictor import PredictorPort
 
 SWITCH_SECONDS: Final = 0.0005
@@ -36,7 +35,7 @@ def build_predictor(settings: Settings, reported: set[str] | None = None) -> "Pr
 
 def build_strategy(settings: Settings) -> "Strategy":
     """Return the strategy that the configuration asks for."""
-    from riglm.application.prediction.warm_sets import Strategy
+    from riglm.application.prediction.prediction_settings import Strategy
 
     chosen, reported = settings.predictor, set[str]()
     key = json.dumps([chosen.kind, chosen.options], sort_keys=True, default=str)

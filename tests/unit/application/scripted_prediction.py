@@ -77,7 +77,7 @@ class ScriptedPrediction(NullPrediction):
         self.queries.append((query, limit))
         return self.found
 
-    def called(self, session, state, tool, found, names):
+    def called(self, session, state, tool, found):
         self._fail()
         self.training_queue.append((tool, found, tuple(state.calls)))
 

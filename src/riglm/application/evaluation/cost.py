@@ -20,7 +20,7 @@ from riglm.application.evaluation.session_replay import (
     usual_schema,
 )
 from riglm.application.json_lines import JsonRow
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 
 from riglm.application.evaluation.session_replay import ReplayedClient, ReplayedSession, SessionReplay, usual_schema
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices

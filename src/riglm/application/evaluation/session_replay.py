@@ -13,7 +13,7 @@ from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.prediction.estimation import LearnedSessions
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.tool_lists.list_writer import SEARCH
 from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
 from riglm.application.tool_lists.selection import ListSelection
@@ -202,7 +202,7 @@ class _UsageSoFar(UsageSource):
 
 
 class _ReplayedPrediction(NullPrediction):
-    """A strategy that learns as sessions go on, and a search whose query is the name of the tool that it finds."""
+    """A strategy that learns call by call, and a search whose query is the name of the tool that it finds."""
 
     def __init__(self, strategy: Strategy, servers: Mapping[str, str], clock: Callable[[], float]) -> None:
         self._predictor = CalibratedPredictor(strategy.make())
@@ -214,11 +214,10 @@ class _ReplayedPrediction(NullPrediction):
     ) -> Prediction | None:
         return self._predictor.predict(self._known(session, state, names), explain=explain)
 
-    def called(
-        self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod, names: tuple[str, ...]
-    ) -> None:
+    def called(self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod) -> None:
         if not state.calls:
             self._predictor.end_sessions()
+        names = () if state.view is None else state.view.candidates
         self._predictor.learn(self._known(session, state, names), tool, SIGNALS[found])
 
     def _known(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:

@@ -330,7 +330,7 @@ class FilteringService:
             return
         if success:
             with self._guarded:
-                self.predicting.called(session, state, tool, found, view.candidates)
+                self.predicting.called(session, state, tool, found)
         state.called(tool, now, success=success)
 
     async def set_context(self, session: Session, text: str) -> bool:

@@ -110,6 +110,8 @@ class CalibratedPredictor(PredictorPort):
         self._snapshots = frozenset(snapshots)
         self.sessions = 0
         """The number of sessions that began."""
+        self.tools: set[str] = set()
+        """The tools that were called."""
         self._open: OrderedDict[tuple[str, ...], _OpenSession] = OrderedDict()
         self._regressions: dict[tuple[str, bool, tuple[str, ...]], LogisticRegression] = {}
 
@@ -121,6 +123,7 @@ class CalibratedPredictor(PredictorPort):
                 self._end(session)
             session = _OpenSession()
         self.sessions += not calls
+        self.tools.add(tool)
         tools = len(set(calls))
         if tools in self._snapshots and tool not in calls:
             groups = self._groups(prediction_input, self.strategy.predict(prediction_input))

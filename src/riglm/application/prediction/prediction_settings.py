@@ -1,17 +1,33 @@
 """The part of the configuration that prediction depends on and that may change while riglm runs."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.ports.predictor import PredictorPort
 
 LearningScope = Literal["principal", "tenant", "instance"]
 """Who learns from whom: each principal for itself, or all who use this riglm together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The strategy that predicts: its name, its key, and what makes one that has learned nothing yet, and may block.
+
+    Strategies of equal keys are of the same name and options.
+    """
+
+    name: str
+    key: str
+    make: Callable[[], PredictorPort] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionSettings:
-    """How to predict, and for whom together; warm sets last for `period` seconds."""
+    """How to predict, and for whom together.
+
+    At most `most_pairs` learned pairs are kept. Warm sets last for `period` seconds.
+    """
 
     strategy: Strategy
     scope: LearningScope

@@ -1,41 +1,47 @@
-"""What was learned from calls, kept apart for each scope: who learns from whom."""
+"""What the recorded sessions of each scope taught the strategy: who learns from whom."""
 
 import asyncio
-import contextlib
 import logging
 import math
-import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from riglm.application.prediction.calibration import CalibratedPredictor
-from riglm.application.worker import Urgency, Worker
+from riglm.application.worker import Worker
 from riglm.domain.learning import SIGNALS
 from riglm.domain.naming import server_in
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.session_state import MAX_CALLS
-from riglm.ports.analytics import TrainingCall, TrainingSession
+from riglm.ports.analytics import TrainingSession
+from riglm.ports.predictor import PredictorPort
 
-MAX_REPLAYED_CALLS: Final = 2_000
-"""Maximum number of calls to replay: `hybrid` takes up to a millisecond for each, in the background of a start."""
+MAX_LEARNED_CALLS: Final = 2_000
+"""Maximum number of calls to learn: `hybrid` takes up to a millisecond for each, in the background."""
 
 MAX_CANDIDATES: Final = 500_000
-"""Maximum number of candidates of all replayed calls together; older sessions are replayed without their catalogs."""
+"""Maximum number of candidates of all learned calls together; older sessions are learned without their catalogs."""
+
+MAX_SCOPES: Final = 32
+"""Maximum number of scopes in memory, the latest used; others are learned again when they are needed."""
+
+_GROWTH: Final = 0.3
+_MAX_CHANGED: Final = 20_000
+_log: Final = logging.getLogger("riglm.prediction")
 
 
-class SequenceExample(NamedTuple):
-    """A call of `tool`."""
+class TrainingExample(NamedTuple):
+    """A successful call of `tool` in a recorded session, and its weight."""
 
     prediction_input: PredictionInput
     tool: str
-    signal: float
+    weight: float
 
 
 def latest(
-    history: Sequence[TrainingSession], most: int = MAX_REPLAYED_CALLS, most_candidates: int = MAX_CANDIDATES
+    history: Sequence[TrainingSession], most: int = MAX_LEARNED_CALLS, most_candidates: int = MAX_CANDIDATES
 ) -> list[TrainingSession]:
     """Return the latest sessions, oldest first, with their last successful calls, at most `most` together.
 
@@ -53,7 +59,7 @@ def latest(
     return found[::-1]
 
 
-def training_examples(history: Sequence[TrainingSession], owner: Callable[[str], str]) -> Iterator[SequenceExample]:
+def training_examples(history: Sequence[TrainingSession], owner: Callable[[str], str]) -> Iterator[TrainingExample]:
     """Yield the successful calls of recorded sessions in order, as they were when they were made.
 
     Where the tools of a session are not known, the candidates are the tools that were called in any session. `owner`
@@ -77,212 +83,154 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 project=session.project,
                 time=call.timestamp,
             )
-            yield SequenceExample(prediction_input, call.tool, SIGNALS[call.found])
+            yield TrainingExample(prediction_input, call.tool, SIGNALS[call.found])
             before.append(call.tool)
 
 
-MAX_SCOPES: Final = 32
-"""Maximum number of scopes in memory, the latest used; others are replayed when they are needed."""
-
-_MAX_CHANGED: Final = 20_000
-_SLICE_SECONDS: Final = 0.05  # the longest that other work of the worker waits for a replay
-_log: Final = logging.getLogger("riglm.prediction")
-
-OnLoop = Callable[[Callable[[], None]], object]
-"""Has something done on the event loop, asked from any thread."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ScopeModel:
-    """What the calls of one scope taught; `used` are the tools that were called.
-
-    Recorded calls were replayed up to the time `replayed_until`.
-    """
-
-    predictor: CalibratedPredictor
-    used: set[str] = field(default_factory=set)
-    replayed_until: float = -math.inf
-
-    def learn(self, prediction_input: PredictionInput, tool: str, signal: float) -> None:
-        """A call of `tool` was made in `prediction_input`, with the weight of `signal`."""
-        self.predictor.learn(prediction_input, tool, signal)
-        self.used.add(tool)
-
-    def replay(self, example: SequenceExample) -> None:
-        """Learn a recorded call; sessions are replayed one after the other."""
-        if not example.prediction_input.calls:
-            self.predictor.end_sessions()
-        self.learn(example.prediction_input, example.tool, example.signal)
-
-
 class ScopeModels:
-    """Experience by scope, made on the worker from the scope's recorded sessions when it is first asked for.
+    """A model for each scope, which learned the scope's recorded sessions on a separate thread.
 
-    Until it is made, it is that of a cold start. Everything is called on the event loop.
+    A model is made when its scope is first asked for, and made again when sessions that ended since are 30 % of those
+    that it learned. Until then the one before answers, at first a model that has learned nothing. All methods are
+    called on the event loop.
     """
 
     def __init__(
         self,
-        make: Callable[[], ScopeModel],
+        make: Callable[[], PredictorPort],
         recorded: Callable[[str], Sequence[TrainingSession]],
         owner: Callable[[str], str],
-        worker: Worker,
-        on_loop: OnLoop,
         clock: Callable[[], float],
     ) -> None:
-        """`make` gives experience that knows nothing; `recorded`, the latest sessions of a scope, blocks, may raise.
+        """`make` returns a strategy that has learned nothing; `recorded` returns the latest sessions of a scope.
 
-        `owner` returns the upstream server of a tool, empty if it is not known.
+        Both block, and may raise. `owner` returns the upstream server of a tool, empty if it is not known.
         """
         self._make = make
         self._recorded = recorded
         self._owner = owner
-        self._worker = worker
-        self._on_loop = on_loop
         self._clock = clock
-        self._cold = make()
-        self._held: OrderedDict[str, ScopeModel] = OrderedDict()
-        self._loading: dict[str, asyncio.Event] = {}
-        self._meanwhile: dict[str, list[tuple[float, Callable[[ScopeModel], None]]]] = {}
+        self._untaught = CalibratedPredictor(make())
+        self._models: OrderedDict[str, CalibratedPredictor] = OrderedDict()
+        self._ended = Counter[str]()
+        self._learning: dict[str, asyncio.Task[None]] = {}
         self._outdated: set[str] = set()
+        self._following: set[asyncio.Task[None]] = set()
         self._changed: dict[str, float] = {}
-        self._on_reload: Callable[[], None] | None = None
+        self._is_closed = False
+        self._worker = Worker("riglm-learning")
+        self._worker.start()
 
-    def of(self, scope: str) -> ScopeModel:
-        """What was learned in a scope; that of a cold start, which is not to be taught, while it is replayed."""
-        return self.held(scope) or self._cold
+    def of(self, scope: str) -> CalibratedPredictor:
+        """Return the model of a scope, or one that has learned nothing until it is made."""
+        model = self._models.get(scope)
+        if scope not in self._learning and (model is None or self._ended[scope] > _GROWTH * model.sessions):
+            self._learn(scope)
+        if model is None:
+            return self._untaught
+        self._models.move_to_end(scope)
+        return model
 
-    def held(self, scope: str) -> ScopeModel | None:
-        """What was learned in a scope; None, while it is replayed."""
-        found = self._held.get(scope)
-        if found is None:
-            self._load(scope)
-        else:
-            self._held.move_to_end(scope)
-        return found
-
-    def teach(self, scope: str, at: float, training_update: Callable[[ScopeModel], None]) -> None:
-        """Have a call at a time learned, also by experience that is being replayed from a record without it."""
-        held = self.held(scope)
-        if held is not None and at >= held.replayed_until:
-            training_update(held)
-        if scope in self._loading:
-            self._meanwhile.setdefault(scope, []).append((at, training_update))
-
-    def known(self, scope: str) -> ScopeModel | None:
-        """Return the model of a scope that is in memory, None for another scope."""
-        return self._held.get(scope)
+    def ended(self, scope: str) -> None:
+        """Note that a session of a scope with recorded calls has ended."""
+        if scope in self._models:
+            self._ended[scope] += 1
 
     async def ready(self, scope: str, seconds: float) -> None:
-        """Wait until a scope is replayed, at most this many seconds."""
-        if self.held(scope) is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._loading[scope].wait()
+        """Wait until a scope has a model, at most this many seconds."""
+        self.of(scope)
+        if scope not in self._models:
+            await asyncio.wait({self._learning[scope]}, timeout=seconds)
+
+    async def up_to_date(self, scope: str) -> None:
+        """Wait until a scope has a model that needs not be made again."""
+        self.of(scope)
+        if scope in self._learning:
+            await asyncio.wait({self._learning[scope]})
 
     def forget(self, tool: str) -> None:
-        """What was learned of a tool does not count any more, from its calls until now."""
+        """Learn again without the calls of a tool until now: it describes itself in another way from now on."""
         self._changed.pop(tool, None)
         self._changed[tool] = self._clock()
         if len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
-        self._outdated.update(self._loading)
-        for scope, scope_model in self._held.items():
-            if tool in scope_model.used:
-                scope_model.used.discard(tool)
-                self._load(scope)
+        for scope in {*self._learning, *(scope for scope, model in self._models.items() if tool in model.tools)}:
+            self._learn(scope)
 
-    def reread(self) -> None:
-        """Rebuild all scope models from what is recorded now; the current ones are used until then."""
-        self._outdated.update(self._loading)
-        for scope in self._held:
-            self._load(scope)
+    def relearn(self) -> None:
+        """Make all models again from what is recorded now; the current ones are used until then."""
+        for scope in {*self._models, *self._learning}:
+            self._learn(scope)
 
-    def reload(self, done: Callable[[], None], *, forget: bool) -> None:
-        """Rebuild all scope models because `make` creates a different one now; the current ones are used until then.
+    def follow(self, make: Callable[[], PredictorPort], done: Callable[[], None]) -> None:
+        """Make all models again with another strategy; `done` is called once they answer."""
+        self._make = make
+        task = asyncio.get_running_loop().create_task(self._follow(make, done))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
 
-        `done` is called on the event loop. With `forget`, the current models are dropped at once.
-        """
-        if forget:
-            self._held.clear()
-        self._on_reload = done
-        self._worker.submit(self._start_cold, Urgency.LATER)
-        self.reread()
+    def clear(self) -> None:
+        """Drop all models: who learns from whom has changed."""
+        self.relearn()
+        self._models.clear()
 
-    def _load(self, scope: str) -> None:
-        if scope not in self._loading:
-            self._loading[scope] = asyncio.Event()
-            self._worker.submit(partial(self._start, scope, dict(self._changed)), Urgency.LATER)
+    def close(self) -> None:
+        """Stop learning."""
+        self._is_closed = True
+        self._worker.stop()
+        for task in (*self._learning.values(), *self._following):
+            task.cancel()
 
-    def _start_cold(self) -> None:
+    async def _follow(self, make: Callable[[], PredictorPort], done: Callable[[], None]) -> None:
         try:
-            cold = self._make()
-        except Exception:  # noqa: BLE001  # the cold start of before is better than none
+            self._untaught = await asyncio.wrap_future(self._worker.submit(lambda: CalibratedPredictor(make())))
+        except Exception:  # noqa: BLE001  # the strategy before is better than none
             _log.warning("the predictor could not be made: the one before goes on", exc_info=True)
-            cold = self._cold
-        self._on_loop(lambda: self._take_cold(cold))
+        self.relearn()
+        await asyncio.gather(*self._learning.values())
+        done()
 
-    def _take_cold(self, cold: ScopeModel) -> None:
-        self._cold = cold
-        self._tell_anew()
+    def _learn(self, scope: str) -> None:
+        if scope in self._learning:
+            self._outdated.add(scope)
+        elif not self._is_closed:
+            task = self._learning[scope] = asyncio.get_running_loop().create_task(self._replace(scope))
+            task.add_done_callback(lambda _: self._learning.pop(scope))
 
-    def _tell_anew(self) -> None:
-        if self._on_reload is not None and not self._loading:
-            done, self._on_reload = self._on_reload, None
-            done()
-
-    def _start(self, scope: str, changed: Mapping[str, float]) -> None:
-        made = self._make()
-        made.replayed_until = self._clock()
-        try:
-            examples = training_examples(self._history(scope, changed), self._owner)
-        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
-            self._fail(scope)
-        else:
-            self._go_on(scope, made, examples)
-
-    def _go_on(self, scope: str, made: ScopeModel, examples: Iterator[SequenceExample]) -> None:
-        """Replay for a short while, and come back for the rest."""
-        until = time.perf_counter() + _SLICE_SECONDS
-        try:
-            for example in examples:
-                made.replay(example)
-                if time.perf_counter() >= until:
-                    self._worker.submit(partial(self._go_on, scope, made, examples), Urgency.LATER)
-                    return
-            made.predictor.end_sessions()
-        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
-            self._fail(scope)
-        else:
-            self._on_loop(lambda: self._take(scope, made))
-
-    def _fail(self, scope: str) -> None:
-        _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
-        blank = self._make()
-        self._on_loop(lambda: self._take(scope, blank if self._on_reload else self._held.get(scope, blank)))
-
-    def _take(self, scope: str, made: ScopeModel) -> None:
-        is_new = made is not self._held.get(scope)
-        for at, training_update in self._meanwhile.pop(scope, ()):
-            if is_new and at >= made.replayed_until:
-                training_update(made)
-        self._held[scope] = made
-        while len(self._held) > MAX_SCOPES:
-            self._held.popitem(last=False)
-        done = self._loading.pop(scope)
-        if scope in self._outdated:
+    async def _replace(self, scope: str) -> None:
+        is_outdated = True
+        while is_outdated:
             self._outdated.discard(scope)
-            self._load(scope)
-        done.set()
-        self._tell_anew()
+            self._ended.pop(scope, None)
+            try:
+                job = partial(self._learned, self._make, scope, dict(self._changed))
+                model = await asyncio.wrap_future(self._worker.submit(job))
+            except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
+                _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
+                model = self._models.get(scope, self._untaught)
+            is_outdated = scope in self._outdated
+            self._models[scope] = model
+            while len(self._models) > MAX_SCOPES:
+                self._models.popitem(last=False)
 
-    def _history(self, scope: str, changed: Mapping[str, float]) -> list[TrainingSession]:
-        """The sessions to replay, without the calls of tools that were something else by then."""
-        sessions = self._recorded(scope)
+    def _learned(
+        self, make: Callable[[], PredictorPort], scope: str, changed: Mapping[str, float]
+    ) -> CalibratedPredictor:
+        """Return a model of the recorded sessions, without the calls of tools before they changed."""
+        model, history = CalibratedPredictor(make()), self._recorded(scope)
         if changed:
-            sessions = [replace(each, calls=tuple(_of_today(each.calls, changed))) for each in sessions]
-        return latest(sessions)
-
-
-def _of_today(calls: Sequence[TrainingCall], changed: Mapping[str, float]) -> Iterator[TrainingCall]:
-    return (call for call in calls if call.timestamp >= changed.get(call.tool, -math.inf))
+            history = [
+                replace(
+                    session,
+                    calls=tuple(call for call in session.calls if call.timestamp >= changed.get(call.tool, -math.inf)),
+                )
+                for session in history
+            ]
+        for prediction_input, tool, weight in training_examples(latest(history), self._owner):
+            if self._is_closed:
+                break
+            if not prediction_input.calls:
+                model.end_sessions()
+            model.learn(prediction_input, tool, weight)
+        model.end_sessions()
+        return model

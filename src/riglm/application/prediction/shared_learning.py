@@ -1,24 +1,24 @@
-"""What one process learns, the others learn too: calls from each other, contexts from the store that they share."""
+"""What one process learns, the others learn too, from the store that they share."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from riglm.application.prediction.service import PredictionService
 from riglm.application.session_sharing.signing import Broadcast
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import PredictionInput
-from riglm.domain.session_state import MAX_CALLS
-from riglm.ports.analytics import AnalyticsPort
 
-TRAINING_CHANNEL: Final = "training"
-"""The kind of broadcast that contains a training example."""
+if TYPE_CHECKING:  # numpy comes with it
+    from riglm.application.prediction.prediction_state import PredictionState
+
+PAIRS_CHANNEL: Final = "pairs"
+"""The kind of broadcast that tells of new learned pairs."""
+
+ENDED_CHANNEL: Final = "session-ended"
+"""The kind of broadcast that tells of the end of a session, and of its learning scope."""
 
 _DELAY_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 3
@@ -27,78 +27,27 @@ _ATTEMPTS: Final = 3
 _log: Final = logging.getLogger("riglm.prediction")
 
 
-class _TrainingMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call as others learn from it; without `calls` only that some context has a new pair."""
-
-    tool: str
-    found: DiscoveryMethod
-    calls: tuple[str, ...] | None = None
-    principal: str = ""
-    client: str = ""
-    time: float = 0.0
-    profile: str = ""
-    paired: bool = False
-    project: str = ""
-
-
 class SharedLearning:
-    """Publishes the training examples of this process, and learns those of other processes."""
+    """Tells other processes what they can learn from the store, and learns what they tell of."""
 
     def __init__(
-        self,
-        prediction: PredictionService,
-        news: Broadcast,
-        worker: Worker,
-        open_store: Callable[[], AnalyticsPort],
-        *,
-        delay: float = _DELAY_SECONDS,
+        self, prediction: PredictionService, news: Broadcast, worker: Worker, *, delay: float = _DELAY_SECONDS
     ) -> None:
         """Pairs are read from the store `delay` seconds after there are new ones."""
         self._prediction = prediction
-        self._news = news
         self._worker = worker
-        self._open_store = open_store
         self._delay = delay
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_catching_up = False
-        prediction.on_learned(self._learned)
-        news.on(TRAINING_CHANNEL, self._heard)
+        prediction.on_learned(
+            lambda: self._start(news.notify(PAIRS_CHANNEL, "", "")),
+            lambda scope: self._start(news.notify(ENDED_CHANNEL, "", scope)),
+        )
+        news.on(PAIRS_CHANNEL, self._on_pairs)
+        news.on(ENDED_CHANNEL, lambda _, scope: prediction.ended_elsewhere(scope))
 
-    def _learned(self, prediction_input: PredictionInput | None, tool: str, found: DiscoveryMethod) -> None:
-        if prediction_input is None:
-            training_update = _TrainingMessage(tool, found, paired=True)
-        else:
-            training_update = _TrainingMessage(
-                tool,
-                found,
-                prediction_input.calls,
-                prediction_input.principal,
-                prediction_input.client,
-                prediction_input.time,
-                prediction_input.profile,
-                paired=prediction_input.context is not None,
-                project=prediction_input.project,
-            )
-        self._start(self._news.notify(TRAINING_CHANNEL, "", msgspec.json.encode(training_update).decode()))
-
-    def _heard(self, _: str, what: str) -> None:
-        try:
-            training_update = msgspec.json.decode(what, type=_TrainingMessage)
-        except msgspec.MsgspecError:
-            _log.warning("ignored an invalid training example of another process")
-            return
-        if training_update.calls is not None:
-            prediction_input = PredictionInput(
-                candidates=(),
-                calls=training_update.calls[-MAX_CALLS:],
-                principal=training_update.principal,
-                profile=training_update.profile,
-                client=training_update.client,
-                project=training_update.project,
-                time=training_update.time,
-            )
-            self._prediction.learn_along(prediction_input, training_update.tool, training_update.found)
-        if training_update.paired and not self._is_catching_up:
+    def _on_pairs(self, *_: str) -> None:
+        if not self._is_catching_up:
             self._is_catching_up = True
             self._start(self._catch_up())
 
@@ -107,23 +56,22 @@ class SharedLearning:
         for attempt in range(_ATTEMPTS):
             await asyncio.sleep(self._delay * 2**attempt)
             self._is_catching_up = False  # what is learned from here on may not be among what is read now
-            knowledge = self._prediction.knowledge
-            if knowledge is None or not knowledge.is_open:
+            state = self._prediction.state
+            if state is None or not state.is_open:
                 return
-            reading = partial(self._read, knowledge.embedder.model, knowledge.learner.most_pairs)
-            newest = await asyncio.wrap_future(self._worker.submit(reading, Urgency.LATER))
-            if knowledge.pairs.catch_up(newest):
+            newest = await asyncio.wrap_future(self._worker.submit(partial(_read, state), Urgency.LATER))
+            if state.learner.pairs.catch_up(newest):
                 return
-
-    def _read(self, model: str, most: int) -> Sequence[LearnedPair]:
-        try:
-            with self._open_store() as store:
-                return store.list_learned_pairs(model, most)
-        except Exception:  # noqa: BLE001  # what is known here goes on to count
-            _log.warning("what other processes learned could not be read", exc_info=True)
-            return ()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _read(state: "PredictionState") -> Sequence[LearnedPair]:
+    try:
+        return state.stored_pairs()
+    except Exception:  # noqa: BLE001  # what is known here goes on to count
+        _log.warning("what other processes learned could not be read", exc_info=True)
+        return ()

@@ -5,16 +5,15 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.application.failing_open import FailingOpen
+from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.application.worker import Worker
 from riglm.domain.session import Session
 from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSet, WarmSetKey
 from riglm.ports.prediction_store import WarmSetsPort
-from riglm.ports.predictor import PredictorPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported where a strategy learns
     from riglm.application.prediction.estimation import LearnedSessions
@@ -29,18 +28,6 @@ _TIMEOUT_SECONDS: Final = 1.0  # a query takes milliseconds: this is for a disk 
 _ESTIMATE_SECONDS: Final = 5.0  # an estimate takes up to a second, more on a busy machine; clients wait for ten
 _MAX_KEPT: Final = 1_000
 _log: Final = logging.getLogger("riglm.prediction")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
-    """The strategy that predicts: its name, its key, and what makes one that has learned nothing yet, and may block.
-
-    Strategies of equal keys are of the same name and options.
-    """
-
-    name: str
-    key: str
-    make: Callable[[], PredictorPort] = field(compare=False)
 
 
 class _Kept(NamedTuple):
@@ -62,24 +49,19 @@ class WarmSets:
         self,
         asking: Worker,
         store: Callable[[], WarmSetsPort],
-        strategy: Strategy,
+        settings: PredictionSettings,
         server_of: Callable[[str], str],
         *,
-        period: float,
-        by_principal: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`store` runs on the thread of `asking`, and strategies are made and learn on another. `period` is in seconds.
+        """`store` runs on the thread of `asking`, and strategies are made and learn on another.
 
-        `server_of` returns the server of a tool, empty if unknown. With `by_principal` a principal learns from its
-        sessions only, otherwise from those of all.
+        `server_of` returns the server of a tool, empty if unknown.
         """
         self._asking = asking
         self._store = store
-        self._strategy = strategy
+        self._settings = settings
         self._server_of = server_of
-        self._period = period
-        self._by_principal = by_principal
         self._clock = clock
         self._estimating: Worker | None = None
         self._learned: tuple[tuple[object, ...], LearnedSessions] | None = None
@@ -92,15 +74,12 @@ class WarmSets:
         """Register a callback for replaced warm sets."""
         self._on_change = callback
 
-    def follow(self, *, strategy: Strategy, period: float, by_principal: bool) -> None:
-        """Use another strategy, period and scope from now on."""
-        is_other = strategy.key != self._strategy.key
-        if by_principal != self._by_principal:
+    def follow(self, settings: PredictionSettings) -> None:
+        """Follow other settings from now on."""
+        before, self._settings = self._settings, settings
+        if settings.by_principal != before.by_principal:
             self._kept.clear()
-        self._strategy = strategy
-        self._period = period
-        self._by_principal = by_principal
-        for key, kept in list(self._kept.items()) if is_other else ():
+        for key, kept in list(self._kept.items()) if settings.strategy != before.strategy else ():
             self._begin_reading(key, kept.candidates)
 
     def reread(self) -> None:
@@ -136,7 +115,7 @@ class WarmSets:
 
     def _key(self, session: Session) -> WarmSetKey:
         return WarmSetKey(
-            principal=session.principal if self._by_principal else "",
+            principal=session.principal if self._settings.by_principal else "",
             client=session.client.name,
             profile=session.profile,
             project=session.project,
@@ -156,7 +135,7 @@ class WarmSets:
                 if self._estimating is None:
                     self._estimating = Worker("riglm-estimating")
                     self._estimating.start()
-                estimate = partial(self._estimate, self._strategy, key, sessions, tools)
+                estimate = partial(self._estimate, self._settings.strategy, key, sessions, tools)
                 made = await asyncio.wrap_future(self._estimating.submit(estimate))
                 replaces = None if found is None else found.created_at
                 put = partial(self._put, made, replaces)
@@ -172,24 +151,24 @@ class WarmSets:
 
     def _stored(self, key: WarmSetKey) -> tuple[WarmSet | None, Sequence[SessionUse]]:
         store = self._store()
-        return store.get_warm_set(key), store.list_session_uses(key.principal if self._by_principal else None)
+        return store.get_warm_set(key), store.list_session_uses(key.principal if self._settings.by_principal else None)
 
     def _put(self, made: WarmSet, replaces: float | None) -> WarmSet:
         return self._store().put_warm_set(made, replaces)
 
     @property
     def _scope(self) -> str:
-        return "principal: " if self._by_principal else "all: "
+        return "principal: " if self._settings.by_principal else "all: "
 
     def _is_due(self, found: WarmSet | None, sessions: int, candidates: Sequence[str]) -> bool:
-        now = self._clock()
-        if found is None or found.strategy != self._scope + self._strategy.key:
+        now, strategy = self._clock(), self._settings.strategy
+        if found is None or found.strategy != self._scope + strategy.key:
             return True
         known = found.usage.probabilities
         is_new = 0 < len(known) < MAX_TOOLS and not known.keys() >= set(candidates)
-        if is_new or found.is_due(sessions, now, self._period):
+        if is_new or found.is_due(sessions, now, self._settings.period):
             return True
-        return found.predictor != self._strategy.name and now - found.created_at >= RETRY_SECONDS
+        return found.predictor != strategy.name and now - found.created_at >= RETRY_SECONDS
 
     def _estimate(
         self, strategy: Strategy, key: WarmSetKey, sessions: Sequence[SessionUse], tools: tuple[str, ...]

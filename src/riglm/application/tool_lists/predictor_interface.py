@@ -65,9 +65,7 @@ class NullPrediction:
         """Return the tools that fit a query, among those that are allowed."""
         return ToolSearchResult(hits=(), near=(), abstained=True)
 
-    def called(
-        self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod, names: tuple[str, ...]
-    ) -> None:
+    def called(self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod) -> None:
         """Learn from a call that `state` does not contain yet; its `queries` are those that found the tool."""
 
     def ended(self, session: Session, state: SessionState) -> None:

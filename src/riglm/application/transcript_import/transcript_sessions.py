@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from riglm.application.prediction.prediction_state import Learner
+from riglm.application.prediction.pair_learner import PairLearner
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS, LearnedPair
@@ -145,7 +145,7 @@ class PairTraining:
         self._embedder = embedder
         self._scope = scope
         self._learned: list[LearnedPair | LearnedPairsDeleted] = []
-        self._learner = Learner(pairs, self._keep, most_pairs=most_pairs, names=names)
+        self._learner = PairLearner(pairs, self._keep, most_pairs=most_pairs, names=names)
 
     def of(self, conversation: TranscriptSession, session: Session) -> list[LearnedPair | LearnedPairsDeleted]:
         """What a conversation teaches, to be stored with its session.
@@ -156,7 +156,7 @@ class PairTraining:
         contexts = self._embedded(conversation)
         for step in conversation.steps:
             for number in () if step.failed else step.asked:
-                self._learner.paired(
+                self._learner.learn(
                     contexts[number],
                     step.tool,
                     SIGNALS[DiscoveryMethod.LISTED],

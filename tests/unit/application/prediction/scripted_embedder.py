@@ -9,7 +9,8 @@ from uuid import uuid4
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.prediction_state import PredictionStateLoader
+from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
+from riglm.application.prediction.prediction_state import PredictionState
 from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
@@ -119,7 +120,8 @@ class Stage:
         self.store = store or InMemoryAnalytics()
         self.embedder = ScriptedEmbedder()
         self.now = NOON
-        self.options = {"timeout_seconds": 5.0, "scope": "principal", **options}
+        self.scope = options.pop("scope", "principal")
+        self.options = {"timeout_seconds": 5.0, **options}
         self.make_predictor = lambda: select_predictor("hybrid")
         self.put = []
 
@@ -131,11 +133,23 @@ class Stage:
             self.put.append(record)
 
         with Worker() as self.worker:
+            owners = ToolOwners("server")
+            strategy = Strategy(name="scripted", key="scripted", make=self.make_predictor)
             self.service = PredictionService(
                 self.worker,
-                self.recollection(put),
-                ToolOwners("server"),
+                lambda settings, on_loop: PredictionState(
+                    settings,
+                    on_loop,
+                    worker=self.worker,
+                    owners=owners,
+                    open_store=lambda: self.store,
+                    embedder=self.embedder,
+                    put=put,
+                    clock=lambda: self.now,
+                ),
+                owners,
                 self.embedder.status(),
+                PredictionSettings(strategy=strategy, scope=self.scope, most_pairs=1000, period=DAY),
                 clock=lambda: self.now,
                 **self.options,
             )
@@ -155,41 +169,32 @@ class Stage:
             await self.recalled()
             yield service
 
-    def recollection(self, put):
-        return lambda: PredictionStateLoader(
-            open_store=lambda: self.store,
-            make_predictor=self.make_predictor,
-            make_embedder=lambda: self.embedder,
-            put=put,
-            most_pairs=1000,
-            by_principal=self.options["scope"] == "principal",
-        )
-
     async def known(self):
         """Wait until all is loaded but the model."""
         self.service._loading.begin()
         async with asyncio.timeout(WAIT_SECONDS):
-            while self.service.knowledge is None:
+            while self.service.state is None:
                 await asyncio.sleep(0)
-            await self.service.knowledge.scope_models.ready("", 10)
+            await self.service.state.scope_models.ready("", 10)
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""
-        await self.service._loading.recalled()
+        await self.service._loading.restored()
         await self.at_rest()
 
     async def at_rest(self):
-        """Wait until the worker has nothing left to do, and the loop has heard of it."""
+        """Wait until the worker and the scope models have nothing left to do, and the loop has heard of it."""
         async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(20):
                 idle: Future = self.worker.submit(lambda: None, 99)
                 await asyncio.wrap_future(idle)
+                if self.service.state is not None:
+                    await asyncio.gather(*self.service.state.scope_models._learning.values())
                 await asyncio.sleep(0)
 
     def learned(self):
         """Learn all that waits to be learned, at once."""
-        self.service._training_queue.finish(10.0)
-        self.service._training_queue.begin()
+        self.service.catch_up()
 
     def used_before(self, *tools, principal=""):
         """Record a session of an earlier run."""

@@ -5,8 +5,7 @@ import asyncio
 import numpy as np
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.prediction_settings import PredictionSettings
-from riglm.application.prediction.warm_sets import Strategy
+from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, Stage, a_session
 from tests.waiting import WAIT_SECONDS
@@ -33,7 +32,7 @@ def a_plan(**changes):
 
 
 def predictor(stage, principal=""):
-    return type(stage.service.knowledge.scope_models.of(principal).predictor.strategy)
+    return type(stage.service.state.scope_models.of(principal).strategy)
 
 
 async def loaded(stage, *principals):
@@ -58,8 +57,8 @@ async def test_another_predictor_learns_from_the_record_before_it_answers():
         async with asyncio.timeout(WAIT_SECONDS):
             await told.wait()
         assert {predictor(stage, who) for who in before} == {Contrary}
-        knowledge = service.knowledge.scope_models
-        assert (knowledge.of("").used, knowledge.of("ann").used) == ({"read_file", "send_mail"}, {"play_song"})
+        models = service.state.scope_models
+        assert (models.of("").tools, models.of("ann").tools) == ({"read_file", "send_mail"}, {"play_song"})
 
 
 async def test_a_plan_that_comes_before_anything_is_loaded_counts_from_the_beginning():
@@ -122,7 +121,7 @@ async def test_limits_count_without_learning_again():
     stage.used_before("read_file", "send_mail")
     async with stage.running() as service:
         await loaded(stage)
-        before = service.knowledge.scope_models.of("")
+        before = service.state.scope_models.of("")
         service.follow(a_plan(), reload=False)
-        assert service.knowledge.scope_models.of("") is before
-        assert service.knowledge.learner.most_pairs == 3
+        assert service.state.scope_models.of("") is before
+        assert service.state.learner.most_pairs == 3

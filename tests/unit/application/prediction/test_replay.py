@@ -1,15 +1,9 @@
 """Replay: what a predictor that starts is taught again."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from riglm.adapters.prediction.selection import select_predictor
-from riglm.application.prediction.calibration import CalibratedPredictor
-from riglm.application.prediction.scope_models import ScopeModel, latest, training_examples
+from riglm.application.prediction.scope_models import latest, training_examples
 from riglm.domain.invocation import DiscoveryMethod
-from riglm.domain.learning import SIGNALS
-from riglm.domain.prediction import PredictionInput
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import TrainingCall, TrainingSession
 
@@ -61,7 +55,7 @@ def test_of_many_calls_the_latest_are_kept_in_their_order(most, kept):
 def test_calls_are_taught_session_by_session_with_what_went_before():
     history = [recorded("ann", "a", "b"), recorded("bob", "a", found=DiscoveryMethod.SEARCHED)]
     found = [
-        (each.prediction_input.principal, each.prediction_input.calls, each.tool, each.signal)
+        (each.prediction_input.principal, each.prediction_input.calls, each.tool, each.weight)
         for each in examples(history)
     ]
     assert found == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
@@ -95,67 +89,3 @@ def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to
     history = [recorded("ann", "a", "b", available=TOOLS) for _ in range(3)]
     kept = latest(history, most_candidates=4 * len(TOOLS))
     assert [bool(session.tools_available) for session in kept] == [False, True, True]
-
-
-def live(scope_model, history):
-    """Learn the calls of sessions as they are made; each session has ended when the next one begins."""
-    for session in history:
-        scope_model.predictor.end_sessions()
-        before = []
-        for call in session.calls:
-            prediction_input = PredictionInput(
-                candidates=TOOLS,
-                calls=tuple(before),
-                servers=SERVERS,
-                principal=session.principal,
-                profile=session.profile,
-                client=session.client,
-                project=session.project,
-                time=call.timestamp,
-            )
-            if call.success:
-                scope_model.learn(prediction_input, call.tool, SIGNALS[call.found])
-                before.append(call.tool)
-
-
-@st.composite
-def histories(draw):
-    calls = st.lists(st.tuples(st.sampled_from(TOOLS), st.booleans()), min_size=1, max_size=8)
-    sessions = draw(st.lists(st.tuples(st.sampled_from(["ann", "bob"]), calls), min_size=1, max_size=12))
-    return [
-        recorded(
-            who,
-            *(tool for tool, _ in made),
-            failed={place for place, (_, fails) in enumerate(made) if fails and place % 3 == 2},
-            found=draw(st.sampled_from(list(DiscoveryMethod))),
-            available=TOOLS,
-            start=1e9 + 1e3 * number,
-        )
-        for number, (who, made) in enumerate(sessions)
-    ]
-
-
-@given(histories(), st.sampled_from(["hybrid", "cooccurrence"]))
-@settings(max_examples=25, deadline=None)
-def test_probabilities_after_a_restart_equal_those_before(history, kind):
-    before, after = (ScopeModel(predictor=CalibratedPredictor(select_predictor(kind))) for _ in range(2))
-    live(before, history)
-    for example in training_examples(latest(history), no_owner):
-        after.replay(example)
-    for each in (before, after):
-        each.predictor.end_sessions()
-    assert after.used == before.used
-    assert after.predictor.sessions == before.predictor.sessions
-    for calls in [(), *((tool,) for tool in TOOLS)]:
-        asked = PredictionInput(
-            candidates=TOOLS,
-            calls=calls,
-            servers=SERVERS,
-            principal="ann",
-            profile="default",
-            client="tester",
-            time=2e9,
-        )
-        expected, found = (each.predictor.predict(asked) for each in (before, after))
-        assert found.scores.tolist() == pytest.approx(expected.scores.tolist())
-        assert 0.0 <= found.scores.min() <= found.scores.max() <= 1.0

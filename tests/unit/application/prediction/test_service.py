@@ -1,7 +1,6 @@
-"""What prediction knows when, and what it makes of calls, models and restarts."""
+"""What prediction knows when, and what it makes of contexts, models and restarts."""
 
 import asyncio
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.worker import Urgency
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Prediction
@@ -19,7 +17,6 @@ from riglm.domain.tool import profile
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalog
-from tests.waiting import WAIT_SECONDS
 
 NAMES = TOOLS.names
 
@@ -33,7 +30,7 @@ def anything(name):
 
 
 async def call(stage, state, tool, found=DiscoveryMethod.LISTED, session=None):
-    stage.service.called(session or a_session(), state, tool, found, NAMES)
+    stage.service.called(session or a_session(), state, tool, found)
     state.called(tool, stage.now)
     stage.learned()
 
@@ -42,13 +39,13 @@ async def test_lists_and_calls_alone_load_nothing():
     stage, state = Stage(), SessionState()
     async with stage.running() as service:
         service.know(TOOLS)
-        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
+        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED)
         assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
         assert service.status()["embeddings"]["status"] == "not_loaded"
         assert "not recognised" not in service.status()["advice"]
         await stage.at_rest()
         assert stage.embedder.open == 0
-        assert service.knowledge is None
+        assert service.state is None
 
 
 async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
@@ -248,30 +245,6 @@ async def test_where_only_words_are_compared_for_good_a_search_may_find_nothing(
         assert service.is_ready
 
 
-async def test_calls_before_and_while_prediction_loads_are_learned_once():
-    stage, state, learned, held = Stage(), SessionState(), [], threading.Event()
-
-    class Counting(FrequencyPredictor):
-        def learn(self, prediction_input, tool, weight=1.0):
-            learned.append(tool)
-
-    stage.make_predictor = Counting
-    async with stage.running() as service:
-        service.know(TOOLS)
-        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED, NAMES)
-        stage.worker.submit(lambda: held.wait(WAIT_SECONDS), Urgency.AWAITED)
-        service.begin()
-        service.called(a_session(), state, "send_mail", DiscoveryMethod.LISTED, NAMES)
-        stage.used_before("read_file", "send_mail")  # what the recorder stored by now
-        stage.now += 1
-        held.set()
-        await stage.known()
-        service.called(a_session(), state, "play_song", DiscoveryMethod.LISTED, NAMES)
-        await stage.recalled()
-        stage.learned()
-        assert sorted(learned) == ["play_song", "read_file", "send_mail"]
-
-
 async def test_what_a_client_says_is_not_given_to_be_kept():
     stage, state = Stage(), SessionState()
     async with stage.recalling() as service:
@@ -352,7 +325,7 @@ async def test_a_context_that_is_set_right_after_calls_takes_them_into_account()
     stage, session, state = Stage(), a_session(), SessionState()
     async with stage.recalling() as service:
         await service.set_context(session, state, "zebra")
-        service.called(session, state, "play_song", DiscoveryMethod.LISTED, NAMES)
+        service.called(session, state, "play_song", DiscoveryMethod.LISTED)
         await service.set_context(session, state, "zebra")
         assert service.context_confidence(session, state) == pytest.approx(0.1)
 
@@ -404,7 +377,7 @@ async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_le
     async with stage.running() as service:
         service.know(TOOLS)
         await stage.known()
-        service.called(a_session(), SessionState(context=state.context), "play_song", DiscoveryMethod.LISTED, NAMES)
+        service.called(a_session(), SessionState(context=state.context), "play_song", DiscoveryMethod.LISTED)
         stage.embedder.opening.set()
         await stage.recalled()
         stage.learned()
@@ -525,7 +498,7 @@ async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_an
         service.know(TOOLS)
         await stage.recalled()
         await service.set_context(session, state, "zebra")
-        service.called(session, state, "play_song", DiscoveryMethod.LISTED, NAMES)
+        service.called(session, state, "play_song", DiscoveryMethod.LISTED)
         stage.learned()
         pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
         assert [pair.session_id for pair in pairs] == [session.id]

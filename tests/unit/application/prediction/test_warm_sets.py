@@ -8,7 +8,8 @@ import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.isolated_predictor import IsolatedPredictor
-from riglm.application.prediction.warm_sets import RETRY_SECONDS, Strategy, WarmSets
+from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
+from riglm.application.prediction.warm_sets import RETRY_SECONDS, WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.prediction import Prediction
@@ -73,21 +74,24 @@ class Store(InMemoryAnalytics):
 class Stage:
     """Warm sets over a store that outlives them."""
 
-    def __init__(self, worker, store=None, **options):
+    def __init__(self, worker, store=None, scope="principal"):
         self.worker = worker
         self.store = store or Store()
         self.now = NOON
         self.strategy = a_strategy()
-        self.options = {"period": DAY, **options}
+        self.scope = scope
         self.changes = 0
         self.restart()
 
     def restart(self):
         """Start another process with this store."""
         self.warm_sets = WarmSets(
-            self.worker, lambda: self.store, self.strategy, lambda _: "files", clock=lambda: self.now, **self.options
+            self.worker, lambda: self.store, self.settings(), lambda _: "files", clock=lambda: self.now
         )
         self.warm_sets.on_change(self.changed)
+
+    def settings(self, strategy=None):
+        return PredictionSettings(strategy=strategy or self.strategy, scope=self.scope, most_pairs=1000, period=DAY)
 
     def changed(self):
         self.changes += 1
@@ -214,9 +218,9 @@ async def test_few_sessions_of_a_project_count_by_their_number(stage):
     assert shares[0] < 0.1 < shares[1] < 0.5 < shares[-1]
 
 
-@pytest.mark.parametrize(("by_principal", "expected"), [(True, None), (False, "read")])
-async def test_principals_learn_from_each_other_only_where_they_are_to(worker, by_principal, expected):
-    stage = Stage(worker, by_principal=by_principal)
+@pytest.mark.parametrize(("scope", "expected"), [("principal", None), ("instance", "read")])
+async def test_principals_learn_from_each_other_only_where_they_are_to(worker, scope, expected):
+    stage = Stage(worker, scope=scope)
     stage.record(9, "read", principal="ann")
     assert await stage.likeliest(principal="ann") == "read"
     assert await stage.likeliest(principal="bob") == expected
@@ -237,7 +241,7 @@ async def test_a_change_is_reported_only_if_a_warm_set_replaces_another(stage):
 async def test_the_configured_strategy_makes_the_warm_set(stage):
     stage.record(10, "read")
     by_use = await stage.warm_set()
-    stage.warm_sets.follow(strategy=a_strategy("favoring", lambda: Favoring("list")), period=DAY, by_principal=True)
+    stage.warm_sets.follow(stage.settings(a_strategy("favoring", lambda: Favoring("list"))))
     favored = await stage.warm_set()
     assert (by_use.strategy, by_use.predictor) == ("principal: frequency", "frequency")
     assert (favored.strategy, favored.predictor) == ("principal: favoring", "favoring")
@@ -250,7 +254,7 @@ async def test_other_options_of_a_strategy_make_another_warm_set(stage):
     stage.record(10, "read")
     for tool in TOOLS:
         strategy = Strategy(name="favoring", key=tool, make=lambda tool=tool: Favoring(tool))
-        stage.warm_sets.follow(strategy=strategy, period=DAY, by_principal=True)
+        stage.warm_sets.follow(stage.settings(strategy))
         assert await stage.likeliest() == tool
 
 
@@ -310,7 +314,8 @@ async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(s
 async def test_another_scope_or_a_reread_forgets_what_was_read(stage):
     stage.record(3, "read", principal="ann")
     assert await stage.likeliest(principal="bob") is None
-    stage.warm_sets.follow(strategy=stage.strategy, period=DAY, by_principal=False)
+    stage.scope = "instance"
+    stage.warm_sets.follow(stage.settings())
     assert await stage.likeliest(principal="bob") == "read"
     stage.store = Store()
     stage.warm_sets.reread()
