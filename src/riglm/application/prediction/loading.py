@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -47,8 +48,8 @@ class Loading:
         self._on_restored = on_restored
         self._until: float | None = None
         self._task: asyncio.Task[None] | None = None
-        self._restored = asyncio.Event()
-        self._waiting: list[ToolCatalog] = []
+        self._opened, self._restored = asyncio.Event(), asyncio.Event()
+        self._waiting: deque[ToolCatalog] = deque(maxlen=_MAX_WAITING)
 
     @property
     def has_failed(self) -> bool:
@@ -64,8 +65,8 @@ class Loading:
         """Note a list. It is indexed once prediction is loaded."""
         if self.state is not None:
             self.state.index.know(catalog)
-        elif not self._restored.is_set() and all(catalog is not other for other in self._waiting):
-            self._waiting = [*self._waiting, catalog][-_MAX_WAITING:]
+        else:
+            self._waiting.append(catalog)
 
     def begin(self) -> None:
         """Load, once."""
@@ -73,6 +74,11 @@ class Loading:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + _LOADING_SECONDS
             self._task = loop.create_task(self._load())
+
+    async def opened(self) -> "PredictionState | None":
+        """Return what is known once the model is open, or could not be opened; None without prediction."""
+        await self._opened.wait()
+        return self.state
 
     async def restored(self) -> "PredictionState | None":
         """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
@@ -122,6 +128,7 @@ class Loading:
     async def close(self) -> None:
         """Start nothing more, release callers that wait, and close the model."""
         state, self.state = self.state, None
+        self._opened.set()
         self._restored.set()
         self._worker.stop()
         if self._task is not None:
@@ -146,6 +153,7 @@ class Loading:
             state.scope_models.of("")  # learned in the background, like the others once they are needed
             await self._restore(state)
         self._waiting.clear()
+        self._opened.set()
         self._restored.set()
         self._on_restored()
 
@@ -153,13 +161,14 @@ class Loading:
         """Open the model, and restore the vectors and pairs that were stored with it."""
         opener = Worker("riglm-embedder-opening")
         opener.start()
-        state.opening = asyncio.wrap_future(opener.submit(state.open))
         try:
-            await asyncio.shield(state.opening)
+            await asyncio.wrap_future(opener.submit(state.open))
+            self._opened.set()
             state.use(await self._on_worker(state.restored))
         except Exception:  # noqa: BLE001  # contexts start cold
             _log.exception("the model and what it learned could not be loaded: contexts count by their words alone")
         finally:
+            state.is_open = True
             opener.stop()
 
     async def _on_worker(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> _Result:

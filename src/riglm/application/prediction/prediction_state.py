@@ -1,6 +1,5 @@
 """All that prediction works with: models of calls, learned pairs, the index of tools, and the embedder."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -48,13 +47,13 @@ class PredictionState:
         knows who taught it. `clock` gives seconds since the epoch.
         """
         self.embedder = embedder
-        self.opening: asyncio.Future[None] | None = None
-        """Done when the embedder is open, or could not be opened."""
+        self.is_open = False
+        """True once the embedder is open and the pairs are restored, as far as they could be."""
         self._by_principal = settings.by_principal
         self._open_store = open_store
         self._flush = flush
         self._key = key
-        self._is_closed = False
+        self._was_opened = self._is_closed = False
         self.learner = PairLearner(LearnedPairs(key), put, most_pairs=settings.most_pairs, names=names)
         self.scope_models = ScopeModels(settings.strategy.make, self._recorded, lambda tool: owners.of(tool)[0], clock)
 
@@ -65,6 +64,7 @@ class PredictionState:
 
     def open(self) -> None:
         """Open the embedder; blocks."""
+        self._was_opened = True
         self.embedder.__enter__()
         if self._is_closed:
             self.embedder.__exit__(None, None, None)
@@ -72,13 +72,8 @@ class PredictionState:
     def close(self) -> None:
         """Stop learning and close the embedder; blocks."""
         self._is_closed = True
-        if self.opening is not None:
+        if self._was_opened:
             self.embedder.__exit__(None, None, None)
-
-    @property
-    def is_open(self) -> bool:
-        """True once the embedder is open, or could not be opened."""
-        return self.opening is not None and self.opening.done()
 
     @property
     def has_no_model(self) -> bool:

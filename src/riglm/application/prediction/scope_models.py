@@ -136,11 +136,10 @@ class ScopeModels:
         if scope in self._models:
             self._ended[scope] += 1
 
-    async def ready(self, scope: str, seconds: float) -> None:
-        """Wait until a scope has a model, at most this many seconds."""
-        self.of(scope)
-        if scope not in self._models:
-            await asyncio.wait({self._learning[scope]}, timeout=seconds)
+    async def ready(self, scope: str) -> None:
+        """Wait until a scope has a model."""
+        if self.of(scope) is self._untaught:
+            await self.up_to_date(scope)
 
     async def up_to_date(self, scope: str) -> None:
         """Wait until a scope has a model that needs not be made again."""

@@ -84,7 +84,7 @@ class PredictionService(NullPrediction):
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
         self._relearning: asyncio.Task[None] | None = None
-        self._late: set[asyncio.Task[Context]] = set()
+        self._embedding: set[asyncio.Task[Context]] = set()
         self._on_paired: Callable[[], None] = lambda: None
         self._on_ended: Callable[[str], None] = lambda _: None
         self._guarded = FailingOpen(_log, "prediction failed; what it would have said is left out, and")
@@ -119,7 +119,7 @@ class PredictionService(NullPrediction):
             async with asyncio.timeout(_ACQUAINT_SECONDS):
                 loaded = await self._loading.restored()
                 if loaded is not None:
-                    await loaded.scope_models.ready(self._scope(session), self._timeout_seconds)
+                    await loaded.scope_models.ready(self._scope(session))
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
         """Wait for the model and for all queued updates; return True if `seconds` were enough.
@@ -156,13 +156,7 @@ class PredictionService(NullPrediction):
             if state.context is said:
                 state.context = embedded
 
-        until = asyncio.get_running_loop().time() + self._timeout_seconds
-        loaded = await self._loading.restored()
-        self.catch_up()
-        if loaded is not None:  # the list is chosen once for a context: by all that there is to know
-            learned = loaded.scope_models.ready(self._scope(session), self._timeout_seconds)
-            embedded, _ = await asyncio.gather(self._embedded(loaded, said, take, until), learned)
-            take(embedded)
+        await self._embedded(session, said, take)  # the list is chosen once for a context: by all that there is to know
 
     async def search(
         self, session: Session, query: str, limit: int, allowed: Callable[[str], bool]
@@ -171,18 +165,14 @@ class PredictionService(NullPrediction):
 
         Only without a model may the search find nothing: it cannot see that other words mean the same.
         """
-        until = asyncio.get_running_loop().time() + self._timeout_seconds
-        loaded, scope = await self._loading.restored(), self._scope(session)
-        if loaded is not None:
-            asked = Context(text=query[:MAX_CONTEXT_LENGTH])
-            learned = loaded.scope_models.ready(scope, self._timeout_seconds)
-            context, _ = await asyncio.gather(self._embedded(loaded, asked, self._remember, until), learned)
-            self._remember(context)
-            retriever = loaded.index.retriever
-            if retriever is not None:
-                is_fallback = self.is_ready and self.embedder_status().semantic_quality != "high"
-                with self._guarded:
-                    return retriever.search(context, limit, scope=scope, allowed=allowed, may_abstain=is_fallback)
+        context = await self._embedded(session, Context(text=query[:MAX_CONTEXT_LENGTH]), self._remember)
+        retriever = None if self._loading.state is None else self._loading.state.index.retriever
+        if retriever is not None:
+            is_fallback = self.is_ready and self.embedder_status().semantic_quality != "high"
+            with self._guarded:
+                return retriever.search(
+                    context, limit, scope=self._scope(session), allowed=allowed, may_abstain=is_fallback
+                )
         return ToolSearchResult(hits=(), near=(), abstained=True)
 
     def called(self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod) -> None:
@@ -272,38 +262,37 @@ class PredictionService(NullPrediction):
         with self._guarded:
             await self._loading.close()
 
-    async def _embedded(
-        self, loaded: "PredictionState", context: Context, late: Callable[[Context], None], until: float
-    ) -> Context:
-        """Return the context with its vector once all tools have theirs, or `until` then what there is."""
+    async def _embedded(self, session: Session, context: Context, take: Callable[[Context], None]) -> Context:
+        """Return the context with its vector, once all tools have theirs and the session's scope has a model.
 
-        async def embed() -> Context:
-            if loaded.opening is not None:
-                await asyncio.shield(loaded.opening)
-            job = self._worker.submit(lambda: _with_vector(loaded.embedder, context), Urgency.AWAITED)
-            embedded = await asyncio.wrap_future(job)
-            if embedded.model:
-                loaded.index.answered_by(embedded.model)
-            return embedded
+        After `timeout_seconds` it is returned as it is. `take` is called with the context as soon as it has its vector.
+        """
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
+        self._loading.begin()
+        task = asyncio.create_task(self._embed(context, take))
+        self._embedding.add(task)
+        task.add_done_callback(self._embedding.discard)
+        loaded = await self._loading.restored()
+        self.catch_up()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await asyncio.wait({task})
+                if loaded is not None:
+                    await loaded.scope_models.ready(self._scope(session))
+                    if loaded.index.is_nearly_complete:
+                        await loaded.index.embedded()
+        return task.result() if task.done() and not task.cancelled() else context
 
-        def came_late(task: asyncio.Task[Context]) -> None:
-            if not task.cancelled():
-                with self._guarded:
-                    late(task.result())
-
-        task = asyncio.create_task(embed())
-        done, _ = await asyncio.wait({task}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
-        if not done:
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
-            task.add_done_callback(came_late)
-        elif not task.cancelled():
-            with self._guarded:
-                context = task.result()
-        if loaded.index.is_nearly_complete:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
-                    await loaded.index.embedded()
+    async def _embed(self, context: Context, take: Callable[[Context], None]) -> Context:
+        with self._guarded:
+            loaded = await self._loading.opened()
+            if loaded is not None:
+                job = self._worker.submit(lambda: _with_vector(loaded.embedder, context), Urgency.AWAITED)
+                embedded = await asyncio.wrap_future(job)
+                if embedded.model:
+                    loaded.index.answered_by(embedded.model)
+                take(embedded)
+                return embedded
         return context
 
     def _remember(self, asked: Context) -> None:

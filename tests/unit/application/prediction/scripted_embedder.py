@@ -175,7 +175,7 @@ class Stage:
         async with asyncio.timeout(WAIT_SECONDS):
             while self.service.state is None:
                 await asyncio.sleep(0)
-            await self.service.state.scope_models.ready("", 10)
+            await self.service.state.scope_models.ready("")
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""
