@@ -190,7 +190,7 @@ async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
 
 def _in_force(stage):
     filtering, tracking = stage.container.filtering, stage.container.tracking
-    return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction._loading._plan
+    return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction._loading.settings
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Loading:
     async def restored(self) -> "PredictionState | None":
         """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
         self.begin()
-        if self._until is not None and not self._restored.is_set():
+        if self._until is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._until):
                     await self._restored.wait()
@@ -150,7 +150,7 @@ class Loading:
                 state.follow(self.settings, self.on_reload)
             for catalog in self._waiting:
                 state.index.know(catalog)
-            state.scope_models.of("")  # learned in the background, like the others once they are needed
+            state.scope_models.begin()
             await self._restore(state)
         self._waiting.clear()
         self._opened.set()

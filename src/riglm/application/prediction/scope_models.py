@@ -119,7 +119,11 @@ class ScopeModels:
         self._changed: dict[str, float] = {}
         self._is_closed = False
         self._worker = Worker("riglm-learning")
+
+    def begin(self) -> None:
+        """Start learning, with the scope of who has no principal; the others follow once they are needed."""
         self._worker.start()
+        self.of("")
 
     def of(self, scope: str) -> CalibratedPredictor:
         """Return the model of a scope, or one that has learned nothing until it is made."""
