@@ -46,6 +46,9 @@ async def at_work(stage):
     await wait_until_async(lambda: stage.container.prediction.state is not None)
     for name in SOME * 10:
         assert await client.call(name) == name
+    models = stage.container.prediction.state.scope_models
+    models.relearn()
+    await models.up_to_date("")
     return client
 
 

@@ -331,6 +331,20 @@ class Container:
         return Worker("riglm-prediction")
 
     @cached_property
+    def learning(self) -> "Worker":
+        """The thread that learns recorded sessions."""
+        from riglm.application.worker import Worker
+
+        return Worker("riglm-learning")
+
+    @cached_property
+    def estimating(self) -> "Worker":
+        """The thread that estimates what lists are made from, which clients wait for."""
+        from riglm.application.worker import Worker
+
+        return Worker("riglm-estimating")
+
+    @cached_property
     def asking(self) -> "Worker":
         """The thread that reads the store."""
         from riglm.application.worker import Worker
@@ -355,6 +369,7 @@ class Container:
 
         return WarmSets(
             self.asking,
+            self.estimating,
             lambda: self.choices,
             self._prediction_settings,
             lambda tool: self.services.owners.of(tool)[0] or server_in(tool),
@@ -400,6 +415,7 @@ class Container:
             settings,
             on_loop,
             worker=self.worker,
+            learning=self.learning,
             owners=self.services.owners,
             open_store=self.create_store,
             embedder=self.embedders.always,

@@ -98,7 +98,8 @@ def _working(container: Container, *, filtered: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(container.asking)
         if filtered:
-            stack.enter_context(container.worker)
+            for worker in (container.worker, container.learning, container.estimating):
+                stack.enter_context(worker)
         yield
 
 

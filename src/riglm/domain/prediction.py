@@ -74,8 +74,9 @@ class Prediction:
     state probabilities gives any scores and, in `log_odds`, what calibration fits probabilities to: named parts whose
     sum is its best guess of log(p / (1 - p)). Scores below 0 or above 1 are taken for such a part. `contributions` say
     by signal what made the scores, each in the order of the candidates; empty unless asked for. `confidence` lies
-    between 0 (nothing is known) and 1. `evidence` is the number of sessions that probabilities were fitted to, and
-    `fallback` the name of the strategy that answered in place of one that failed.
+    between 0 (nothing is known) and 1. `evidence` is the number of sessions that probabilities were fitted to, the
+    running one included once it has called a tool, and `fallback` the name of the strategy that answered in place of
+    one that failed.
     """
 
     scores: Scores

@@ -150,7 +150,7 @@ class Loading:
                 state.follow(self.settings, self.on_reload)
             for catalog in self._waiting:
                 state.index.know(catalog)
-            state.scope_models.begin()
+            state.scope_models.of("")  # learned in the background, like the others once they are needed
             await self._restore(state)
         self._waiting.clear()
         self._opened.set()

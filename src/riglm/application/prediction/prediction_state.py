@@ -32,6 +32,7 @@ class PredictionState:
         on_loop: OnLoop,
         *,
         worker: Worker,
+        learning: Worker,
         owners: ToolOwners,
         open_store: Callable[[], AnalyticsPort],
         embedder: EmbedderPort,
@@ -41,7 +42,9 @@ class PredictionState:
         names: Callable[[str], str] = str,
         clock: Callable[[], float],
     ) -> None:
-        """`put` hands a record to the recorder, `flush` blocks for a little until what was put is stored.
+        """Tools are indexed and embedded on `worker`, and sessions are learned on `learning`.
+
+        `put` hands a record to the recorder, `flush` blocks for a little until what was put is stored.
 
         Learned pairs are hashed under `key`. `names` gives the keyed hash of the name of a client, by which a pair
         knows who taught it. `clock` gives seconds since the epoch.
@@ -55,7 +58,9 @@ class PredictionState:
         self._key = key
         self._was_opened = self._is_closed = False
         self.learner = PairLearner(LearnedPairs(key), put, most_pairs=settings.most_pairs, names=names)
-        self.scope_models = ScopeModels(settings.strategy.make, self._recorded, lambda tool: owners.of(tool)[0], clock)
+        self.scope_models = ScopeModels(
+            settings.strategy.make, self._recorded, lambda tool: owners.of(tool)[0], learning, clock
+        )
 
         def on_changed(fingerprints: Mapping[str, str]) -> None:
             on_loop(lambda: self._forget(fingerprints))

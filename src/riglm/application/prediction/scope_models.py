@@ -100,11 +100,12 @@ class ScopeModels:
         make: Callable[[], PredictorPort],
         recorded: Callable[[str], Sequence[TrainingSession]],
         owner: Callable[[str], str],
+        worker: Worker,
         clock: Callable[[], float],
     ) -> None:
         """`make` returns a strategy that has learned nothing; `recorded` returns the latest sessions of a scope.
 
-        Both block, and may raise. `owner` returns the upstream server of a tool, empty if it is not known.
+        Both run on the worker, and may raise. `owner` returns the upstream server of a tool, empty if it is not known.
         """
         self._make = make
         self._recorded = recorded
@@ -118,12 +119,7 @@ class ScopeModels:
         self._following: set[asyncio.Task[None]] = set()
         self._changed: dict[str, float] = {}
         self._is_closed = False
-        self._worker = Worker("riglm-learning")
-
-    def begin(self) -> None:
-        """Start learning, with the scope of who has no principal; the others follow once they are needed."""
-        self._worker.start()
-        self.of("")
+        self._worker = worker
 
     def of(self, scope: str) -> CalibratedPredictor:
         """Return the model of a scope, or one that has learned nothing until it is made."""
@@ -180,7 +176,6 @@ class ScopeModels:
     def close(self) -> None:
         """Stop learning."""
         self._is_closed = True
-        self._worker.stop()
         for task in (*self._learning.values(), *self._following):
             task.cancel()
 

@@ -111,7 +111,7 @@ class PredictionService(NullPrediction):
             prediction = model.predict(prediction_input, explain=explain)
             if self._meter is not None:
                 self._meter.predicted(time.perf_counter() - started)
-            return prediction
+            return replace(prediction, evidence=prediction.evidence + bool(state.calls))
         return None
 
     async def acquaint(self, session: Session) -> None:

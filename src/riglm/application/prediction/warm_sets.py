@@ -48,13 +48,14 @@ class WarmSets:
     def __init__(
         self,
         asking: Worker,
+        estimating: Worker,
         store: Callable[[], WarmSetsPort],
         settings: PredictionSettings,
         server_of: Callable[[str], str],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`store` runs on the thread of `asking`, and strategies are made and learn on another.
+        """`store` runs on the thread of `asking`, and strategies are made and learn on that of `estimating`.
 
         `server_of` returns the server of a tool, empty if unknown.
         """
@@ -63,7 +64,7 @@ class WarmSets:
         self._settings = settings
         self._server_of = server_of
         self._clock = clock
-        self._estimating: Worker | None = None
+        self._estimating = estimating
         self._learned: tuple[tuple[object, ...], LearnedSessions] | None = None
         self._kept: OrderedDict[WarmSetKey, _Kept] = OrderedDict()
         self._reading: dict[WarmSetKey, asyncio.Task[None]] = {}
@@ -105,8 +106,6 @@ class WarmSets:
         """Stop reading."""
         for reading in list(self._reading.values()):
             reading.cancel()
-        if self._estimating is not None:
-            self._estimating.stop()
 
     def _begin_reading(self, key: WarmSetKey, candidates: Sequence[str]) -> asyncio.Task[None]:
         reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key, candidates))
@@ -132,9 +131,6 @@ class WarmSets:
             if sessions and self._is_due(found, len(sessions), candidates):
                 known = () if found is None else found.usage.probabilities
                 tools = tuple(dict.fromkeys([*candidates, *known]))
-                if self._estimating is None:
-                    self._estimating = Worker("riglm-estimating")
-                    self._estimating.start()
                 estimate = partial(self._estimate, self._settings.strategy, key, sessions, tools)
                 made = await asyncio.wrap_future(self._estimating.submit(estimate))
                 replaces = None if found is None else found.created_at

@@ -132,7 +132,7 @@ class Stage:
         def put(record, size):
             self.put.append(record)
 
-        with Worker() as self.worker:
+        with Worker() as self.worker, Worker("riglm-learning") as self.learning:
             owners = ToolOwners("server")
             strategy = Strategy(name="scripted", key="scripted", make=self.make_predictor)
             self.service = PredictionService(
@@ -141,6 +141,7 @@ class Stage:
                     settings,
                     on_loop,
                     worker=self.worker,
+                    learning=self.learning,
                     owners=owners,
                     open_store=lambda: self.store,
                     embedder=self.embedder,

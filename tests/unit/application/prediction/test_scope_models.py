@@ -194,7 +194,6 @@ async def test_prediction_that_closes_while_it_learns_stops_learning():
         async with asyncio.timeout(WAIT_SECONDS):
             while not learned:
                 await asyncio.sleep(0.001)
-        models = service.state.scope_models
-    go.set()
-    await asyncio.to_thread(models._worker.close, WAIT_SECONDS)
+        await service.close()
+        go.set()
     assert learned == ["play_song"]

@@ -118,7 +118,7 @@ async def test_a_context_ranks_tools_by_what_they_say():
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
 
 
-async def test_probabilities_that_a_strategy_states_are_taken_at_its_word_with_its_evidence():
+async def test_probabilities_that_a_strategy_states_are_taken_at_its_word_with_the_number_of_sessions_behind_them():
     stage, state = Stage(), SessionState(calls=["read_file"])
 
     class Stranger(FrequencyPredictor):
@@ -130,7 +130,7 @@ async def test_probabilities_that_a_strategy_states_are_taken_at_its_word_with_i
     stage.used_before("read_file", "send_mail")
     async with stage.recalling() as service:
         prediction = service.predict(a_session(), state, NAMES)
-        assert (prediction.scores.tolist(), prediction.evidence) == ([0.0, 0.5, 1.0], 2)
+        assert (prediction.scores.tolist(), prediction.evidence) == ([0.0, 0.5, 1.0], 3)
 
 
 async def test_a_vector_that_comes_late_is_added_when_it_comes():

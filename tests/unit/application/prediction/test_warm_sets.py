@@ -86,7 +86,7 @@ class Stage:
     def restart(self):
         """Start another process with this store."""
         self.warm_sets = WarmSets(
-            self.worker, lambda: self.store, self.settings(), lambda _: "files", clock=lambda: self.now
+            self.worker, self.worker, lambda: self.store, self.settings(), lambda _: "files", clock=lambda: self.now
         )
         self.warm_sets.on_change(self.changed)
 
