@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 class Loading:
     """Loads once it is needed: words and vectors of tools, the model, and what was learned with it.
 
-    The model opens on a thread of its own meanwhile. Callers wait for at most `_LOADING_SECONDS` after the beginning,
+    The model opens on a separate thread meanwhile. Callers wait for at most `_LOADING_SECONDS` after the beginning,
     however long it takes, except in `up_to_date`.
     """
 

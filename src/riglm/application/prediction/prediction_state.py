@@ -51,7 +51,7 @@ class PredictionState:
         """
         self.embedder = embedder
         self.is_open = False
-        """True once the embedder is open and the pairs are restored, as far as they could be."""
+        """True once the embedder is open and the pairs are restored, or could not be."""
         self._by_principal = settings.by_principal
         self._open_store = open_store
         self._flush = flush

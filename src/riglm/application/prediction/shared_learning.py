@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # numpy comes with it
     from riglm.application.prediction.prediction_state import PredictionState
 
 PAIRS_CHANNEL: Final = "pairs"
-"""The kind of broadcast that tells of new learned pairs."""
+"""The kind of broadcast that reports new learned pairs."""
 
 ENDED_CHANNEL: Final = "session-ended"
-"""The kind of broadcast that tells of the end of a session, and of its learning scope."""
+"""The kind of broadcast that reports the learning scope of a session that has ended."""
 
 _DELAY_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 3
@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("riglm.prediction")
 
 
 class SharedLearning:
-    """Tells other processes what they can learn from the store, and learns what they tell of."""
+    """Reports to other processes what they can learn from the store, and learns what they report."""
 
     def __init__(
         self, prediction: PredictionService, news: Broadcast, worker: Worker, *, delay: float = _DELAY_SECONDS
