@@ -1,6 +1,6 @@
 """What recorded sessions used, and what the next one is expected to need."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,11 +77,13 @@ class WarmSet:
     usage: Usage
     created_at: float
 
-    def is_due(self, sessions: int, now: float, period: float) -> bool:
-        """Return True if the evidence has grown by 30 % or shrunk, or the period, in seconds, has ended.
+    def is_due(self, sessions: int, candidates: Collection[str], now: float, period: float) -> bool:
+        """Return True if there are new candidates, the evidence has grown by 30 %, or the period has ended.
 
-        It shrinks when sessions are purged.
+        The period is in seconds. The evidence shrinks when sessions are purged, which counts as well.
         """
-        evidence = self.usage.evidence
+        evidence, known = self.usage.evidence, self.usage.probabilities.keys()
+        if 0 < len(known) < MAX_TOOLS and not known >= set(candidates):
+            return True
         enough = max(evidence + 1, min(_GROWTH * evidence, MAX_USAGE_SESSIONS)) if evidence else 0
         return not evidence <= sessions < enough or abs(now - self.created_at) >= period

@@ -187,15 +187,13 @@ class _UsageSoFar(UsageSource):
         self._uses.append(use)
 
     async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
-        now, strategy = self._clock(), self._strategy
+        now = self._clock()
         uses = self._uses[: -MAX_USAGE_SESSIONS - 1 : -1]
         key = _key(session)
         found = self._warm_sets.get(key)
-        if uses and (found is None or found.is_due(len(uses), now, self._period)):
-            usage, fallback = LearnedSessions(strategy.make(), uses, candidates, self._server_of).expect(key, now)
-            self._warm_sets[key] = WarmSet(
-                key=key, strategy=strategy.key, predictor=fallback or strategy.name, usage=usage, created_at=now
-            )
+        if uses and (found is None or found.is_due(len(uses), candidates, now, self._period)):
+            learned = LearnedSessions(self._strategy, uses, candidates, self._server_of)
+            self._warm_sets[key] = learned.warm_set(key, now)
 
     def warm_set(self, session: Session) -> WarmSet | None:
         return self._warm_sets.get(_key(session))

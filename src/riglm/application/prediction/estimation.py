@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 
 from riglm.application.prediction.calibration import CalibratedPredictor
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain.list_plan import ALIKE
 from riglm.domain.prediction import PredictionInput
-from riglm.domain.usage import MAX_TOOLS, SessionUse, Usage, WarmSetKey
-from riglm.ports.predictor import PredictorPort
+from riglm.domain.usage import MAX_TOOLS, SessionUse, Usage, WarmSet, WarmSetKey
 
 MAX_LEARNED_TOOLS: Final = 1_000
 """Maximum number of first uses that are learned: `hybrid` takes up to a millisecond for each, and a list waits."""
@@ -20,7 +20,7 @@ class LearnedSessions:
 
     def __init__(
         self,
-        strategy: PredictorPort,
+        strategy: Strategy,
         sessions: Sequence[SessionUse],
         candidates: Sequence[str],
         server_of: Callable[[str], str],
@@ -33,17 +33,15 @@ class LearnedSessions:
         self._sessions = sessions
         self._tools = tuple(dict.fromkeys([*candidates, *(tool for session in learned for tool in session.tools)]))
         self._servers = {tool: server_of(tool) for tool in self._tools}
-        self._predictor = CalibratedPredictor(strategy, snapshots=(0,))
+        self._strategy = strategy
+        self._predictor = CalibratedPredictor(strategy.make(), snapshots=(0,))
         for session in learned:
             for place, tool in enumerate(session.tools):
                 self._predictor.learn(self._input(session, session.started_at, session.tools[:place]), tool)
             self._predictor.end_sessions()
 
-    def expect(self, key: WarmSetKey, now: float) -> tuple[Usage, str]:
-        """Return what the next session needs, at a time in seconds since the epoch.
-
-        The second value is the name of the fallback, if one answered in place of the strategy.
-        """
+    def warm_set(self, key: WarmSetKey, now: float) -> WarmSet:
+        """Return what the next session needs, at a time in seconds since the epoch."""
         prediction = self._predictor.predict(self._input(key, now))
         scores, likeliest = prediction.scores, dict[str, float]()
         if scores.size and float(np.ptp(scores)) > ALIKE * float(scores.max()):
@@ -55,7 +53,8 @@ class LearnedSessions:
             requests=1 + float(np.mean([session.calls for session in self._sessions])),
             distinct_tools=float(np.mean([len(session.tools) for session in self._sessions])),
         )
-        return usage, prediction.fallback
+        predictor = prediction.fallback or self._strategy.name
+        return WarmSet(key=key, strategy=self._strategy.key, predictor=predictor, usage=usage, created_at=now)
 
     def _input(self, whose: SessionUse | WarmSetKey, time: float, calls: tuple[str, ...] = ()) -> PredictionInput:
         return PredictionInput(

@@ -38,3 +38,8 @@ class PredictionSettings:
     def by_principal(self) -> bool:
         """Whether each principal learns for itself."""
         return self.scope == "principal"
+
+    @property
+    def scope_name(self) -> str:
+        """What warm sets of this scope are marked with."""
+        return "principal: " if self.by_principal else "all: "

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.application.worker import Worker
 from riglm.domain.session import Session
-from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSet, WarmSetKey
+from riglm.domain.usage import SessionUse, WarmSet, WarmSetKey
 from riglm.ports.prediction_store import WarmSetsPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported where a strategy learns
@@ -121,20 +122,18 @@ class WarmSets:
         )
 
     async def _read(self, key: WarmSetKey, candidates: Sequence[str]) -> None:
+        strategy = self._strategy
         with self._guarded:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 found, sessions = await asyncio.wrap_future(self._asking.submit(lambda: self._stored(key)))
-            if not sessions or (found is not None and not found.strategy.startswith(self._scope)):
-                found = None
-            if found is not None or not sessions:
+            is_due = bool(sessions) and self._is_due(found, len(sessions), candidates)
+            if found is not None or not is_due:
                 self._keep(key, found, candidates)
-            if sessions and self._is_due(found, len(sessions), candidates):
-                known = () if found is None else found.usage.probabilities
-                tools = tuple(dict.fromkeys([*candidates, *known]))
-                estimate = partial(self._estimate, self._settings.strategy, key, sessions, tools)
+            if is_due:
+                tools = tuple(dict.fromkeys([*candidates, *(() if found is None else found.usage.probabilities)]))
+                estimate = partial(self._estimate, strategy, key, sessions, tools)
                 made = await asyncio.wrap_future(self._estimating.submit(estimate))
-                replaces = None if found is None else found.created_at
-                put = partial(self._put, made, replaces)
+                put = partial(self._put, made, None if found is None else found.created_at)
                 self._keep(key, await asyncio.wrap_future(self._asking.submit(put)), candidates)
 
     def _keep(self, key: WarmSetKey, found: WarmSet | None, candidates: Sequence[str]) -> None:
@@ -146,23 +145,26 @@ class WarmSets:
             self._on_change()
 
     def _stored(self, key: WarmSetKey) -> tuple[WarmSet | None, Sequence[SessionUse]]:
-        store = self._store()
-        return store.get_warm_set(key), store.list_session_uses(key.principal if self._settings.by_principal else None)
+        """Return the stored warm set, if it is of sessions that may be learned from, and these sessions."""
+        store, scope = self._store(), self._settings.scope_name
+        sessions = store.list_session_uses(key.principal if self._settings.by_principal else None)
+        found = store.get_warm_set(key) if sessions else None
+        return found if found is not None and found.strategy.startswith(scope) else None, sessions
 
     def _put(self, made: WarmSet, replaces: float | None) -> WarmSet:
         return self._store().put_warm_set(made, replaces)
 
     @property
-    def _scope(self) -> str:
-        return "principal: " if self._settings.by_principal else "all: "
+    def _strategy(self) -> Strategy:
+        """The strategy, with a key that names who learns from whom as well."""
+        strategy = self._settings.strategy
+        return replace(strategy, key=self._settings.scope_name + strategy.key)
 
     def _is_due(self, found: WarmSet | None, sessions: int, candidates: Sequence[str]) -> bool:
-        now, strategy = self._clock(), self._settings.strategy
-        if found is None or found.strategy != self._scope + strategy.key:
+        now, strategy = self._clock(), self._strategy
+        if found is None or found.strategy != strategy.key:
             return True
-        known = found.usage.probabilities
-        is_new = 0 < len(known) < MAX_TOOLS and not known.keys() >= set(candidates)
-        if is_new or found.is_due(sessions, now, self._settings.period):
+        if found.is_due(sessions, candidates, now, self._settings.period):
             return True
         return found.predictor != strategy.name and now - found.created_at >= RETRY_SECONDS
 
@@ -174,12 +176,5 @@ class WarmSets:
 
         asked = (strategy, tuple(sessions), tools)
         if self._learned is None or self._learned[0] != asked:
-            self._learned = asked, LearnedSessions(strategy.make(), sessions, tools, self._server_of)
-        usage, fallback = self._learned[1].expect(key, now := self._clock())
-        return WarmSet(
-            key=key,
-            strategy=self._scope + strategy.key,
-            predictor=fallback or strategy.name,
-            usage=usage,
-            created_at=now,
-        )
+            self._learned = asked, LearnedSessions(strategy, sessions, tools, self._server_of)
+        return self._learned[1].warm_set(key, self._clock())

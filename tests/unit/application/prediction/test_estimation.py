@@ -7,6 +7,7 @@ from riglm.adapters.prediction.selection import select_predictor
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.estimation import MAX_LEARNED_TOOLS, LearnedSessions
 from riglm.application.prediction.isolated_predictor import IsolatedPredictor
+from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain.prediction import Prediction
 from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSetKey
 from riglm.ports.predictor import PredictorPort
@@ -33,10 +34,13 @@ def a_use(*tools, calls=0, started_at=1e9, **known):
     return SessionUse(started_at=started_at, tools=tools, calls=calls or len(tools), **known)
 
 
-def estimated(strategy, *sessions, candidates=TOOLS, key=WarmSetKey()):  # noqa: B008  # frozen
-    """Return the estimate from sessions, the latest last."""
+def estimated(predictor, *sessions, candidates=TOOLS, key=WarmSetKey()):  # noqa: B008  # frozen
+    """Return the usage that a predictor estimates from sessions, the latest last, and who decided."""
+    strategy = Strategy(name="chosen", key="chosen", make=lambda: predictor)
     learned = LearnedSessions(strategy, sessions[::-1], candidates, lambda tool: tool.partition("__")[0])
-    return learned.expect(key, 2e9)
+    warm_set = learned.warm_set(key, 2e9)
+    assert (warm_set.key, warm_set.strategy, warm_set.created_at) == (key, "chosen", 2e9)
+    return warm_set.usage, warm_set.predictor
 
 
 def favoring(favored):
@@ -44,10 +48,10 @@ def favoring(favored):
 
 
 def test_a_tool_that_the_strategy_is_certain_of_has_probability_one():
-    usage, fallback = estimated(Scripted(favoring(TOOLS[7])), *[a_use(TOOLS[3])] * 5)
+    usage, decided = estimated(Scripted(favoring(TOOLS[7])), *[a_use(TOOLS[3])] * 5)
     assert [tool for tool, share in usage.probabilities.items() if share] == [TOOLS[7]]
     assert usage.probabilities[TOOLS[7]] == 1.0
-    assert fallback == ""
+    assert decided == "chosen"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -75,9 +79,9 @@ def test_a_fallback_that_answers_for_a_broken_strategy_is_named(answer):
         Scripted(answer), FrequencyPredictor(), fallback="frequency", timeout_seconds=WAIT_SECONDS
     )
     sessions = [a_use(TOOLS[3])] * 5
-    usage, fallback = estimated(strategy, *sessions)
+    usage, decided = estimated(strategy, *sessions)
     expected, _ = estimated(FrequencyPredictor(), *sessions)
-    assert fallback == "frequency"
+    assert decided == "frequency"
     assert usage == expected
 
 
