@@ -39,7 +39,8 @@ class ShownTools:
 
     `shown` is in the order shown; `hidden` has no defined order. In the mode `shadow` the client saw all tools, and
     these are those that it would have seen. On the surface `hints` the client got all tools as well: `shown` have a
-    preload hint, and `hidden` are those that it defers. `predictor` is empty when nothing was predicted.
+    preload hint, and `hidden` are those that it defers. `predictor` is empty when nothing was predicted. Tokens are
+    estimates: of the definitions shown, of those hidden, and of the meta-tools among those shown.
     """
 
     shown: tuple[str, ...] = ()
@@ -48,6 +49,9 @@ class ShownTools:
     reason: str = ""
     mode: Mode = "off"
     surface: str = ""
+    tokens_shown: int = 0
+    tokens_hidden: int = 0
+    tokens_own: int = 0
 
     @property
     def hides(self) -> bool:
@@ -69,16 +73,12 @@ class ShownTools:
 class Exposure(ShownTools):
     """The record of a list, or of an answer to a search or a context, in a session.
 
-    `hidden` is sorted, and `timestamp` in seconds since the epoch. Tokens are estimates: of the definitions shown, of
-    those hidden, and of the meta-tools among those shown.
+    `hidden` is sorted, and `timestamp` in seconds since the epoch.
     """
 
     id: UUID
     session_id: UUID
     timestamp: float
-    tokens_shown: int = 0
-    tokens_hidden: int = 0
-    tokens_own: int = 0
 
     @property
     def available(self) -> tuple[str, ...]:

@@ -13,28 +13,18 @@ class ListSelection(ShownTools):
     """The tools that a client gets and those that are hidden from it, in the catalog's order.
 
     `raw` is a JSON array of the entries of a list; with `is_passthrough` they are those of the upstream's response,
-    unchanged. Denied tools are neither shown nor hidden. `meta_tools` are those that the session can call. Tokens are
-    estimates, as in an exposure. Selections that differ in bytes, tokens or meta-tools only are equal.
+    unchanged. Denied tools are neither shown nor hidden. `meta_tools` are those that the session can call. Selections
+    that differ in bytes of the same number of tokens or in meta-tools only are equal.
     """
 
     raw: bytes = field(default=b"", compare=False)
     is_passthrough: bool = field(default=False, compare=False)
     meta_tools: tuple[str, ...] = field(default=(), compare=False)
-    tokens_shown: int = field(default=0, compare=False)
-    tokens_hidden: int = field(default=0, compare=False)
-    tokens_own: int = field(default=0, compare=False)
 
     def to_exposure(self, session_id: UUID, timestamp: float) -> Exposure:
         """Return the record that a session was shown this, at a time in seconds since the epoch."""
-        return Exposure(
-            **{each.name: getattr(self, each.name) for each in fields(ShownTools)},
-            id=uuid7(),
-            session_id=session_id,
-            timestamp=timestamp,
-            tokens_shown=self.tokens_shown,
-            tokens_hidden=self.tokens_hidden,
-            tokens_own=self.tokens_own,
-        )
+        shown = {each.name: getattr(self, each.name) for each in fields(ShownTools)}
+        return Exposure(**shown, id=uuid7(), session_id=session_id, timestamp=timestamp)
 
 
 NO_LIST: Final = ListSelection()
