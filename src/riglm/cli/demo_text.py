@@ -52,7 +52,7 @@ def summarize(sessions: Sequence[DemoSession]) -> dict[str, Any]:
 
     `calls_listed` counts all calls, `hit_rate` only those made with a list that hid something.
     """
-    cost = Cost.sum(each.cost for each in sessions)
+    cost = sum((each.cost for each in sessions), Cost())
     shown, available = sum(each.shown for each in sessions), sum(each.available for each in sessions)
     judged, hits = sum(each.judged for each in sessions), sum(each.hits for each in sessions)
     calls = sum(each.calls for each in sessions)

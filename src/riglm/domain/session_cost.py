@@ -7,7 +7,6 @@ and its result adds definitions to the conversation. On the surface `hints` the 
 hint, and it would defer all of them without riglm: no proxy then costs what the host's search costs.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -117,11 +116,8 @@ class Cost:
         """Return the price relative to a host's tool search, None without sessions."""
         return self.riglm / self.host_search if self.host_search else None
 
-    @classmethod
-    def sum(cls, costs: Iterable["Cost"]) -> "Cost":
-        """Return the sum of costs."""
-        found = list(costs)
-        return cls(**{each.name: sum(getattr(cost, each.name) for cost in found) for each in fields(cls)})
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(Cost)})
 
 
 class SessionCost:

@@ -354,7 +354,7 @@ class PrometheusMetrics(MeterPort):
         cost = price.finish() if price is not None and ended else None
         if price is not None and cost is not None:
             shown = self._shown[price.mode]
-            shown.cost = Cost.sum((shown.cost, cost))
+            shown.cost += cost
 
     def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics and their content type: OpenMetrics if accepted, otherwise the format of Prometheus."""

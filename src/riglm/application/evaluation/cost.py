@@ -142,7 +142,7 @@ def _figures(judged: Sequence[PricedSession], tools: int) -> CostMetrics:
     short = [each for each in judged if each.is_short]
     calls = sum(each.cost.calls for each in short)
     return CostMetrics(
-        cost=Cost.sum(each.cost for each in judged),
+        cost=sum((each.cost for each in judged), Cost()),
         tools=tools,
         first_list=_mean([each.first_list for each in judged]),
         listed=sum(sum(each.hits) for each in short) / calls if calls else None,

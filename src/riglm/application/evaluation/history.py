@@ -90,7 +90,7 @@ class ReplayedHistory:
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of the calls, and the price relative to no proxy and to a host's search."""
-        cost = Cost.sum(self.costs)
+        cost = sum(self.costs, Cost())
         price, search = cost.price, cost.price_of_search
         return {
             **figures(self.calls),

@@ -128,12 +128,12 @@ class Observations:
     @property
     def cost(self) -> Cost:
         """Return the sum of what the sessions cost."""
-        return Cost.sum(each.cost for each in self.costs)
+        return sum((each.cost for each in self.costs), Cost())
 
     @property
     def cost_as_coding_agent(self) -> Cost:
         """Return the sum of what the sessions would cost with the prompts and results of a coding agent."""
-        return Cost.sum(each.as_coding_agent for each in self.costs)
+        return sum((each.as_coding_agent for each in self.costs), Cost())
 
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""

@@ -6,7 +6,6 @@ from riglm.application.evaluation.record import cost_fields, hit_figures, read_f
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, IdentificationMethod, uuid7
-from riglm.domain.session_cost import Cost
 from tests.records import a_session, a_token_usage, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
 
@@ -126,7 +125,7 @@ def test_a_session_is_priced_in_the_order_in_which_things_happened():
     call = 0.1 * 6_100 + 1.25 * (120 + 1.2 * 100) + 400
     assert found.cost.riglm == first + call + 0.1 * 6_340 + 1.25 * 450 + 400
     assert cost_fields(found.cost) == {"sessions": 1, "price": None, "price_of_search": None}
-    twice = Cost.sum([found.cost, found.cost])
+    twice = found.cost + found.cost
     assert cost_fields(twice)["price"] == round(twice.price, 3)
 
 
