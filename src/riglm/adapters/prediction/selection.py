@@ -1,4 +1,4 @@
-"""Chooses a predictor by name, ours and strangers' alike."""
+"""Creation of predictors by name, built-in and third-party ones."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -19,12 +19,12 @@ _SOCKET: Final = PluginPoint(
 
 
 def available() -> tuple[str, ...]:
-    """The kinds of predictors that are installed, sorted; nothing of theirs is imported."""
+    """Return the kinds of predictors that are installed, sorted. None of them is imported."""
     return _SOCKET.names()
 
 
 def select_predictor(kind: str, options: Mapping[str, Any] | None = None) -> PredictorPort:
-    """Make the predictor of a kind with these options.
+    """Create the predictor of a kind with these options.
 
     Raises:
         ConfigurationError: nothing of this kind is installed, it cannot be loaded, it is no predictor, or it does not

@@ -94,7 +94,7 @@ class ToolIndex:
             pass  # the worker does batches and this in turn
 
     def use(self, pairs: LearnedPairs) -> None:
-        """Go on with other learned pairs."""
+        """Continue with other learned pairs."""
         self._pairs = pairs
         self._reading = self._do(self._combine)
 
@@ -104,26 +104,26 @@ class ToolIndex:
         self._embed()
 
     def answered_by(self, model: str) -> None:
-        """The embedder answered, with this model: embed what lacks a vector of it, in the background."""
+        """Called after the embedder answered with a model: embed what lacks a vector of it, in the background."""
         if self._can_embed and (model != self._model or not (self.is_complete or self._lacking)):
             self._do(self._embed)
 
     @property
     def weights(self) -> SignalWeights:
-        """How much words and meaning count in what is asked now."""
+        """The weights of words and of meaning in a request that is embedded now."""
         return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._model)
 
     def confidence(self, context: Context, scope: str) -> float:
-        """How sure a context makes us, from 0 to 1, by what was learned of tools as they describe themselves now."""
+        """Return the context confidence, from 0 to 1, by what was learned of tools with their current descriptions."""
         return 0.0 if self.retriever is None else self.retriever.confidence(context, scope=scope)
 
     def fingerprint(self, tool: str) -> str:
-        """The fingerprint of a tool's description; empty if it is not known."""
+        """Return the fingerprint of a tool's description, empty if the tool is not known."""
         said = self._profiles.get(tool)
         return "" if said is None else said.fingerprint
 
     def counts(self) -> tuple[int, int]:
-        """How many tools are indexed, and how many of them by vectors that what is asked now is compared with."""
+        """Return the number of indexed tools, and of those with a vector of the model that answers now."""
         return len(self._profiles), self._counted
 
     def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
