@@ -213,8 +213,6 @@ class _ReplayedPrediction(NullPrediction):
         return self._predictor.predict(self._known(session, state, names), explain=explain)
 
     def called(self, session: Session, state: SessionState, tool: str, found: DiscoveryMethod) -> None:
-        if not state.calls:
-            self._predictor.end_sessions()
         names = () if state.view is None else state.view.candidates
         self._predictor.learn(self._known(session, state, names), tool, SIGNALS[found])
 

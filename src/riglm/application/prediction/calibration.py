@@ -1,21 +1,16 @@
 """Probabilities that the rest of a session needs each tool, fitted to what strategies expected of earlier sessions."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
-from riglm.domain.session_state import MAX_CALLS
 from riglm.ports.predictor import PredictorPort
 
 Matrix = NDArray[np.floating[Any]]
-
-MAX_OPEN_SESSIONS: Final = 16
-"""Maximum number of sessions whose end is awaited; of more, the oldest counts as ended."""
 
 _CONSTANT: Final = "constant"
 _STAGE: Final = "stage"
@@ -79,76 +74,60 @@ class LogisticRegression:
                 break
 
 
+_Key = tuple[str, bool, tuple[str, ...]]
+"""What a regression is for: a group, whether there is a context, and the names of the features."""
+
+
 class _Group(NamedTuple):
     """Candidates that are calibrated together: which ones, and their features by name, a column each."""
 
-    key: tuple[str, bool, tuple[str, ...]]
+    key: _Key
     members: NDArray[np.bool_]
     names: tuple[str, ...]
     features: Matrix
-
-
-@dataclass(slots=True, eq=False)
-class _OpenSession:
-    """The tools that a session has called by number of calls, and what was expected of it at some of these numbers."""
-
-    calls: list[str] = field(default_factory=list)
-    snapshots: list[tuple[int, tuple[str, ...], list[_Group]]] = field(default_factory=list)
 
 
 class CalibratedPredictor(PredictorPort):
     """A strategy whose scores become the probability that the rest of a session needs the tool.
 
     Probabilities that the strategy states itself stay as they are. What it expected of a session after 0, 1, 2, 4, 8 …
-    different tools, before it learned what came next, is kept until the session ends, or until 16 later ones are open;
-    then the regression learns which tools were needed. Sessions are distinguished by their calls so far.
+    different tools, before it learned what came next, is kept until the session ends; then the regression learns which
+    tools were needed. Sessions are learned one after the other.
     """
 
     def __init__(self, strategy: PredictorPort, *, snapshots: Sequence[int] = _SNAPSHOTS) -> None:
         """`snapshots` are the numbers of different tools after which an expectation is kept."""
         self.strategy = strategy
-        self._snapshots = frozenset(snapshots)
+        self._snapshot_sizes = frozenset(snapshots)
         self.sessions = 0
         """The number of sessions that began."""
         self.tools: set[str] = set()
         """The tools that were called."""
-        self._open: OrderedDict[tuple[str, ...], _OpenSession] = OrderedDict()
-        self._regressions: dict[tuple[str, bool, tuple[str, ...]], LogisticRegression] = {}
+        self._calls: list[str] = []
+        self._snapshots: list[tuple[int, tuple[str, ...], list[_Group]]] = []
+        self._regressions: dict[_Key, LogisticRegression] = {}
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         calls = prediction_input.calls
-        session = self._open.pop(calls, None)
-        if session is None or not calls:
-            if session is not None:
-                self._end(session)
-            session = _OpenSession()
-        self.sessions += not calls
-        self.tools.add(tool)
-        tools = len(set(calls))
-        if tools in self._snapshots and tool not in calls:
+        if not calls:
+            self.end_session()
+            self.sessions += 1
+        if len(set(calls)) in self._snapshot_sizes and tool not in calls:
             groups = self._groups(prediction_input, self.strategy.predict(prediction_input))
-            if groups:
-                kept = [group._replace(features=group.features.astype(np.float32)) for group in groups]
-                session.snapshots.append((len(session.calls), prediction_input.candidates, kept))
-        session.calls.append(tool)
-        replaced = self._open.pop(key := (*calls, tool)[-MAX_CALLS:], None)
-        self._open[key] = session
-        if replaced is not None:
-            self._end(replaced)
-        while len(self._open) > MAX_OPEN_SESSIONS:
-            self._end(self._open.popitem(last=False)[1])
+            self._snapshots.append((len(self._calls), prediction_input.candidates, groups))
+        self._calls.append(tool)
+        self.tools.add(tool)
         self.strategy.learn(prediction_input, tool, weight)
 
-    def end_session(self, calls: tuple[str, ...]) -> None:
-        """Learn what a session with these calls needed: it has ended."""
-        session = self._open.pop(calls, None)
-        if session is not None:
-            self._end(session)
-
-    def end_sessions(self) -> None:
-        """Learn what the sessions so far needed: they have ended."""
-        while self._open:
-            self._end(self._open.popitem(last=False)[1])
+    def end_session(self) -> None:
+        """Learn what the latest session needed: it has ended."""
+        for place, candidates, groups in self._snapshots:
+            called = frozenset(self._calls[place:])
+            needed = np.fromiter((name in called for name in candidates), np.float64, len(candidates))
+            for group in groups:
+                regression = self._regressions.setdefault(group.key, LogisticRegression(group.names))
+                regression.learn(group.features, needed[group.members])
+        self._calls, self._snapshots = [], []
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
         prediction = self.strategy.predict(prediction_input, explain=explain)
@@ -187,16 +166,6 @@ class CalibratedPredictor(PredictorPort):
             for name, members in split.items()
             if members.any()
         ]
-
-    def _end(self, session: _OpenSession) -> None:
-        for place, candidates, groups in session.snapshots:
-            needed = frozenset(session.calls[place:])
-            outcomes = np.fromiter((name in needed for name in candidates), np.float64, len(candidates))
-            for group in groups:
-                regression = self._regressions.get(group.key)
-                if regression is None:
-                    regression = self._regressions[group.key] = LogisticRegression(group.names)
-                regression.learn(group.features.astype(np.float64), outcomes[group.members])
 
 
 def _standardized(scores: Scores) -> Scores:

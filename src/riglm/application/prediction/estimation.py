@@ -38,7 +38,7 @@ class LearnedSessions:
         for session in learned:
             for place, tool in enumerate(session.tools):
                 self._predictor.learn(self._input(session, session.started_at, session.tools[:place]), tool)
-            self._predictor.end_sessions()
+            self._predictor.end_session()
 
     def warm_set(self, key: WarmSetKey, now: float) -> WarmSet:
         """Return what the next session needs, at a time in seconds since the epoch."""

@@ -227,8 +227,6 @@ class ScopeModels:
         for prediction_input, tool, weight in training_examples(latest(history), self._owner):
             if self._is_closed:
                 break
-            if not prediction_input.calls:
-                model.end_sessions()
             model.learn(prediction_input, tool, weight)
-        model.end_sessions()
+        model.end_session()
         return model

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.hybrid import HybridPredictor
-from riglm.application.prediction.calibration import MAX_OPEN_SESSIONS, CalibratedPredictor, LogisticRegression
+from riglm.application.prediction.calibration import CalibratedPredictor, LogisticRegression
 from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.ports.predictor import PredictorPort
 
@@ -46,7 +46,7 @@ def learn_sessions(predictor, *sessions):
     for calls in sessions:
         for place, tool in enumerate(calls):
             predictor.learn(asked(*calls[:place]), tool)
-        predictor.end_sessions()
+        predictor.end_session()
 
 
 def a_session(chance):
@@ -145,52 +145,24 @@ def test_scores_that_say_nothing_at_first_are_calibrated_once_they_do():
     assert found.sum() == pytest.approx(SHARES.sum(), rel=0.25)
 
 
-def test_interleaved_sessions_are_told_apart():
-    one, other = TOOLS[:3], TOOLS[10:13]
-    apart, interleaved = (CalibratedPredictor(Scripted(parts(use=LOG_ODDS))) for _ in range(2))
-    for _ in range(10):
-        learn_sessions(apart, one, other)
-        for place in range(3):
-            for session in (one, other):
-                interleaved.learn(asked(*session[:place]), session[place])
-        interleaved.end_sessions()
-    assert interleaved.sessions == apart.sessions == 20
-    for calls in ((), one[:1]):
-        expected, found = (each.predict(asked(*calls)).scores for each in (apart, interleaved))
-        assert found.tolist() == pytest.approx(expected.tolist())
-
-
 def test_nothing_is_learned_from_a_session_before_it_has_ended():
     predictor = CalibratedPredictor(Scripted(parts(use=np.zeros(len(TOOLS)))))
     before = predictor.predict(asked()).scores.tolist()
     for place, tool in enumerate(TOOLS[:3]):
         predictor.learn(asked(*TOOLS[:place]), tool)
         assert predictor.predict(asked()).scores.tolist() == before
-    predictor.end_sessions()
+    predictor.end_session()
     assert predictor.predict(asked()).scores.max() < before[0]
 
 
-def test_a_session_that_ends_is_learned_and_open_ones_are_not():
+def test_a_session_has_ended_when_the_next_one_begins():
     predictor, twin = (CalibratedPredictor(Scripted(parts(score=LOG_ODDS))) for _ in range(2))
     for each in (predictor, twin):
         each.learn(asked(), TOOLS[30])
+    before = predictor.predict(asked()).scores.tolist()
     predictor.learn(asked(), TOOLS[31])
-    before = predictor.predict(asked()).scores.tolist()
-    predictor.end_session((TOOLS[32],))
-    assert predictor.predict(asked()).scores.tolist() == before
-    predictor.end_session((TOOLS[30],))
-    twin.end_sessions()
+    twin.end_session()
     assert predictor.predict(asked()).scores.tolist() == twin.predict(asked()).scores.tolist() != before
-
-
-def test_the_oldest_of_too_many_open_sessions_counts_as_ended():
-    predictor = CalibratedPredictor(Scripted(parts(use=np.zeros(len(TOOLS)))))
-    before = predictor.predict(asked()).scores.tolist()
-    for tool in TOOLS[:MAX_OPEN_SESSIONS]:
-        predictor.learn(asked(), tool)
-    assert predictor.predict(asked()).scores.tolist() == before
-    predictor.learn(asked(), TOOLS[MAX_OPEN_SESSIONS])
-    assert predictor.predict(asked()).scores.tolist() != before
 
 
 def test_tools_that_are_needed_again_count_as_needed():
