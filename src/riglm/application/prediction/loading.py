@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from riglm.application.prediction.prediction_settings import PredictionSettings
@@ -33,11 +33,11 @@ class Loading:
         worker: Worker,
         make_state: "Callable[[PredictionSettings, OnLoop], PredictionState]",
         settings: PredictionSettings,
-        on_restored: Callable[[], None],
+        afterwards: Callable[[], Awaitable[None]],
     ) -> None:
         """`make_state` runs on the worker.
 
-        `on_restored` is called when everything is loaded, or as much of it as could be.
+        `afterwards` is awaited when everything is loaded, or as much of it as could be, and canceled at the end.
         """
         self.state: PredictionState | None = None
         self.settings = settings
@@ -45,7 +45,7 @@ class Loading:
         """Called when another strategy has learned."""
         self._worker = worker
         self._make_state = make_state
-        self._on_restored = on_restored
+        self._afterwards = afterwards
         self._until: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._opened, self._restored = asyncio.Event(), asyncio.Event()
@@ -155,7 +155,7 @@ class Loading:
         self._waiting.clear()
         self._opened.set()
         self._restored.set()
-        self._on_restored()
+        await self._afterwards()
 
     async def _restore(self, state: "PredictionState") -> None:
         """Open the model, and restore the vectors and pairs that were stored with it."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.worker import Worker
 from riglm.domain.learning import SIGNALS
@@ -91,8 +92,7 @@ class ScopeModels:
     """A model for each scope, which learned the scope's recorded sessions on a separate thread.
 
     A model is made when its scope is first asked for, and made again when sessions that ended since are 30 % of those
-    that it learned. Until then the one before answers, at first a model that has learned nothing. All methods are
-    called on the event loop.
+    that it learned; until then the one before answers. All methods are called on the event loop.
     """
 
     def __init__(
@@ -111,24 +111,22 @@ class ScopeModels:
         self._recorded = recorded
         self._owner = owner
         self._clock = clock
-        self._untaught = CalibratedPredictor(make())
         self._models: OrderedDict[str, CalibratedPredictor] = OrderedDict()
         self._ended = Counter[str]()
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._outdated: set[str] = set()
-        self._following: set[asyncio.Task[None]] = set()
         self._changed: dict[str, float] = {}
         self._is_closed = False
         self._worker = worker
+        self._guarded = FailingOpen(_log, "a predictor could not learn; what was learned before goes on to count, and")
 
-    def of(self, scope: str) -> CalibratedPredictor:
-        """Return the model of a scope, or one that has learned nothing until it is made."""
+    def of(self, scope: str) -> CalibratedPredictor | None:
+        """Return the model of a scope, None until it is made."""
         model = self._models.get(scope)
         if scope not in self._learning and (model is None or self._ended[scope] > _GROWTH * model.sessions):
             self._learn(scope)
-        if model is None:
-            return self._untaught
-        self._models.move_to_end(scope)
+        if model is not None:
+            self._models.move_to_end(scope)
         return model
 
     def ended(self, scope: str) -> None:
@@ -137,8 +135,8 @@ class ScopeModels:
             self._ended[scope] += 1
 
     async def ready(self, scope: str) -> None:
-        """Wait until a scope has a model."""
-        if self.of(scope) is self._untaught:
+        """Wait until a scope has a model, or could not have one."""
+        if self.of(scope) is None:
             await self.up_to_date(scope)
 
     async def up_to_date(self, scope: str) -> None:
@@ -164,9 +162,9 @@ class ScopeModels:
     def follow(self, make: Callable[[], PredictorPort], done: Callable[[], None]) -> None:
         """Make all models again with another strategy; `done` is called once they answer."""
         self._make = make
-        task = asyncio.get_running_loop().create_task(self._follow(make, done))
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+        self.relearn()
+        learned = asyncio.gather(*self._learning.values(), return_exceptions=True)
+        learned.add_done_callback(lambda _: None if self._is_closed else done())
 
     def clear(self) -> None:
         """Drop all models: who learns from whom has changed."""
@@ -176,17 +174,8 @@ class ScopeModels:
     def close(self) -> None:
         """Stop learning."""
         self._is_closed = True
-        for task in (*self._learning.values(), *self._following):
+        for task in self._learning.values():
             task.cancel()
-
-    async def _follow(self, make: Callable[[], PredictorPort], done: Callable[[], None]) -> None:
-        try:
-            self._untaught = await asyncio.wrap_future(self._worker.submit(lambda: CalibratedPredictor(make())))
-        except Exception:  # noqa: BLE001  # the strategy before is better than none
-            _log.warning("the predictor could not be made: the one before goes on", exc_info=True)
-        self.relearn()
-        await asyncio.gather(*self._learning.values())
-        done()
 
     def _learn(self, scope: str) -> None:
         if scope in self._learning:
@@ -196,34 +185,39 @@ class ScopeModels:
             task.add_done_callback(lambda _: self._learning.pop(scope))
 
     async def _replace(self, scope: str) -> None:
-        is_outdated = True
-        while is_outdated:
-            self._outdated.discard(scope)
-            self._ended.pop(scope, None)
-            try:
-                job = partial(self._learned, self._make, scope, dict(self._changed))
+        with self._guarded:
+            is_outdated = True
+            while is_outdated:
+                self._outdated.discard(scope)
+                self._ended.pop(scope, None)
+                job = partial(self._learned, self._make, scope, dict(self._changed), self._models.get(scope))
                 model = await asyncio.wrap_future(self._worker.submit(job))
-            except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
-                _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
-                model = self._models.get(scope, self._untaught)
-            is_outdated = scope in self._outdated
+                is_outdated = scope in self._outdated
             self._models[scope] = model
             while len(self._models) > MAX_SCOPES:
                 self._models.popitem(last=False)
 
     def _learned(
-        self, make: Callable[[], PredictorPort], scope: str, changed: Mapping[str, float]
+        self,
+        make: Callable[[], PredictorPort],
+        scope: str,
+        changed: Mapping[str, float],
+        before: CalibratedPredictor | None,
     ) -> CalibratedPredictor:
         """Return a model of the recorded sessions, without the calls of tools before they changed."""
-        model, history = CalibratedPredictor(make()), self._recorded(scope)
-        if changed:
-            history = [
-                replace(
-                    session,
-                    calls=tuple(call for call in session.calls if call.timestamp >= changed.get(call.tool, -math.inf)),
-                )
-                for session in history
-            ]
+        model = CalibratedPredictor(make())
+        try:
+            history = self._recorded(scope)
+        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
+            _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
+            return before or model
+        history = [
+            replace(
+                session,
+                calls=tuple(call for call in session.calls if call.timestamp >= changed.get(call.tool, -math.inf)),
+            )
+            for session in history
+        ]
         for prediction_input, tool, weight in training_examples(latest(history), self._owner):
             if self._is_closed:
                 break

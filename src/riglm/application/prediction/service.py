@@ -80,7 +80,7 @@ class PredictionService(NullPrediction):
         self._clock = clock
         self._meter = meter
         self._queue = TrainingQueue()
-        self._loading = Loading(worker, make_state, settings, self._queue.begin)
+        self._loading = Loading(worker, make_state, settings, self._queue.work_off)
         self._asked: OrderedDict[str, Context] = OrderedDict()
         self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
         self._relearning: asyncio.Task[None] | None = None
@@ -103,7 +103,7 @@ class PredictionService(NullPrediction):
         if loaded is None or not names:
             return None
         model = loaded.scope_models.of(scope)
-        if not (model.sessions or state.calls or state.context):
+        if model is None or not (model.sessions or state.calls or state.context):
             return None
         started = time.perf_counter()
         with self._guarded:
@@ -115,11 +115,7 @@ class PredictionService(NullPrediction):
         return None
 
     async def acquaint(self, session: Session) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ACQUAINT_SECONDS):
-                loaded = await self._loading.restored()
-                if loaded is not None:
-                    await loaded.scope_models.ready(self._scope(session))
+        await self.caught_up(session, _ACQUAINT_SECONDS)
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
         """Wait for the model and for all queued updates; return True if `seconds` were enough.

@@ -444,12 +444,24 @@ async def test_a_store_that_is_away_means_a_cold_start():
         assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
 
 
-async def test_a_predictor_that_cannot_be_made_leaves_everything_shown_and_says_so(caplog):
-    stage = Stage()
+async def test_a_predictor_that_cannot_be_made_predicts_nothing_and_leaves_the_search(caplog):
+    stage, state = Stage(), SessionState()
     stage.make_predictor = lambda: select_predictor("no-such-kind")
+    async with stage.recalling() as service:
+        await service.set_context(a_session(), state, "play me a song")
+        assert service.predict(a_session(), state, NAMES) is None
+        assert (await service.search(a_session(), "song", 3, anything)).hits[0].name == "play_song"
+    assert [record.message for record in caplog.records if "a predictor could not learn" in record.message]
+
+
+async def test_prediction_that_cannot_be_loaded_leaves_everything_shown_and_says_so(caplog, monkeypatch):
+    def broken(*_, **__):
+        raise ValueError("broken")
+
+    monkeypatch.setattr("tests.unit.application.prediction.scripted_embedder.PredictionState", broken)
+    stage, state = Stage(), SessionState()
     async with stage.running() as service:
         service.know(TOOLS)
-        state = SessionState()
         await service.set_context(a_session(), state, "play me a song")
         assert service.predict(a_session(), state, NAMES) is None
         assert (await service.search(a_session(), "song", 3, anything)).abstained
