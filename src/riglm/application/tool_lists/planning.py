@@ -153,15 +153,16 @@ class ListPlanner:
         The list changes only if that pays, or to hold the share `coverage` of the need.
         """
         current, target = self.plan(session, state, view), self._needed_plan(session, state, view, need, confidence)
+        if state.shown is None:
+            state.plan = target
+            return False
         is_change = target.listed != current.listed
-        if state.shown is not None and is_change and self._rules.coverage is None:
+        if is_change and self._rules.coverage is None:
             missed = sum(need.probabilities.get(name, 0.0) for name in current.listed - target.listed)
             requests, calls = self.usage(session, view).requests, len(state.calls)
             is_change = self.costs(view).change_pays(current.listed, target.listed, state.sent, missed, calls, requests)
-        if state.shown is not None and not is_change:
-            target = replace(current, confidence=confidence)
-        state.plan = target
-        return state.shown is not None and is_change
+        state.plan = target if is_change else replace(current, confidence=confidence)
+        return is_change
 
     def add_matches(self, session: Session, state: SessionState, view: PermittedTools, matches: Sequence[str]) -> None:
         """Plan the learned list of a session with up to half of its places for matches of the context, best first."""
