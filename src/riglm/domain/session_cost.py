@@ -98,7 +98,6 @@ class Cost:
     """Prices and numbers of the model requests of sessions; prices are in tokens of uncached input."""
 
     sessions: int = 0
-    calls: int = 0
     riglm: float = 0.0
     no_proxy: float = 0.0
     host_search: float = 0.0
@@ -184,7 +183,6 @@ class SessionCost:
         no_proxy = self._host_search if self._is_deferred else self._no_proxy
         return Cost(
             sessions=1,
-            calls=self._calls,
             riglm=self._riglm.total,
             no_proxy=no_proxy.total,
             host_search=self._host_search.total,

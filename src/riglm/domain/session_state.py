@@ -91,6 +91,10 @@ class SessionState:
         """Note tools that riglm added to an answer; one that a search found before still counts as found by search."""
         self.suggested.update(tool for tool in tools if tool not in self.searched)
 
+    def used_lately(self, turns: int) -> set[str]:
+        """Return the tools that were used in the last `turns` turns, this one among them."""
+        return {tool for tool, turn in self.used_in_turn.items() if self.turn - turn < turns}
+
     def listed(self, names: tuple[str, ...]) -> None:
         """Note the list that was shown."""
         if self.shown is not None and self.shown != names:
@@ -134,11 +138,6 @@ def begins_turn(state: SessionState, key: str, at: float, pause: float) -> bool:
 def begin_turn(state: SessionState) -> None:
     """Count a new turn."""
     state.turn += 1
-
-
-def used_lately(state: SessionState, turns: int) -> set[str]:
-    """Return the tools that were used in the last `turns` turns, this one among them."""
-    return {tool for tool, turn in state.used_in_turn.items() if state.turn - turn < turns}
 
 
 MAX_SESSIONS: Final = 10_000

@@ -31,7 +31,7 @@ def test_a_listed_call_is_a_request_and_another_one_ends_the_session():
     assert cost.riglm == FIRST + 0.1 * 7_200 + NEXT == 11_082.5
     assert cost.no_proxy == 1.25 * 10_000 + 400 + 0.1 * 10_000 + NEXT == 14_862.5
     assert cost.price == 11_082.5 / 14_862.5
-    assert (cost.sessions, cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (1, 1, 2, 2)
+    assert (cost.sessions, cost.riglm_requests, cost.no_proxy_requests) == (1, 2, 2)
 
 
 def test_the_search_of_a_host_takes_one_more_request_for_each_new_tool():
@@ -105,7 +105,7 @@ def test_the_sizes_of_a_client_replace_the_defaults():
         prompt_tokens=100, call_tokens=10, output_tokens=1, cached_share=0.5, written_share=0.0, own_requests=5.3
     )
     cost = cost_of(an_exposure(SESSION, "a", **SHORT), "a", "a", sizes=sizes)
-    assert (cost.calls, cost.riglm_requests, cost.no_proxy_requests) == (2, 8, 8)
+    assert (cost.riglm_requests, cost.no_proxy_requests) == (8, 8)
     prompts = [1_300 + 10 * place for place in range(8)]
     cached = [0, *(prompt / 2 for prompt in prompts)]
     billed = sum(0.1 * read + (prompt - read) + 5 for prompt, read in zip(prompts, cached, strict=False))

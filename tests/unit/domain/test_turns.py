@@ -2,16 +2,7 @@
 
 import pytest
 
-from riglm.domain.session_state import (
-    MAX_CALLS,
-    MAX_QUERIES,
-    MAX_USED,
-    SessionState,
-    begin_turn,
-    begins_turn,
-    turn_key,
-    used_lately,
-)
+from riglm.domain.session_state import MAX_CALLS, MAX_QUERIES, MAX_USED, SessionState, begin_turn, begins_turn, turn_key
 
 KEYS = ("vscode.requestId", "traceparent")
 
@@ -58,7 +49,7 @@ def test_a_tool_counts_as_used_lately_for_three_turns():
     state.called("a", 1.0)
     kept = []
     for _ in range(4):
-        kept.append("a" in used_lately(state, 3))
+        kept.append("a" in state.used_lately(3))
         begin_turn(state)
     assert kept == [True, True, True, False]
 

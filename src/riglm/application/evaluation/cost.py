@@ -140,7 +140,7 @@ def cost_rows(figures: CostMetrics) -> list[dict[str, Any]]:
 
 def _figures(judged: Sequence[PricedSession], tools: int) -> CostMetrics:
     short = [each for each in judged if each.is_short]
-    calls = sum(each.cost.calls for each in short)
+    calls = sum(len(each.hits) for each in short)
     return CostMetrics(
         cost=sum((each.cost for each in judged), Cost()),
         tools=tools,

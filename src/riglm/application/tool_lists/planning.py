@@ -1,9 +1,10 @@
 """Which tools a session's list holds, decided once, and how it is composed for the session's surface."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import count
 from typing import Final, NamedTuple
 
 from riglm.application.tool_lists.list_writer import (
@@ -19,7 +20,6 @@ from riglm.application.tool_lists.list_writer import (
 )
 from riglm.application.tool_lists.predictor_interface import UsageSource
 from riglm.application.tool_lists.selection import ListSelection
-from riglm.domain import session_state
 from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface, most_tools_of
 from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface
@@ -219,8 +219,7 @@ class ListPlanner:
 
     def _retained(self, state: SessionState, view: PermittedTools) -> frozenset[str]:
         """Return the pinned tools and those of the last turns."""
-        used = session_state.used_lately(state, self._rules.retained_turns)
-        return view.kept | (view.candidate_set & used)
+        return view.kept | (view.candidate_set & state.used_lately(self._rules.retained_turns))
 
     def _first_plan(
         self, view: PermittedTools, learned: WarmSet | None, surface: Surface, limit: int | None
@@ -293,11 +292,9 @@ class ListPlanner:
 
     def _order(self, view: PermittedTools, shares: Mapping[str, float]) -> Sequence[str]:
         """Return all candidates: the likeliest first, of equal ones everyday utilities, then of each server in turn."""
-        prior, seen, turn = _get_prior(view), Counter[str](), dict[str, int]()
-        for name in view.candidates:
-            server = self._owner(name)[0]
-            seen[server] += 1
-            turn[name] = seen[server]
+        turns: defaultdict[str, Iterator[int]] = defaultdict(count)
+        turn = {name: next(turns[self._owner(name)[0]]) for name in view.candidates}
+        prior = _get_prior(view)
         return sorted(view.candidates, key=lambda name: (-shares.get(name, 0.0), -prior[name], turn[name]))
 
     def _cut(
