@@ -86,8 +86,8 @@ async def selecting(settings: Settings) -> AsyncIterator[SelectingService]:
         stack.callback(container.close)
         stack.enter_context(recorder)
         stack.enter_context(container.maintenance)
-        stack.enter_context(container.worker)
-        stack.enter_context(container.asking)
+        for worker in (container.worker, container.asking, container.learning, container.estimating):
+            stack.enter_context(worker)
         overrides = container.overrides
         following = asyncio.create_task(overrides.follow())
         try:
