@@ -1,5 +1,6 @@
 """Usage statistics, shared by the hybrid, and the strategies frequency, cooccurrence, sequence and server."""
 
+from abc import abstractmethod
 from collections.abc import Hashable
 from functools import lru_cache
 from itertools import repeat
@@ -318,7 +319,7 @@ FURTHER_CALLS: Final = float(np.log(3))
 
 
 class _UsagePredictor(PredictorPort):
-    """A strategy that learns by counting alone."""
+    """A strategy that learns by counting alone, and whose log-odds are a sum of parts."""
 
     def __init__(self) -> None:
         self._usage = UsageStatistics()
@@ -326,48 +327,47 @@ class _UsagePredictor(PredictorPort):
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._usage.learn(IndexedInput(prediction_input), tool, weight)
 
+    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
+        return guess(self._parts(IndexedInput(prediction_input)), self._usage.sessions.confidence, explain=explain)
+
+    @abstractmethod
+    def _parts(self, indexed: IndexedInput) -> dict[str, Scores]: ...
+
 
 class FrequencyPredictor(_UsagePredictor):
     """Tools that many sessions use come first: decayed, per project, principal and client, backed off to all."""
 
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
-        parts = {"use": log_odds(sessions.share(indexed)), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
-        return guess(parts, sessions.confidence, explain=explain)
+    def _parts(self, indexed: IndexedInput) -> dict[str, Scores]:
+        sessions = self._usage.sessions
+        return {"use": log_odds(sessions.share(indexed)), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
 
 
-class CooccurrencePredictor(_UsagePredictor):
+class CooccurrencePredictor(FrequencyPredictor):
     """Tools that share sessions with those in use, weighted by distance; with none in use, what is used often."""
 
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
-        use = sessions.share(indexed)
-        parts = {"use": log_odds(use), "moment": _MOMENT_WEIGHT * sessions.moment(indexed)}
+    def _parts(self, indexed: IndexedInput) -> dict[str, Scores]:
+        parts = super()._parts(indexed)
         if indexed.calls:
-            parts["company"] = log_odds(self._usage.cooccurrence.share(indexed, use)) - parts["use"]
-        return guess(parts, sessions.confidence, explain=explain)
+            company = self._usage.cooccurrence.share(indexed, self._usage.sessions.share(indexed))
+            parts["company"] = log_odds(company) - parts["use"]
+        return parts
 
 
 class SequencePredictor(_UsagePredictor):
     """What followed the last two tools, the last one, or began sessions; repeats apart."""
 
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed, chains = IndexedInput(prediction_input), self._usage.chains
-        repeated, fresh = (chains.share(indexed, fresh=fresh) for fresh in (False, True))
+    def _parts(self, indexed: IndexedInput) -> dict[str, Scores]:
+        repeated, fresh = (self._usage.chains.share(indexed, fresh=fresh) for fresh in (False, True))
+        odds = np.where(indexed.used, 1.0, -1.0) * self._usage.chains.fresh_odds(indexed)
         follows = log_odds(np.where(indexed.used, repeated, fresh)) + FURTHER_CALLS
-        odds = chains.fresh_odds(indexed)
-        parts = {"follows": follows, "fresh": -np.log1p(np.exp(np.where(indexed.used, odds, -odds)))}
-        return guess(parts, self._usage.sessions.confidence, explain=explain)
+        return {"follows": follows, "fresh": -np.log1p(np.exp(odds))}
 
 
 class ServerPredictor(_UsagePredictor):
     """Tools of the servers in use, recently used ones first; with none in use, of those that most sessions use."""
 
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        indexed, sessions = IndexedInput(prediction_input), self._usage.sessions
-        if indexed.calls:
-            near = nearness(indexed)
-            within = np.minimum(_TOOLS_OF_SERVER / indexed.server_sizes, 0.5)
-            return guess({"near_server": log_odds(near * within)}, float(near.max(initial=0.0)) / 2, explain=explain)
-        share = log_odds(sessions.of_servers(indexed))
-        return guess({"server": share}, sessions.confidence, explain=explain)
+    def _parts(self, indexed: IndexedInput) -> dict[str, Scores]:
+        if not indexed.calls:
+            return {"server": log_odds(self._usage.sessions.of_servers(indexed))}
+        within = np.minimum(_TOOLS_OF_SERVER / indexed.server_sizes, 0.5)
+        return {"near_server": log_odds(nearness(indexed) * within)}
