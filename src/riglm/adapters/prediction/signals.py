@@ -13,10 +13,10 @@ import numpy as np
 from riglm.adapters.prediction.counts import IndexedInput, finite, log_odds
 from riglm.adapters.prediction.usage_statistics import UsageStatistics, nearness
 from riglm.domain.prediction import Scores
+from riglm.domain.retrieval.scoring import standardized
 
 _MIX: Final = (0.4, 0.2, 0.3, 0.1)
 _MAX_BELOW, _MAX_ABOVE = 4.0, 8.0
-_MIN_SPREAD: Final = 1e-9
 _CALL_FADING: Final = 0.95
 
 
@@ -108,10 +108,4 @@ def _successors(calls: tuple[str, ...]) -> Mapping[str, float]:
 
 def _standard(values: Scores) -> Scores:
     """Return the values in standard deviations from their mean, between -4 and 8; zeros if all are alike."""
-    values = finite(values)
-    deviations = values - values.mean()
-    spread = float(np.sqrt(np.square(deviations).mean()))
-    if spread < _MIN_SPREAD:
-        return np.zeros_like(values)
-    found: Scores = np.clip(deviations / spread, -_MAX_BELOW, _MAX_ABOVE)
-    return found
+    return np.clip(standardized(finite(values)), -_MAX_BELOW, _MAX_ABOVE)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
+from riglm.domain.retrieval.scoring import standardized
 from riglm.ports.predictor import PredictorPort
 
 Matrix = NDArray[np.floating[Any]]
@@ -28,7 +29,6 @@ _MIN_STEP: Final = 1e-3
 _MAX_STEPS: Final = 20
 _MAX_CHANGE: Final = 8.0
 _MAX_SUM: Final = 30.0
-_MIN_SPREAD: Final = 1e-12
 _MAX_SCORE: Final = 1e100
 _SNAPSHOTS: Final = (0, 1, 2, 4, 8, 16, 32)
 
@@ -153,7 +153,7 @@ class CalibratedPredictor(PredictorPort):
         if parts is None:
             if scores.min() >= 0.0 and scores.max() <= 1.0:
                 return []
-            parts = {_SCORE: _standardized(scores)}
+            parts = {_SCORE: standardized(np.clip(scores, -_MAX_SCORE, _MAX_SCORE))}
         columns = [np.clip(part, -_MAX_LOG_ODDS, _MAX_LOG_ODDS) for part in parts.values()]
         size, calls = len(prediction_input.candidates), frozenset(prediction_input.calls)
         likely = np.maximum(np.sum(columns, axis=0) - _LIKELY_FROM, 0.0)
@@ -166,10 +166,3 @@ class CalibratedPredictor(PredictorPort):
             for name, members in split.items()
             if members.any()
         ]
-
-
-def _standardized(scores: Scores) -> Scores:
-    """Return scores of unknown scale in standard deviations from their mean."""
-    scores = np.clip(scores, -_MAX_SCORE, _MAX_SCORE)
-    spread = float(scores.std())
-    return (scores - scores.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(scores)
