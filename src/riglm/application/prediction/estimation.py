@@ -1,6 +1,7 @@
 """What the next session of a principal needs, estimated by a strategy from recorded sessions."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -29,13 +30,14 @@ class LearnedSessions:
 
         `candidates` are the tools of the next session, in the catalog's order.
         """
-        learned = _latest(sessions)
+        sizes = accumulate(len(session.tools) for session in sessions)
+        learned = [session for session, size in zip(sessions, sizes, strict=True) if size <= MAX_LEARNED_TOOLS]
         self._sessions = sessions
         self._tools = tuple(dict.fromkeys([*candidates, *(tool for session in learned for tool in session.tools)]))
         self._servers = {tool: server_of(tool) for tool in self._tools}
         self._strategy = strategy
         self._predictor = CalibratedPredictor(strategy.make(), snapshots=(0,))
-        for session in learned:
+        for session in reversed(learned):
             for place, tool in enumerate(session.tools):
                 self._predictor.learn(self._input(session, session.started_at, session.tools[:place]), tool)
             self._predictor.end_session()
@@ -67,15 +69,3 @@ class LearnedSessions:
             project=whose.project,
             time=time,
         )
-
-
-def _latest(sessions: Sequence[SessionUse]) -> list[SessionUse]:
-    """Return the latest of the sessions, oldest first, with at most `MAX_LEARNED_TOOLS` first uses together."""
-    found: list[SessionUse] = []
-    left = MAX_LEARNED_TOOLS
-    for session in sessions:
-        left -= len(session.tools)
-        if left < 0 and found:
-            break
-        found.append(session)
-    return found[::-1]

@@ -48,7 +48,9 @@ class Loading:
         self._afterwards = afterwards
         self._until: float | None = None
         self._task: asyncio.Task[None] | None = None
-        self._opened, self._restored = asyncio.Event(), asyncio.Event()
+        self.opened = asyncio.Event()
+        """Set once the model is open, or could not be opened."""
+        self._restored = asyncio.Event()
         self._waiting: deque[ToolCatalog] = deque(maxlen=_MAX_WAITING)
 
     @property
@@ -74,11 +76,6 @@ class Loading:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + _LOADING_SECONDS
             self._task = loop.create_task(self._load())
-
-    async def opened(self) -> "PredictionState | None":
-        """Return what is known once the model is open, or could not be opened; None without prediction."""
-        await self._opened.wait()
-        return self.state
 
     async def restored(self) -> "PredictionState | None":
         """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
@@ -128,7 +125,7 @@ class Loading:
     async def close(self) -> None:
         """Start nothing more, release callers that wait, and close the model."""
         state, self.state = self.state, None
-        self._opened.set()
+        self.opened.set()
         self._restored.set()
         self._worker.stop()
         if self._task is not None:
@@ -153,7 +150,7 @@ class Loading:
             state.scope_models.of("")  # learned in the background, like the others once they are needed
             await self._restore(state)
         self._waiting.clear()
-        self._opened.set()
+        self.opened.set()
         self._restored.set()
         await self._afterwards()
 
@@ -163,7 +160,7 @@ class Loading:
         opener.start()
         try:
             await asyncio.wrap_future(opener.submit(state.open))
-            self._opened.set()
+            self.opened.set()
             state.use(await self._on_worker(state.restored))
         except Exception:  # noqa: BLE001  # contexts start cold
             _log.exception("the model and what it learned could not be loaded: contexts count by their words alone")

@@ -1,19 +1,16 @@
 """All that prediction works with: models of calls, learned pairs, the index of tools, and the embedder."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.pair_learner import PairLearner
 from riglm.application.prediction.prediction_settings import PredictionSettings
-from riglm.application.prediction.scope_models import ScopeModels
+from riglm.application.prediction.scope_models import MAX_LEARNED_CALLS, ScopeModels
 from riglm.application.prediction.tool_index import ToolIndex
 from riglm.application.worker import Worker
 from riglm.domain.learning import LearnedPair, parts_of_scope
-from riglm.domain.prediction import Context, PredictionInput
 from riglm.domain.retrieval.pairs import LearnedPairs
-from riglm.domain.session import Session
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
 
@@ -80,11 +77,6 @@ class PredictionState:
         if self._was_opened:
             self.embedder.__exit__(None, None, None)
 
-    @property
-    def has_no_model(self) -> bool:
-        """True if nothing compares meanings: the model cannot be used, or none is configured."""
-        return self.is_open and self.embedder.status().semantic_quality != "high"
-
     def stored_pairs(self) -> Sequence[LearnedPair]:
         """Return the stored pairs of the model that is open; blocks."""
         with self._open_store() as store:
@@ -111,19 +103,6 @@ class PredictionState:
         if done is not None:
             self.scope_models.follow(settings.strategy.make, done)
 
-    def learn_pair(self, context: Context, tool: str, signal: float, scope: str, at: float, session: Session) -> None:
-        """Learn that a session used a tool in a context at a time, in seconds since the epoch."""
-        fingerprint = self.index.fingerprint(tool)
-        self.learner.learn(context, tool, signal, scope=scope, at=at, fingerprint=fingerprint, session=session)
-
-    def with_relevance(self, prediction_input: PredictionInput, scope: str) -> PredictionInput:
-        """Return the input with how well each candidate fits its context, if it has one."""
-        retriever = self.index.retriever
-        if prediction_input.context is None or retriever is None:
-            return prediction_input
-        relevance = retriever.relevance(prediction_input.context, prediction_input.candidates, scope=scope)
-        return replace(prediction_input, relevance=relevance)
-
     def _forget(self, fingerprints: Mapping[str, str]) -> None:
         """Forget what was learned of tools whose descriptions changed to those of these fingerprints."""
         self.learner.forget(fingerprints)
@@ -136,6 +115,5 @@ class PredictionState:
         whose = principal if self._by_principal else None
         self._flush()
         with self._open_store() as store:
-            if of_profile := store.recent_calls(_LEARNED_SESSIONS, principal=whose, profile=profile):
-                return of_profile
-            return store.recent_calls(_LEARNED_SESSIONS, principal=whose)
+            of_profile = store.recent_calls(_LEARNED_SESSIONS, 0.0, whose, profile, MAX_LEARNED_CALLS)
+            return of_profile or store.recent_calls(_LEARNED_SESSIONS, 0.0, whose, None, MAX_LEARNED_CALLS)

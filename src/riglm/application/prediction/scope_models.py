@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from riglm.application.failing_open import FailingOpen
@@ -41,41 +42,25 @@ class TrainingExample(NamedTuple):
     weight: float
 
 
-def latest(
-    history: Sequence[TrainingSession], most: int = MAX_LEARNED_CALLS, most_candidates: int = MAX_CANDIDATES
-) -> list[TrainingSession]:
-    """Return the latest sessions, oldest first, with their last successful calls, at most `most` together.
-
-    Sessions whose calls have more than `most_candidates` candidates, counted from the latest on, lose their catalogs.
-    """
-    found: list[TrainingSession] = []
-    for session in reversed(history):
-        if most <= 0:
-            break
-        calls = session.successes[-most:]
-        most -= len(calls)
-        most_candidates -= len(calls) * len(session.tools_available)
-        tools = session.tools_available if most_candidates >= 0 else ()
-        found.append(replace(session, calls=calls, tools_available=tools))
-    return found[::-1]
-
-
 def training_examples(history: Sequence[TrainingSession], owner: Callable[[str], str]) -> Iterator[TrainingExample]:
     """Yield the successful calls of recorded sessions in order, as they were when they were made.
 
-    Where the tools of a session are not known, the candidates are the tools that were called in any session. `owner`
-    returns the upstream server of a tool, empty if it is not known yet.
+    Where the tools of a session are not known, or more than `MAX_CANDIDATES` with those of later sessions, the
+    candidates are the tools that were called in any session. `owner` returns the upstream server of a tool, empty if it
+    is not known yet.
     """
     servers = {call.tool: call.upstream for session in history for call in session.calls}
     called = tuple(servers)
-    for session in history:
-        for tool in session.tools_available:
+    sizes = [*accumulate(len(each.calls) * len(each.tools_available) for each in reversed(history))]
+    for session, size in zip(history, reversed(sizes), strict=True):
+        tools = session.tools_available if size <= MAX_CANDIDATES else ()
+        for tool in tools:
             if tool not in servers:
                 servers[tool] = owner(tool) or server_in(tool)
         before: deque[str] = deque(maxlen=MAX_CALLS)
-        for call in session.successes:
+        for call in session.successes[-MAX_LEARNED_CALLS:]:
             prediction_input = PredictionInput(
-                candidates=session.tools_available or called,
+                candidates=tools or called,
                 calls=tuple(before),
                 servers=servers,
                 principal=session.principal,
@@ -218,7 +203,7 @@ class ScopeModels:
             )
             for session in history
         ]
-        for prediction_input, tool, weight in training_examples(latest(history), self._owner):
+        for prediction_input, tool, weight in training_examples(history, self._owner):
             if self._is_closed:
                 break
             model.learn(prediction_input, tool, weight)

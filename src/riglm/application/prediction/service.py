@@ -28,6 +28,7 @@ from riglm.ports.telemetry import MeterPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
     from riglm.application.prediction.prediction_state import OnLoop, PredictionState
+    from riglm.domain.retrieval.retriever import Retriever
 
 MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
@@ -107,7 +108,7 @@ class PredictionService(NullPrediction):
             return None
         started = time.perf_counter()
         with self._guarded:
-            prediction_input = loaded.with_relevance(self._prediction_input(session, state, names), scope)
+            prediction_input = self._prediction_input(session, state, names, loaded.index.retriever)
             prediction = model.predict(prediction_input, explain=explain)
             if self._meter is not None:
                 self._meter.predicted(time.perf_counter() - started)
@@ -143,7 +144,8 @@ class PredictionService(NullPrediction):
         loaded = self._loading.state
         if loaded is None:
             return self._loading.has_failed
-        return loaded.has_no_model or (loaded.is_open and loaded.index.is_complete)
+        has_meaning = loaded.embedder.status().semantic_quality == "high"
+        return loaded.is_open and (loaded.index.is_complete or not has_meaning)
 
     async def set_context(self, session: Session, state: SessionState, text: str) -> None:
         said = state.context = Context(text=text[:MAX_CONTEXT_LENGTH])
@@ -201,7 +203,8 @@ class PredictionService(NullPrediction):
             loaded = self._loading.state
             if loaded is not None:
                 with self._guarded:
-                    loaded.learn_pair(context, tool, signal, scope, at, session)
+                    said = loaded.index.fingerprint(tool)
+                    loaded.learner.learn(context, tool, signal, scope=scope, at=at, fingerprint=said, session=session)
                     self._on_paired()
 
         if self._loading.has_begun:
@@ -281,7 +284,8 @@ class PredictionService(NullPrediction):
 
     async def _embed(self, context: Context, take: Callable[[Context], None]) -> Context:
         with self._guarded:
-            loaded = await self._loading.opened()
+            await self._loading.opened.wait()
+            loaded = self._loading.state
             if loaded is not None:
                 job = self._worker.submit(lambda: _with_vector(loaded.embedder, context), Urgency.AWAITED)
                 embedded = await asyncio.wrap_future(job)
@@ -299,15 +303,21 @@ class PredictionService(NullPrediction):
         if len(self._asked) > _MAX_ASKED:
             self._asked.popitem(last=False)
 
-    def _prediction_input(self, session: Session, state: SessionState, names: tuple[str, ...]) -> PredictionInput:
-        """What is known of the session now, but for how well tools fit its context."""
+    def _prediction_input(
+        self, session: Session, state: SessionState, names: tuple[str, ...], retriever: "Retriever | None"
+    ) -> PredictionInput:
+        """What is known of the session now."""
+        context, scope, relevance = state.context, self._scope(session), None
         if self._candidates[0] is not names:
             self._candidates = (names, {name: self._owners.of(name)[0] for name in names})
+        if context is not None and retriever is not None:
+            relevance = retriever.relevance(context, names, scope=scope)
         return PredictionInput(
             candidates=names,
             calls=tuple(state.calls),
             servers=self._candidates[1],
-            context=state.context,
+            context=context,
+            relevance=relevance,
             principal=session.principal,
             profile=session.profile,
             client=session.client.name,

@@ -1,8 +1,6 @@
 """Replay: what a predictor that starts is taught again."""
 
-import pytest
-
-from riglm.application.prediction.scope_models import latest, training_examples
+from riglm.application.prediction.scope_models import training_examples
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import TrainingCall, TrainingSession
@@ -35,23 +33,6 @@ def examples(history, owner=no_owner):
     return list(training_examples(history, owner))
 
 
-HISTORY = [recorded("ann", "a", "b", "c"), recorded("bob", "d"), recorded("carl", "e", "f")]
-
-
-@pytest.mark.parametrize(
-    ("most", "kept"),
-    [
-        (9, [("a", "b", "c"), ("d",), ("e", "f")]),
-        (4, [("c",), ("d",), ("e", "f")]),
-        (3, [("d",), ("e", "f")]),
-        (1, [("f",)]),
-        (0, []),
-    ],
-)
-def test_of_many_calls_the_latest_are_kept_in_their_order(most, kept):
-    assert [tuple(call.tool for call in session.calls) for session in latest(HISTORY, most)] == kept
-
-
 def test_calls_are_taught_session_by_session_with_what_went_before():
     history = [recorded("ann", "a", "b"), recorded("bob", "a", found=DiscoveryMethod.SEARCHED)]
     found = [
@@ -64,7 +45,6 @@ def test_calls_are_taught_session_by_session_with_what_went_before():
 def test_failed_calls_are_neither_taught_nor_counted():
     history = [recorded("ann", "a", "b", "c", failed={1})]
     assert [(each.prediction_input.calls, each.tool) for each in examples(history)] == [((), "a"), (("a",), "c")]
-    assert [call.tool for call in latest(history, 2)[0].calls] == ["a", "c"]
 
 
 def test_a_call_is_learned_among_the_tools_that_its_session_had():
@@ -85,7 +65,12 @@ def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_
     }
 
 
-def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to_replay():
+def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to_learn(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.scope_models.MAX_CANDIDATES", 4 * len(TOOLS))
     history = [recorded("ann", "a", "b", available=TOOLS) for _ in range(3)]
-    kept = latest(history, most_candidates=4 * len(TOOLS))
-    assert [bool(session.tools_available) for session in kept] == [False, True, True]
+    assert [len(each.prediction_input.candidates) for each in examples(history)] == [2, 2, *[len(TOOLS)] * 4]
+
+
+def test_of_a_session_with_too_many_calls_the_last_are_learned(monkeypatch):
+    monkeypatch.setattr("riglm.application.prediction.scope_models.MAX_LEARNED_CALLS", 2)
+    assert [each.tool for each in examples([recorded("ann", "a", "b", "c")])] == ["b", "c"]
