@@ -2,17 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
+from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.service import PredictionService
 from riglm.application.session_sharing.signing import Broadcast
 from riglm.application.worker import Urgency, Worker
-from riglm.domain.learning import LearnedPair
-
-if TYPE_CHECKING:  # numpy comes with it
-    from riglm.application.prediction.prediction_state import PredictionState
 
 PAIRS_CHANNEL: Final = "pairs"
 """The kind of broadcast that reports new learned pairs."""
@@ -39,6 +35,7 @@ class SharedLearning:
         self._delay = delay
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_catching_up = False
+        self._guarded = FailingOpen(_log, "what other processes learned could not be read; what is known counts, and")
         prediction.on_learned(
             lambda: self._start(news.notify(PAIRS_CHANNEL, "", "")),
             lambda scope: self._start(news.notify(ENDED_CHANNEL, "", scope)),
@@ -59,19 +56,12 @@ class SharedLearning:
             state = self._prediction.state
             if state is None or not state.is_open:
                 return
-            newest = await asyncio.wrap_future(self._worker.submit(partial(_read, state), Urgency.LATER))
-            if state.learner.pairs.catch_up(newest):
-                return
+            with self._guarded:
+                newest = await asyncio.wrap_future(self._worker.submit(state.stored_pairs, Urgency.LATER))
+                if state.learner.pairs.catch_up(newest):
+                    return
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _read(state: "PredictionState") -> Sequence[LearnedPair]:
-    try:
-        return state.stored_pairs()
-    except Exception:  # noqa: BLE001  # what is known here goes on to count
-        _log.warning("what other processes learned could not be read", exc_info=True)
-        return ()
