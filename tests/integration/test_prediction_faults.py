@@ -209,5 +209,6 @@ async def test_a_predictor_that_cannot_be_imported_costs_prediction_alone(tmp_pa
         await here.ask("set_context", context="archive an invoice")
         assert (await here.client.call_tool("archive_invoice", {})).content[0].text == "archive_invoice"
         assert "search_available_tools" in await here.names()
-        assert (await here.ask("index_status"))["embeddings"]["status"] == "unavailable"
+        found = await here.ask("search_available_tools", query="archive an invoice")
+        assert "archive_invoice" in [*(tool["name"] for tool in found["tools"]), *found.get("already_available", ())]
         assert "a part of it is missing" in here.log()

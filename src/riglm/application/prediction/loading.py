@@ -24,8 +24,8 @@ _Result = TypeVar("_Result")
 class Loading:
     """Loads once it is needed: words and vectors of tools, the model, and what was learned with it.
 
-    The model opens on a separate thread meanwhile. Callers wait for at most `_LOADING_SECONDS` after the beginning,
-    however long it takes, except in `up_to_date`.
+    The model opens and closes on a separate thread. Callers wait for at most `_LOADING_SECONDS` after the beginning,
+    however long it takes.
     """
 
     def __init__(
@@ -44,19 +44,21 @@ class Loading:
         self.on_reload: Callable[[], None] = lambda: None
         """Called when another strategy has learned."""
         self._worker = worker
+        self._opener = Worker("riglm-embedder")
         self._make_state = make_state
         self._afterwards = afterwards
         self._until: float | None = None
         self._task: asyncio.Task[None] | None = None
         self.opened = asyncio.Event()
         """Set once the model is open, or could not be opened."""
-        self._restored = asyncio.Event()
+        self.restored = asyncio.Event()
+        """Set once everything is loaded, or as much of it as could be."""
         self._waiting: deque[ToolCatalog] = deque(maxlen=_MAX_WAITING)
 
     @property
     def has_failed(self) -> bool:
         """True if prediction could not be loaded, or is closed."""
-        return self._restored.is_set() and self.state is None
+        return self.restored.is_set() and self.state is None
 
     @property
     def has_begun(self) -> bool:
@@ -72,41 +74,26 @@ class Loading:
 
     def begin(self) -> None:
         """Load, once."""
-        if not (self._restored.is_set() or self.has_begun):
+        if not (self.restored.is_set() or self.has_begun):
             loop = asyncio.get_running_loop()
             self._until = loop.time() + _LOADING_SECONDS
             self._task = loop.create_task(self._load())
+            self._opener.start()
 
-    async def restored(self) -> "PredictionState | None":
+    async def loaded(self) -> "PredictionState | None":
         """Return what is known, once the model, the pairs and the stored vectors are there, or the time is over."""
         self.begin()
         if self._until is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._until):
-                    await self._restored.wait()
+                    await self.restored.wait()
         return self.state
-
-    async def up_to_date(self, scope: str, seconds: float) -> bool:
-        """Wait for the model, what a scope taught and the vectors of all listed tools.
-
-        Return True if `seconds` were enough.
-        """
-        self.begin()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._restored.wait()
-                if self.state is not None:
-                    await self.state.index.embedded()
-                    await self.state.scope_models.up_to_date(scope)
-        except TimeoutError:
-            return False
-        return True
 
     async def relearn(self) -> None:
         """Learn again from what the store holds now; if it cannot be read, what was learned before stays."""
         if not self.has_begun:
             return
-        await self._restored.wait()
+        await self.restored.wait()
         state = self.state
         if state is None:
             return
@@ -126,15 +113,15 @@ class Loading:
         """Start nothing more, release callers that wait, and close the model."""
         state, self.state = self.state, None
         self.opened.set()
-        self._restored.set()
+        self.restored.set()
         self._worker.stop()
         if self._task is not None:
             self._task.cancel()
         if state is not None:
             state.scope_models.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSING_SECONDS):
-                    await _close(state)
+            closing = self._opener.submit(lambda: state.embedder.__exit__(None, None, None))
+            await asyncio.wait({asyncio.wrap_future(closing)}, timeout=_CLOSING_SECONDS)
+        self._opener.submit(self._opener.stop)
 
     async def _load(self) -> None:
         settings, on_loop = self.settings, asyncio.get_running_loop().call_soon_threadsafe
@@ -151,29 +138,18 @@ class Loading:
             await self._restore(state)
         self._waiting.clear()
         self.opened.set()
-        self._restored.set()
+        self.restored.set()
         await self._afterwards()
 
     async def _restore(self, state: "PredictionState") -> None:
         """Open the model, and restore the vectors and pairs that were stored with it."""
-        opener = Worker("riglm-embedder-opening")
-        opener.start()
         try:
-            await asyncio.wrap_future(opener.submit(state.open))
+            await asyncio.wrap_future(self._opener.submit(state.embedder.__enter__))
             self.opened.set()
             state.use(await self._on_worker(state.restored))
         except Exception:  # noqa: BLE001  # contexts start cold
             _log.exception("the model and what it learned could not be loaded: contexts count by their words alone")
-        finally:
-            state.is_open = True
-            opener.stop()
+        state.is_open = True
 
     async def _on_worker(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> _Result:
         return await asyncio.wrap_future(self._worker.submit(job, urgency))
-
-
-async def _close(state: "PredictionState") -> None:
-    try:
-        await asyncio.to_thread(state.close)
-    except RuntimeError:  # the interpreter ends, and no thread takes anything any more
-        state.close()

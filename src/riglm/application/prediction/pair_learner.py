@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -13,7 +12,6 @@ from riglm.domain.session import Session
 from riglm.ports.analytics import LearnedPairsDeleted
 
 _BYTES_PER_PAIR: Final = 2_000
-_NAMES: Final = 256
 
 
 class PairLearner:
@@ -34,7 +32,7 @@ class PairLearner:
         self.pairs = pairs
         self._put = put
         self.most_pairs = most_pairs
-        self._names = lru_cache(_NAMES)(names)
+        self._names = names
 
     def learn(
         self, context: Context, tool: str, signal: float, *, scope: str, at: float, fingerprint: str, session: Session

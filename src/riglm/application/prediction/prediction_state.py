@@ -53,7 +53,6 @@ class PredictionState:
         self._open_store = open_store
         self._flush = flush
         self._key = key
-        self._was_opened = self._is_closed = False
         self.learner = PairLearner(LearnedPairs(key), put, most_pairs=settings.most_pairs, names=names)
         self.scope_models = ScopeModels(
             settings.strategy.make, self._recorded, lambda tool: owners.of(tool)[0], learning, clock
@@ -63,19 +62,6 @@ class PredictionState:
             on_loop(lambda: self._forget(fingerprints))
 
         self.index = ToolIndex(worker, embedder, self.learner.pairs, owners, on_changed)
-
-    def open(self) -> None:
-        """Open the embedder; blocks."""
-        self._was_opened = True
-        self.embedder.__enter__()
-        if self._is_closed:
-            self.embedder.__exit__(None, None, None)
-
-    def close(self) -> None:
-        """Stop learning and close the embedder; blocks."""
-        self._is_closed = True
-        if self._was_opened:
-            self.embedder.__exit__(None, None, None)
 
     def stored_pairs(self) -> Sequence[LearnedPair]:
         """Return the stored pairs of the model that is open; blocks."""

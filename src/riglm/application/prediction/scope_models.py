@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.calibration import CalibratedPredictor
@@ -34,16 +34,10 @@ _MAX_CHANGED: Final = 20_000
 _log: Final = logging.getLogger("riglm.prediction")
 
 
-class TrainingExample(NamedTuple):
-    """A successful call of `tool` in a recorded session, and its weight."""
-
-    prediction_input: PredictionInput
-    tool: str
-    weight: float
-
-
-def training_examples(history: Sequence[TrainingSession], owner: Callable[[str], str]) -> Iterator[TrainingExample]:
-    """Yield the successful calls of recorded sessions in order, as they were when they were made.
+def training_examples(
+    history: Sequence[TrainingSession], owner: Callable[[str], str]
+) -> Iterator[tuple[PredictionInput, str, float]]:
+    """Yield what was known before each successful call of recorded sessions, its tool and its weight, in order.
 
     Where the tools of a session are not known, or more than `MAX_CANDIDATES` with those of later sessions, the
     candidates are the tools that were called in any session. `owner` returns the upstream server of a tool, empty if it
@@ -69,7 +63,7 @@ def training_examples(history: Sequence[TrainingSession], owner: Callable[[str],
                 project=session.project,
                 time=call.timestamp,
             )
-            yield TrainingExample(prediction_input, call.tool, SIGNALS[call.found])
+            yield prediction_input, call.tool, SIGNALS[call.found]
             before.append(call.tool)
 
 

@@ -46,6 +46,9 @@ _ADVICE: Final = {
 }
 _ADVICE_MEANWHILE: Final = "Ask in natural language: a search waits until the meaning of all tools is known."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
+MAX_AWAITED: Final = 1_000
+"""Tools without a vector that a search waits for: embedding them takes twenty seconds."""
+
 _MAX_ASKED: Final = 256
 _ACQUAINT_SECONDS: Final = 4.0  # the control API answers within five
 _log: Final = logging.getLogger("riglm.prediction")
@@ -119,13 +122,21 @@ class PredictionService(NullPrediction):
         await self.caught_up(session, _ACQUAINT_SECONDS)
 
     async def caught_up(self, session: Session, seconds: float) -> bool:
-        """Wait for the model and for all queued updates; return True if `seconds` were enough.
+        """Wait for the model, what the session's scope taught, the vectors of all listed tools, and queued updates.
 
-        A prediction that could not be loaded is not waited for.
+        Return True if `seconds` were enough. A prediction that could not be loaded is not waited for.
         """
-        is_at_hand = await self._loading.up_to_date(self._scope(session), seconds)
+        self._loading.begin()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._loading.restored.wait()
+                if self._loading.state is not None:
+                    await self._loading.state.index.embedded()
+                    await self._loading.state.scope_models.up_to_date(self._scope(session))
+        except TimeoutError:
+            return False
         self.catch_up()
-        return is_at_hand
+        return True
 
     def catch_up(self) -> None:
         """Learn what calls taught until now, if what was learned before them is loaded: no call is in the way."""
@@ -271,14 +282,15 @@ class PredictionService(NullPrediction):
         task = asyncio.create_task(self._embed(context, take))
         self._embedding.add(task)
         task.add_done_callback(self._embedding.discard)
-        loaded = await self._loading.restored()
+        loaded = await self._loading.loaded()
         self.catch_up()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await asyncio.wait({task})
                 if loaded is not None:
                     await loaded.scope_models.ready(self._scope(session))
-                    if loaded.index.is_nearly_complete:
+                    tools, embedded = loaded.index.counts()
+                    if tools - embedded <= MAX_AWAITED:
                         await loaded.index.embedded()
         return task.result() if task.done() and not task.cancelled() else context
 

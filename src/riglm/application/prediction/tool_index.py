@@ -18,9 +18,6 @@ from riglm.domain.retrieval.static_index import WORDS_ALONE, SignalWeights
 from riglm.domain.tool import ToolCatalog, ToolProfile, profile
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 
-MAX_AWAITED: Final = 1_000
-"""Tools without a vector that a search waits for: embedding them takes twenty seconds."""
-
 MAX_TOOLS: Final = 20_000
 """Maximum number of tools that are predicted; others are listed and routed as usual."""
 
@@ -71,12 +68,6 @@ class ToolIndex:
         if is_reading or catalog.digest not in self._read:
             self._unread.append(catalog)
             self._reading = self._do(self._read_lists)
-
-    @property
-    def is_nearly_complete(self) -> bool:
-        """True if so few tools lack a vector that a search may wait for them."""
-        tools, embedded = self.counts()
-        return tools - embedded <= MAX_AWAITED
 
     @property
     def is_complete(self) -> bool:

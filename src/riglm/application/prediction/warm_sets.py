@@ -133,8 +133,10 @@ class WarmSets:
                 tools = tuple(dict.fromkeys([*candidates, *(() if found is None else found.usage.probabilities)]))
                 estimate = partial(self._estimate, strategy, key, sessions, tools)
                 made = await asyncio.wrap_future(self._estimating.submit(estimate))
-                put = partial(self._put, made, None if found is None else found.created_at)
-                self._keep(key, await asyncio.wrap_future(self._asking.submit(put)), candidates)
+                replaces = None if found is None else found.created_at
+                put = self._asking.submit(lambda: self._store().put_warm_set(made, replaces))
+                stored = await asyncio.wrap_future(put)
+                self._keep(key, stored, candidates)
 
     def _keep(self, key: WarmSetKey, found: WarmSet | None, candidates: Sequence[str]) -> None:
         before = self._kept.pop(key, None)
@@ -150,9 +152,6 @@ class WarmSets:
         sessions = store.list_session_uses(key.principal if self._settings.by_principal else None)
         found = store.get_warm_set(key) if sessions else None
         return found if found is not None and found.strategy.startswith(scope) else None, sessions
-
-    def _put(self, made: WarmSet, replaces: float | None) -> WarmSet:
-        return self._store().put_warm_set(made, replaces)
 
     @property
     def _strategy(self) -> Strategy:

@@ -180,7 +180,7 @@ class Stage:
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""
-        await self.service._loading.restored()
+        await self.service._loading.loaded()
         await self.at_rest()
 
     async def at_rest(self):

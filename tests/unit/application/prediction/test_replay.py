@@ -35,29 +35,26 @@ def examples(history, owner=no_owner):
 
 def test_calls_are_taught_session_by_session_with_what_went_before():
     history = [recorded("ann", "a", "b"), recorded("bob", "a", found=DiscoveryMethod.SEARCHED)]
-    found = [
-        (each.prediction_input.principal, each.prediction_input.calls, each.tool, each.weight)
-        for each in examples(history)
-    ]
+    found = [(known.principal, known.calls, tool, weight) for known, tool, weight in examples(history)]
     assert found == [("ann", (), "a", 1.0), ("ann", ("a",), "b", 1.0), ("bob", (), "a", 1.5)]
 
 
 def test_failed_calls_are_neither_taught_nor_counted():
     history = [recorded("ann", "a", "b", "c", failed={1})]
-    assert [(each.prediction_input.calls, each.tool) for each in examples(history)] == [((), "a"), (("a",), "c")]
+    assert [(known.calls, tool) for known, tool, _ in examples(history)] == [((), "a"), (("a",), "c")]
 
 
 def test_a_call_is_learned_among_the_tools_that_its_session_had():
     history = [recorded("ann", TOOLS[0], available=TOOLS), recorded("ann", TOOLS[1])]
-    first, second = examples(history)
-    assert first.prediction_input.candidates == TOOLS
-    assert second.prediction_input.candidates == (TOOLS[0], TOOLS[1])
+    first, second = [known for known, *_ in examples(history)]
+    assert first.candidates == TOOLS
+    assert second.candidates == (TOOLS[0], TOOLS[1])
 
 
 def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_name():
     history = [recorded("ann", "files__tool0", available=("files__tool0", "files__tool1", "bare", "known"))]
-    [example] = examples(history, {"known": "mail"}.get)
-    assert {tool: example.prediction_input.servers[tool] for tool in example.prediction_input.candidates} == {
+    [(known, *_)] = examples(history, {"known": "mail"}.get)
+    assert {tool: known.servers[tool] for tool in known.candidates} == {
         "files__tool0": "files",
         "files__tool1": "files",
         "bare": "",
@@ -68,9 +65,9 @@ def test_the_server_of_a_tool_that_was_not_called_is_asked_for_or_read_from_its_
 def test_the_catalogs_of_older_sessions_are_left_out_where_they_are_too_large_to_learn(monkeypatch):
     monkeypatch.setattr("riglm.application.prediction.scope_models.MAX_CANDIDATES", 4 * len(TOOLS))
     history = [recorded("ann", "a", "b", available=TOOLS) for _ in range(3)]
-    assert [len(each.prediction_input.candidates) for each in examples(history)] == [2, 2, *[len(TOOLS)] * 4]
+    assert [len(known.candidates) for known, *_ in examples(history)] == [2, 2, *[len(TOOLS)] * 4]
 
 
 def test_of_a_session_with_too_many_calls_the_last_are_learned(monkeypatch):
     monkeypatch.setattr("riglm.application.prediction.scope_models.MAX_LEARNED_CALLS", 2)
-    assert [each.tool for each in examples([recorded("ann", "a", "b", "c")])] == ["b", "c"]
+    assert [tool for _, tool, _ in examples([recorded("ann", "a", "b", "c")])] == ["b", "c"]

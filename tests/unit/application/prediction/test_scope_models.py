@@ -190,7 +190,7 @@ async def test_prediction_that_closes_while_it_learns_stops_learning():
 
     stage.make_predictor = Slow
     async with stage.running() as service:
-        await stage.service._loading.restored()
+        await stage.service._loading.loaded()
         async with asyncio.timeout(WAIT_SECONDS):
             while not learned:
                 await asyncio.sleep(0.001)
