@@ -15,7 +15,8 @@ from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 _Result = TypeVar("_Result")
-_LEARNING_SECONDS: Final = 5.0
+_LEARNING_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 1.0
 _INVALID: Final = "the answer is not one finite score for each candidate"
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -23,8 +24,9 @@ _log: Final = logging.getLogger("riglm.prediction")
 class IsolatedPredictor(PredictorPort):
     """Runs a predictor on a separate thread, and a fallback in its place while it is late or wrong.
 
-    `timeout_seconds` is for one prediction. `learning_seconds` are for all that is learned together: after them the
-    fallback answers. A predictor that was late is not called again before it has come back. `learn` blocks.
+    `timeout_seconds` is for one prediction. `learning_seconds` are for all that is learned together, and one second
+    for each call: after them the fallback answers. A predictor that was late is not called again before it has come
+    back. `learn` blocks.
     """
 
     def __init__(
@@ -54,8 +56,8 @@ class IsolatedPredictor(PredictorPort):
 
     def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
         self._instead.learn(prediction_input, tool, weight)
-        started = time.monotonic()
-        self._call("learning", lambda: self._guarded.learn(prediction_input, tool, weight), self._learning_seconds)
+        started, seconds = time.monotonic(), min(self._learning_seconds, _LONGEST_SECONDS)
+        self._call("learning", lambda: self._guarded.learn(prediction_input, tool, weight), seconds)
         self._learning_seconds -= time.monotonic() - started
 
     def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:

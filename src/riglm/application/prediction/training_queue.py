@@ -24,7 +24,6 @@ class TrainingQueue:
     def __init__(self) -> None:
         self._updates: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         self._has_begun = False
-        self._left_out = 0
 
     def add(self, update: Callable[[], None]) -> None:
         """Queue an update."""
@@ -33,8 +32,6 @@ class TrainingQueue:
             oldest = self._updates.get_nowait()
             if self._has_begun:
                 oldest()
-            else:
-                self._left_out += 1
 
     async def work_off(self) -> None:
         """Make the updates that wait and that are still to come, until it is canceled."""
@@ -52,5 +49,5 @@ class TrainingQueue:
     def close(self) -> None:
         """Make the remaining updates, if `work_off` has begun."""
         self.catch_up()
-        if left_out := self._left_out + self._updates.qsize():
-            _log.warning("%d calls taught nothing of their contexts: they came before prediction was loaded", left_out)
+        if not self._updates.empty():
+            _log.warning("calls taught nothing of their contexts: they came before prediction was loaded")

@@ -113,16 +113,18 @@ class ListPlanner:
     ) -> Need:
         """Return what the rest of a session is expected to need by a prediction, None if nothing is known.
 
-        If all tools that it has not `used` are equally likely, the prior decides.
+        If all tools that it has not `used` are equally likely, the prior decides on them.
         """
         if prediction is None:
             return Need(self.usage(session, view).probabilities, "")
-        recorded = dict(zip(view.candidates, prediction.scores.tolist(), strict=True))
-        new = [score for name, score in recorded.items() if name not in used]
-        if new and max(new) - min(new) <= ALIKE * max(new):
-            return Need(_get_prior(view), "")
-        shares = blended(recorded, _get_prior(view), prediction.evidence)
-        return Need(shares, prediction.fallback or self._predictor)
+        recorded, prior = dict(zip(view.candidates, prediction.scores.tolist(), strict=True)), _get_prior(view)
+        new = {name: score for name, score in recorded.items() if name not in used}
+        is_alike = bool(new) and max(new.values()) - min(new.values()) <= ALIKE * max(new.values())
+        if is_alike:
+            recorded |= {name: prior[name] for name in new}
+        return Need(
+            blended(recorded, prior, prediction.evidence), "" if is_alike else prediction.fallback or self._predictor
+        )
 
     def plan(self, session: Session, state: SessionState, view: PermittedTools) -> ListPlan:
         """Return the plan of a session's next list, which the session keeps.

