@@ -15,7 +15,7 @@ from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
 _Result = TypeVar("_Result")
-_LEARNING_SECONDS: Final = 30.0
+_LEARNING_SECONDS: Final = 4.0  # a list waits for five until sessions are learned
 _LONGEST_SECONDS: Final = 1.0
 _INVALID: Final = "the answer is not one finite score for each candidate"
 _log: Final = logging.getLogger("riglm.prediction")
@@ -76,7 +76,8 @@ class IsolatedPredictor(PredictorPort):
             error = asked.exception(seconds)
         except TimeoutError:
             self._late = asked
-            self._notify(f"it did not answer within {seconds * 1000:.0f} ms, while {what}")
+            limit = f"{self._timeout_seconds * 1000:.0f} ms" if what == "predicting" else "its time"
+            self._notify(f"it did not answer within {limit}, while {what}")
             return None
         if error is not None:
             self._notify(f"it raised {type(error).__name__} while {what}", error)

@@ -26,7 +26,7 @@ MAX_LEARNED_CALLS: Final = 2_000
 MAX_CANDIDATES: Final = 500_000
 """Maximum number of candidates of all learned calls together; older sessions are learned without their catalogs."""
 
-MAX_SCOPES: Final = 32
+MAX_SCOPES: Final = 128
 """Maximum number of scopes in memory, the latest used; others are learned again when they are needed."""
 
 _GROWTH: Final = 0.3
@@ -94,15 +94,18 @@ class ScopeModels:
         self._ended = Counter[str]()
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._outdated: set[str] = set()
+        self._unread: set[str] = set()
         self._changed: dict[str, float] = {}
         self._is_closed = False
         self._worker = worker
         self._guarded = FailingOpen(_log, "a predictor could not learn; what was learned before goes on to count, and")
+        self._reading = FailingOpen(_log, "past sessions could not be read again; the current models stay, and")
 
     def of(self, scope: str) -> CalibratedPredictor | None:
         """Return the model of a scope, None until it is made."""
         model = self._models.get(scope)
-        if scope not in self._learning and (model is None or self._ended[scope] > _GROWTH * model.sessions):
+        is_due = model is None or scope in self._unread or self._ended[scope] > _GROWTH * model.sessions
+        if is_due and scope not in self._learning:
             self._learn(scope)
         if model is not None:
             self._models.move_to_end(scope)
@@ -113,24 +116,28 @@ class ScopeModels:
         if scope in self._models:
             self._ended[scope] += 1
 
-    async def ready(self, scope: str) -> None:
-        """Wait until a scope has a model, or could not have one."""
+    async def ready(self, scope: str, seconds: float) -> None:
+        """Wait until a scope has a model, or could not have one, at most this many seconds."""
         if self.of(scope) is None:
-            await self.up_to_date(scope)
+            await self.up_to_date(scope, seconds)
 
-    async def up_to_date(self, scope: str) -> None:
-        """Wait until a scope has a model that needs not be made again."""
+    async def up_to_date(self, scope: str, seconds: float | None = None) -> None:
+        """Wait until a scope has a model that needs not be made again, at most this many seconds."""
         self.of(scope)
         if scope in self._learning:
-            await asyncio.wait({self._learning[scope]})
+            await asyncio.wait({self._learning[scope]}, timeout=seconds)
 
     def forget(self, tool: str) -> None:
-        """Learn again without the calls of a tool until now: it describes itself in another way from now on."""
-        self._changed.pop(tool, None)
+        """Learn again without the calls of a tool until now: it describes itself in another way from now on.
+
+        If it did so before, it may do so at every list: what it is used for is then forgotten when a model is due.
+        """
+        is_first = self._changed.pop(tool, None) is None
         self._changed[tool] = self._clock()
         if len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
-        for scope in {*self._learning, *(scope for scope, model in self._models.items() if tool in model.tools)}:
+        known = {scope for scope, model in self._models.items() if tool in model.tools}
+        for scope in {*self._learning, *known} if is_first else ():
             self._learn(scope)
 
     def relearn(self) -> None:
@@ -184,12 +191,13 @@ class ScopeModels:
         before: CalibratedPredictor | None,
     ) -> CalibratedPredictor:
         """Return a model of the recorded sessions, without the calls of tools before they changed."""
-        model = CalibratedPredictor(make())
-        try:
+        model, history = CalibratedPredictor(make()), None
+        with self._reading:
             history = self._recorded(scope)
-        except Exception:  # noqa: BLE001  # what was known before, or nothing, goes on to count
-            _log.warning("past sessions could not be read again; the current models stay", exc_info=True)
+        if history is None:
+            self._unread.add(scope)
             return before or model
+        self._unread.discard(scope)
         history = [
             replace(
                 session,

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +50,7 @@ MAX_AWAITED: Final = 1_000
 """Tools without a vector that a search waits for: embedding them takes twenty seconds."""
 
 _MAX_ASKED: Final = 256
+_MODEL_SECONDS: Final = 2.0  # without a model, only companions and the order of equal hits are missing
 _ACQUAINT_SECONDS: Final = 4.0  # the control API answers within five
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -86,7 +87,6 @@ class PredictionService(NullPrediction):
         self._queue = TrainingQueue()
         self._loading = Loading(worker, make_state, settings, self._queue.work_off)
         self._asked: OrderedDict[str, Context] = OrderedDict()
-        self._candidates: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
         self._relearning: asyncio.Task[None] | None = None
         self._embedding: set[asyncio.Task[Context]] = set()
         self._on_paired: Callable[[], None] = lambda: None
@@ -273,7 +273,7 @@ class PredictionService(NullPrediction):
             await self._loading.close()
 
     async def _embedded(self, session: Session, context: Context, take: Callable[[Context], None]) -> Context:
-        """Return the context with its vector, once all tools have theirs and the session's scope has a model.
+        """Return the context with its vector, once all tools have theirs, and a little later if there is no model yet.
 
         After `timeout_seconds` it is returned as it is. `take` is called with the context as soon as it has its vector.
         """
@@ -288,7 +288,7 @@ class PredictionService(NullPrediction):
             async with asyncio.timeout_at(until):
                 await asyncio.wait({task})
                 if loaded is not None:
-                    await loaded.scope_models.ready(self._scope(session))
+                    await loaded.scope_models.ready(self._scope(session), _MODEL_SECONDS)
                     tools, embedded = loaded.index.counts()
                     if tools - embedded <= MAX_AWAITED:
                         await loaded.index.embedded()
@@ -320,14 +320,12 @@ class PredictionService(NullPrediction):
     ) -> PredictionInput:
         """What is known of the session now."""
         context, scope, relevance = state.context, self._scope(session), None
-        if self._candidates[0] is not names:
-            self._candidates = (names, {name: self._owners.of(name)[0] for name in names})
         if context is not None and retriever is not None:
             relevance = retriever.relevance(context, names, scope=scope)
         return PredictionInput(
             candidates=names,
             calls=tuple(state.calls),
-            servers=self._candidates[1],
+            servers={name: self._owners.of(name)[0] for name in names},
             context=context,
             relevance=relevance,
             principal=session.principal,

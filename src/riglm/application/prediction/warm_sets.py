@@ -84,10 +84,6 @@ class WarmSets:
         for key, kept in list(self._kept.items()) if settings.strategy != before.strategy else ():
             self._begin_reading(key, kept.candidates)
 
-    def reread(self) -> None:
-        """Read everything from the store again when it is needed."""
-        self._kept.clear()
-
     def warm_set(self, session: Session) -> WarmSet | None:
         """Return what the lists of a session are made from, None while nothing was learned."""
         kept = self._kept.get(self._key(session))

@@ -176,7 +176,7 @@ class Stage:
         async with asyncio.timeout(WAIT_SECONDS):
             while self.service.state is None:
                 await asyncio.sleep(0)
-            await self.service.state.scope_models.ready("")
+            await self.service.state.scope_models.ready("", WAIT_SECONDS)
 
     async def recalled(self):
         """Wait until all is loaded, and the worker has nothing left to do."""

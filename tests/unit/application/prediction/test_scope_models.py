@@ -129,15 +129,31 @@ async def test_a_scope_that_was_not_asked_for_lately_is_learned_when_it_is():
         assert first(stage, "ann") == "play_song"
 
 
-async def test_sessions_that_could_not_be_read_are_learned_when_the_next_has_ended(caplog):
+async def test_sessions_that_could_not_be_read_are_learned_when_the_store_is_back(caplog):
     stage = Stage(FailingStore())
     async with stage.running():
         await loaded(stage, "ann")
         assert first(stage, "ann") is None
         stage.store = Stage().store
-        await end(stage, "play_song", principal="ann")
+        stage.used_before("play_song", principal="ann")
+        assert first(stage, "ann") is None
+        await stage.at_rest()
         assert first(stage, "ann") == "play_song"
     assert "could not be read again" in caplog.text
+
+
+async def test_a_tool_that_describes_itself_anew_at_every_list_keeps_no_model_from_being_made():
+    stage = Stage()
+    stage.used_before("read_file")
+    async with stage.running() as service:
+        await loaded(stage)
+        for number in range(3):
+            service.know(catalog(read_file=f"Read a file at {number} o'clock.", send_mail="Send a mail to somebody."))
+            await stage.at_rest()
+        made = model(stage)
+        service.know(catalog(read_file="Read a file at night.", send_mail="Send a mail to somebody."))
+        await stage.at_rest()
+        assert model(stage) is made
 
 
 async def test_a_tool_that_describes_itself_anew_is_what_was_never_used():

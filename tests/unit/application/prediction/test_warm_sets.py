@@ -311,12 +311,9 @@ async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(s
             await asyncio.sleep(0)
 
 
-async def test_another_scope_or_a_reread_forgets_what_was_read(stage):
+async def test_another_scope_forgets_what_was_read(stage):
     stage.record(3, "read", principal="ann")
     assert await stage.likeliest(principal="bob") is None
     stage.scope = "instance"
     stage.warm_sets.follow(stage.settings())
     assert await stage.likeliest(principal="bob") == "read"
-    stage.store = Store()
-    stage.warm_sets.reread()
-    assert await stage.usage() is None
