@@ -70,8 +70,8 @@ def training_examples(
 class ScopeModels:
     """A model for each scope, which learned the scope's recorded sessions on a separate thread.
 
-    A model is made when its scope is first asked for, and made again when sessions that ended since are 30 % of those
-    that it learned; until then the one before answers. All methods are called on the event loop.
+    A model is made when its scope is first asked for, and made again when sessions that ended since are more than 30 %
+    of those that it learned; until then the one before answers. Public methods are called on the event loop.
     """
 
     def __init__(
@@ -128,9 +128,10 @@ class ScopeModels:
             await asyncio.wait({self._learning[scope]}, timeout=seconds)
 
     def forget(self, tool: str) -> None:
-        """Learn again without the calls of a tool until now: it describes itself in another way from now on.
+        """Leave out the calls of a tool until now: its description has changed.
 
-        If it did so before, it may do so at every list: what it is used for is then forgotten when a model is due.
+        Models that learned them are made again at once after the first change of a tool. After further changes they are
+        left out when a model is due, because a description may change with every list.
         """
         is_first = self._changed.pop(tool, None) is None
         self._changed[tool] = self._clock()
@@ -190,7 +191,10 @@ class ScopeModels:
         changed: Mapping[str, float],
         before: CalibratedPredictor | None,
     ) -> CalibratedPredictor:
-        """Return a model of the recorded sessions, without the calls of tools before they changed."""
+        """Return a model of the recorded sessions, without calls of tools before their descriptions changed.
+
+        If the sessions cannot be read, the model `before` is returned, or one that has learned nothing.
+        """
         model, history = CalibratedPredictor(make()), None
         with self._reading:
             history = self._recorded(scope)

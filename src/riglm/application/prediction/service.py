@@ -39,6 +39,9 @@ TIMEOUT: Final = 10.0
 MARKED_SIGNAL: Final = 1.5
 """Feedback by `mark_tool` counts like a search that found the tool."""
 
+MAX_AWAITED: Final = 1_000
+"""Tools without a vector that a search waits for: embedding them takes twenty seconds."""
+
 _ADVICE: Final = {
     "high": "Ask in natural language: meaning counts more than words.",
     "low": "Ask with the words that tools use of themselves: meaning is recognised poorly.",
@@ -46,9 +49,6 @@ _ADVICE: Final = {
 }
 _ADVICE_MEANWHILE: Final = "Ask in natural language: a search waits until the meaning of all tools is known."
 _WORDS_ALONE: Final = {"lexical": 1.0, "semantic": 0.0}
-MAX_AWAITED: Final = 1_000
-"""Tools without a vector that a search waits for: embedding them takes twenty seconds."""
-
 _MAX_ASKED: Final = 256
 _MODEL_SECONDS: Final = 2.0  # without a model, only companions and the order of equal hits are missing
 _ACQUAINT_SECONDS: Final = 4.0  # the control API answers within five
@@ -273,9 +273,10 @@ class PredictionService(NullPrediction):
             await self._loading.close()
 
     async def _embedded(self, session: Session, context: Context, take: Callable[[Context], None]) -> Context:
-        """Return the context with its vector, once all tools have theirs, and a little later if there is no model yet.
+        """Return the context with its vector, once all tools have theirs and the session's scope has a model.
 
-        After `timeout_seconds` it is returned as it is. `take` is called with the context as soon as it has its vector.
+        The model is waited for two seconds. After `timeout_seconds` the context is returned as it is. `take` is called
+        with it as soon as it has its vector.
         """
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         self._loading.begin()
