@@ -22,6 +22,7 @@ from riglm.adapters.configuration.problem import (
     refusal,
     refuse_any,
 )
+from riglm.domain.schemas.removed_keys import find_replacement
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
 if TYPE_CHECKING:
@@ -177,6 +178,9 @@ def _unknown(name: str, path: IndexedKeyPath) -> ConfigProblem:
     from difflib import get_close_matches
 
     words = name.removeprefix(PREFIX).split(_NESTED)
+    replacement = find_replacement(".".join(words).lower())
+    if replacement is not None:
+        return ConfigProblem(name, "", "this setting was removed", replacement)
     shape: SchemaNode | None = TOP
     for part in path:
         shape = shape.below(part) if shape else None

@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.removed_keys import find_replacement
 from riglm.domain.schemas.settings import Settings
 
 IndexedKeyPath = tuple[str | int, ...]
@@ -195,6 +196,9 @@ def _explain(detail: ErrorDetails, path: IndexedKeyPath, guesses: _Guesses) -> t
     if kind == "riglm":
         return context["what"], context["fix"]
     if kind == "extra_forbidden":
+        replacement = find_replacement(dotted(path))
+        if replacement is not None:
+            return "this key was removed", replacement
         return "unknown key", guesses.fix(str(path[-1]), keys_at(path[:-1]))
     if kind == "literal_error":
         return "this is none of the choices", f"write {context['expected']}"

@@ -9,6 +9,7 @@ import pytest
 from riglm.adapters.configuration.loading import Configuration, Options, load
 from riglm.domain.access_rules import AccessRules
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.removed_keys import REMOVED_KEYS
 
 
 class Place:
@@ -201,6 +202,15 @@ privacy: {arguments: {}}
     ):
         assert expected in text
     assert all(" — fix: " in line for line in lines)
+
+
+def test_a_removed_key_is_refused_with_what_replaced_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REMOVED_KEYS, "embedder.pool", "set embedder.idle")
+    place.yaml("embedder: {pool: {size: 3}}")
+    assert place.refusal(None, RIGLM_EMBEDDER__POOL__SIZE="2") == [
+        "RIGLM_EMBEDDER__POOL__SIZE: this setting was removed — fix: set embedder.idle",
+        f"{place.directory / 'riglm.yaml'}: embedder.pool: this key was removed — fix: set embedder.idle",
+    ]
 
 
 def test_a_missing_key_is_named(place: Place) -> None:
