@@ -20,7 +20,6 @@ from riglm.application.evaluation.record import read_figures
 from riglm.domain.list_plan import Prices
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.ports.dashboard import SessionKey
 
 _TIMES = 3
 _INSTALLATION = "one"
@@ -67,17 +66,9 @@ def fill(store: ClickHouse, calls: int, now: float) -> None:
 def questions(store: ClickHouse, now: float) -> Mapping[str, Callable[[], object]]:
     """What the dashboard and a report ask, of the longest range."""
     reported = [each.id for each in store.recent_calls(MAX_SESSIONS)]
-    latest = store.list_sessions(1)[0].session.id
     return {
-        "latest sessions": lambda: store.list_sessions(100),
-        "sessions of half a year ago": lambda: store.list_sessions(100, before=SessionKey(now - _YEAR / 2, latest)),
-        "open sessions": lambda: store.list_sessions(100, active_only=True),
-        "one session": lambda: store.session_of(latest),
-        "its calls": lambda: store.list_invocations(latest),
-        "its lists": lambda: store.latest_exposures(latest, 50),
         "number of sessions": lambda: store.count_sessions(now - _YEAR),
         "figures": lambda: read_figures(store, Prices()),
-        "tools used together": lambda: store.top_cooccurrences(30),
         "latest 1,000 sessions with their calls": lambda: store.recent_calls(MAX_SESSIONS),
         "their lists": lambda: store.list_exposures(*reported),
     }

@@ -1,7 +1,5 @@
 """What a store must answer to people who look at it; part of `AnalyticsContract`."""
 
-import math
-
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.session import Session, uuid7
 from riglm.ports.analytics import AnalyticsPort
@@ -17,16 +15,10 @@ def key_of(session: Session) -> SessionKey:
 class OverviewContract:
     """Expects the fixture `analytics` of `AnalyticsContract`."""
 
-    def refresh(self, analytics: AnalyticsPort) -> None:
-        """Have the store count what is used together."""
-        analytics.refresh_cooccurrences(1.0)
-
     def test_a_store_without_records_has_nothing_to_show(self, analytics: AnalyticsPort) -> None:
         """No question needs records."""
         assert list(analytics.list_sessions(10)) == []
         assert analytics.session_of(uuid7()) is None
-        assert analytics.count_sessions() == (0, 0)
-        assert analytics.earliest_call() == math.inf
         assert list(analytics.list_invocations(uuid7(), 10)) == []
         assert list(analytics.latest_exposures(uuid7(), 10)) == []
         assert list(analytics.top_cooccurrences(10)) == []
@@ -45,14 +37,11 @@ class OverviewContract:
         assert seen == expected
 
     def test_of_sessions_only_those_without_an_end_are_given_on_request(self, analytics: AnalyticsPort) -> None:
-        """And they are counted; of all those count that started since a time."""
+        """Newest first."""
         ended, old, young = (a_session(started_at=at) for at in (1000.0, 1001.0, 1002.0))
         ended.ended_at = 1010.0
-        analytics.record_many([ended, old, young, an_invocation(young, "read"), an_invocation(old, "read")])
+        analytics.record_many([ended, old, young])
         assert [each.session.id for each in analytics.list_sessions(10, active_only=True)] == [young.id, old.id]
-        assert analytics.count_sessions() == (2, 3)
-        assert analytics.count_sessions(1001.0) == (2, 2)
-        assert analytics.earliest_call() == 1002.0
 
     def test_one_session_is_found_by_its_id_with_what_happened_in_it(self, analytics: AnalyticsPort) -> None:
         """Lists are counted apart from answers."""
@@ -85,7 +74,7 @@ class OverviewContract:
         for tools in (("a", "b"), ("a", "b"), ("a", "b"), ("b", "c"), ("b", "c"), ("a", "c"), ("x", "y")):
             session = a_session()
             analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
-        self.refresh(analytics)
+        analytics.refresh_cooccurrences(1.0)
         found = [(each.tool_a, each.tool_b, each.count) for each in analytics.top_cooccurrences(3)]
         assert found == [("a", "b", 3), ("b", "c", 2), ("a", "c", 1)]
         assert [(each.tool_a, each.tool_b) for each in analytics.top_cooccurrences(2)] == [("a", "b")]

@@ -1,5 +1,6 @@
 """What gives recorded sessions as wholes must do; part of `AnalyticsContract`."""
 
+import math
 from typing import Any
 
 import pytest
@@ -81,6 +82,16 @@ class SessionHistoryContract:
         assert [each.started_at for each in analytics.recent_calls(principal=theirs)] == [1.0, 3.0]
         assert [each.started_at for each in analytics.recent_calls(since=2.0, principal=theirs)] == [3.0]
         assert list(analytics.recent_calls(principal="nobody")) == []
+
+    def test_sessions_are_counted_by_their_start_and_the_earliest_call_is_known(self, analytics: Any) -> None:
+        """Open sessions count apart; without records there are none, and no call."""
+        assert (analytics.count_sessions(), analytics.earliest_call()) == ((0, 0), math.inf)
+        ended, old, young = (a_session(started_at=at) for at in (1000.0, 1001.0, 1002.0))
+        ended.ended_at = 1010.0
+        analytics.record_many([ended, old, young, an_invocation(young, "read"), an_invocation(old, "read")])
+        assert analytics.count_sessions() == (2, 3)
+        assert analytics.count_sessions(1001.0) == (2, 2)
+        assert analytics.earliest_call() == 1002.0
 
     def test_exposures_come_back_in_the_order_of_their_time(self, analytics: Any) -> None:
         """What was shown keeps its order, what was hidden is sorted."""

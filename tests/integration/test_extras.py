@@ -4,14 +4,13 @@ import subprocess
 import sys
 
 BLOCKED = (
-    *("fastembed", "huggingface_hub", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "pyarrow", "pytest"),
+    *("fastembed", "huggingface_hub", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "pytest"),
     *("redis", "tokenizers"),
 )
 """The packages of riglm's extras."""
 
 NEEDS_EXTRA = {
     "riglm.adapters.analytics.postgresql",
-    "riglm.adapters.export.parquet",
     "riglm.adapters.state.redis_connection",
     "riglm.adapters.state.redis",
     "riglm.adapters.telemetry.tracing",

@@ -101,7 +101,6 @@ class ExportFormat(StrEnum):
 
     JSONL = "jsonl"
     CSV = "csv"
-    PARQUET = "parquet"
 
 
 def export(

@@ -128,8 +128,19 @@ class RecordStorePort(Protocol):
 
 
 @runtime_checkable
-class SessionHistoryPort(DashboardQueriesPort, Protocol):
-    """Gives recorded sessions as wholes, for reports and for prediction to learn from again."""
+class SessionHistoryPort(Protocol):
+    """Gives recorded sessions as wholes, for reports and for prediction to learn from again.
+
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
+        """How many sessions have no end, and how many started since the given time."""
+
+    @abstractmethod
+    def earliest_call(self) -> float:
+        """Return the time of the earliest stored call, in seconds since the epoch; infinity if there is none."""
 
     @abstractmethod
     def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
@@ -186,6 +197,7 @@ class AnalyticsPort(
     RecordStorePort,
     OverridesPort,
     SessionHistoryPort,
+    DashboardQueriesPort,
     WarmSetsPort,
     ToolCatalogsPort,
     ToolPinsPort,

@@ -55,14 +55,6 @@ class DashboardQueriesPort(Protocol):
         """The session with this id."""
 
     @abstractmethod
-    def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
-        """How many sessions have no end, and how many started since the given time."""
-
-    @abstractmethod
-    def earliest_call(self) -> float:
-        """Return the time of the earliest stored call, in seconds since the epoch; infinity if there is none."""
-
-    @abstractmethod
     def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
         """Return the latest of one session's invocations, or all of them, in order."""
 

@@ -1,4 +1,4 @@
-"""Usage in ClickHouse: sessions, calls and lists are written in batches, and the dashboard's questions are answered."""
+"""Usage in ClickHouse: sessions, calls and lists are written in batches, and read for the figures of a long time."""
 
 import hashlib
 import json
@@ -17,9 +17,8 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.clickhouse_schema import EXPIRING, expiry_change, table_definitions
-from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, ToolCooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
+from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocation
 from riglm.domain.redaction import mask_address
 from riglm.domain.retention import ErasureRequest, ErasureScope
@@ -27,7 +26,6 @@ from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod,
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.domain.token_usage import TokenUsage
 from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
-from riglm.ports.dashboard import SessionKey, SessionSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,11 +37,8 @@ Row = dict[str, Any]
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RAN: Final = "(error_kind IS NULL OR error_kind = 'tool')"
 _OF_SERVERS: Final = f"upstream != '{OWN_UPSTREAM}'"
-_IS_LIST: Final = f"surface NOT IN ({', '.join(repr(each) for each in sorted(ANSWER_SURFACES))})"
 _SESSIONS_WITH_SUCCESS: Final = f"SELECT session_id FROM invocation WHERE success AND {_OF_SERVERS}"
 _PROFILE: Final = f"if(JSONHas(metadata, '{PROFILE}'), JSONExtractString(metadata, '{PROFILE}'), '{DEFAULT_PROFILE}')"
-_COOCCURRENCE_CALLS: Final = 500_000
-_COOCCURRENCE_SESSIONS: Final = 5_000
 _ERASED_AT_ONCE: Final = 2_500
 _MAX_CONNECT_SECONDS: Final = 10.0
 _DEFINITIONS: Final = (
@@ -118,20 +113,6 @@ class ClickHouse(ArchivePort):
             self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
         self._delete(self._stored(self._erased(ids)))  # some may have been erased meanwhile
 
-    def list_sessions(
-        self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
-    ) -> Sequence[SessionSummary]:
-        conditions = ["started_at IS NOT NULL", *(["ended_at IS NULL"] if active_only else [])]
-        values: Row = {"limit": limit}
-        if before is not None:
-            conditions.append("(started_at, toString(id)) < ({started:Float64}, {id:String})")
-            values |= {"started": before.started_at, "id": str(before.id)}
-        return self._summaries(conditions, values)
-
-    def session_of(self, session_id: UUID) -> SessionSummary | None:
-        conditions = ["started_at IS NOT NULL", "id = {session:UUID}"]
-        return next(iter(self._summaries(conditions, {"limit": 1, "session": session_id})), None)
-
     def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
         query = (
             "SELECT countIf(ended_at IS NULL) AS active, countIf(started_at >= {since:Float64}) AS started"
@@ -144,19 +125,14 @@ class ClickHouse(ArchivePort):
         (found,) = self._query("SELECT minOrNull(timestamp) AS earliest FROM invocation")
         return math.inf if found["earliest"] is None else found["earliest"]
 
-    def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
-        query = "SELECT * FROM invocation WHERE session_id = {session:UUID}"
-        order = " ORDER BY sequence_number DESC, toString(id) DESC" + ("" if limit is None else " LIMIT {limit:UInt64}")
-        found = self._query(query + order, session=session_id, limit=limit)
-        return [rows.invocation_from(row) for row in reversed(found)]
-
-    def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
-        order = "ORDER BY timestamp DESC, toString(id) DESC LIMIT {most:UInt64}"
-        return self._exposures([session_id], order, most=most)[::-1]
-
     def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
-        order = "ORDER BY timestamp, toString(id)"
-        return [each for some in rows.slices(list(session_ids)) for each in self._exposures(some, order)]
+        found: list[Exposure] = []
+        for some in rows.slices(list(session_ids)):
+            order = "WHERE session_id IN {ids:Array(UUID)} ORDER BY timestamp, toString(id)"
+            stored = self._query(f"SELECT * FROM exposure {order}", ids=some)
+            names = self._toolsets(row[column] for row in stored for column in ("shown", "available"))
+            found += [rows.exposure_from(row, names) for row in stored]
+        return found
 
     def recent_calls(
         self,
@@ -214,32 +190,6 @@ class ClickHouse(ArchivePort):
             )
             for each in found
         ]
-
-    def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
-        """Return the pairs of the sessions of the latest 500,000 calls, at most of 5,000 sessions, as they are now."""
-        query = f"""
-            WITH latest AS (
-                SELECT session_id FROM (
-                    SELECT session_id, timestamp FROM invocation WHERE success AND {_OF_SERVERS}
-                    ORDER BY timestamp DESC LIMIT {_COOCCURRENCE_CALLS}
-                ) GROUP BY session_id ORDER BY max(timestamp) DESC LIMIT {_COOCCURRENCE_SESSIONS}
-            ), used AS (
-                SELECT session_id, tool, groupArray(sequence_number) AS numbers FROM invocation
-                WHERE success AND {_OF_SERVERS} AND session_id IN latest
-                GROUP BY session_id, tool ORDER BY min(sequence_number) LIMIT {MAX_TOOLS_PER_SESSION} BY session_id
-            )
-            SELECT a.tool AS tool_a, b.tool AS tool_b, count() AS count,
-                avg(arrayMin(arrayMap(x -> arrayMin(arrayMap(y -> abs(x - y), b.numbers)), a.numbers)))
-                    AS average_distance
-            FROM used AS a JOIN used AS b ON a.session_id = b.session_id WHERE a.tool < b.tool
-            GROUP BY tool_a, tool_b ORDER BY count DESC, tool_a, tool_b LIMIT 100000"""
-        found = [ToolCooccurrence(**row, last_updated=0.0) for row in self._query(query)]
-        tools: dict[str, None] = {}
-        for pair in found:
-            if len(tools.keys() | {pair.tool_a, pair.tool_b}) > most_tools:
-                break
-            tools |= dict.fromkeys((pair.tool_a, pair.tool_b))
-        return [pair for pair in found if pair.tool_a in tools and pair.tool_b in tools]
 
     def erase(self, request: ErasureRequest, erased: Sequence[UUID], client_hash: Callable[[str], str]) -> int:
         mine = "FROM session FINAL WHERE installation = {installation:String}"
@@ -316,10 +266,9 @@ class ClickHouse(ArchivePort):
         """Insert rows whose ids are not stored. A batch that is sent twice at once is stored once by its token."""
         if not table_rows:
             return
-        times = [row["timestamp"] for row in table_rows]
-        period = "timestamp BETWEEN {first:Float64} AND {last:Float64}"
-        query = f"SELECT id FROM {table} WHERE {period} AND id IN {{ids:Array(UUID)}}"
-        found = self._query(query, first=min(times), last=max(times), ids=[row["id"] for row in table_rows])
+        query = f"SELECT id FROM {table} WHERE session_id IN {{sessions:Array(UUID)}} AND id IN {{ids:Array(UUID)}}"
+        sessions = list({row["session_id"] for row in table_rows})
+        found = self._query(query, sessions=sessions, ids=[row["id"] for row in table_rows])
         known = {row["id"] for row in found}
         new = list({row["id"]: row for row in table_rows if row["id"] not in known}.values())
         if new:
@@ -328,28 +277,10 @@ class ClickHouse(ArchivePort):
             settings = {"insert_deduplication_token": token}
             self._opened.insert(table, data, column_names=list(new[0]), settings=settings)
 
-    def _exposures(self, session_ids: Sequence[UUID], order: str, **values: Any) -> list[Exposure]:
-        query = "SELECT * FROM exposure WHERE session_id IN {ids:Array(UUID)}"
-        found = self._query(f"{query} {order}", ids=session_ids, **values)
-        names = self._toolsets(row[column] for row in found for column in ("shown", "available"))
-        return [rows.exposure_from(row, names) for row in found]
-
     def _toolsets(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, ...]]:
         wanted = list(set(ids))
         found = self._query("SELECT DISTINCT id, names FROM toolset WHERE id IN {ids:Array(UUID)}", ids=wanted)
         return dict.fromkeys(wanted, ()) | {row["id"]: tuple(row["names"]) for row in found}
-
-    def _summaries(self, conditions: Sequence[str], values: Row) -> Sequence[SessionSummary]:
-        found = self._sessions(conditions, values)
-        ids = [each.id for each in found]
-        calls = {row.pop("session_id"): row for row in self._query(_CALLS_OF_SESSIONS, ids=ids)}
-        lists = {row.pop("session_id"): row for row in self._query(_LISTS_OF_SESSIONS, ids=ids)}
-        summaries = []
-        for session in found:
-            made = calls.get(session.id, {"invocations": 0, "failures": 0, "sequence": 0})
-            session.sequence = made.pop("sequence")
-            summaries.append(SessionSummary(session=session, **made, **lists.get(session.id, {"exposures": 0})))
-        return summaries
 
     def _sessions(self, conditions: Sequence[str], values: Row) -> list[Session]:
         """Return sessions, newest first, with 0 as their number of invocations.
@@ -371,27 +302,13 @@ class ClickHouse(ArchivePort):
 
 
 _CALLS_OF_SESSIONS: Final = """
-    SELECT session_id, count() AS invocations, countIf(NOT success) AS failures, max(sequence_number) AS sequence
-    FROM invocation WHERE session_id IN {ids:Array(UUID)} GROUP BY session_id"""
+    SELECT session_id, count() AS invocations FROM invocation WHERE session_id IN {ids:Array(UUID)}
+    GROUP BY session_id"""
 
 _CALLS_TO_LEARN: Final = f"""
     SELECT session_id, tool, upstream, found, success, timestamp, {_RAN} AS ran, duration_ms FROM invocation
     WHERE session_id IN {{{{ids:Array(UUID)}}}} AND {{of_calls}}
     ORDER BY session_id, sequence_number, toString(id)"""
-
-_LISTS_OF_SESSIONS: Final = f"""
-    SELECT session_id, count() AS exposures, countIf(listed) AS lists,
-        countIf(surface = '{SEARCH_SURFACE}') AS searches,
-        countIf(listed AND number > 1 AND shown != before) AS list_changes
-    FROM (
-        SELECT session_id, surface, shown, {_IS_LIST} AS listed,
-            lagInFrame(shown) OVER same AS before, row_number() OVER same AS number
-        FROM exposure WHERE session_id IN {{ids:Array(UUID)}}
-        WINDOW same AS (
-            PARTITION BY session_id, listed ORDER BY timestamp, toString(id)
-            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
-        )
-    ) GROUP BY session_id"""
 
 
 def _session_id(record: Record) -> UUID | None:

@@ -21,18 +21,16 @@ def table_definitions(days: int) -> Sequence[str]:
             id UUID, session_id UUID, tool {_WORD}, upstream {_WORD}, timestamp Float64, duration_ms Float64,
             success Bool, sequence_number Int64, arguments_hash String, arguments Nullable(String),
             error_kind LowCardinality(Nullable(String)), error_code Nullable(Int64), found {_WORD},
-            time DateTime64(6, 'UTC') MATERIALIZED fromUnixTimestamp64Micro(toInt64(timestamp * 1e6), 'UTC'),
-            PROJECTION of_session (SELECT * ORDER BY session_id, sequence_number)
-        ) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(timestamp)) ORDER BY (timestamp, id) {ttl["invocation"]}
+            time DateTime64(6, 'UTC') MATERIALIZED fromUnixTimestamp64Micro(toInt64(timestamp * 1e6), 'UTC')
+        ) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(timestamp)) ORDER BY (session_id, id) {ttl["invocation"]}
         {_SETTINGS}"""
     lists = f"""
         CREATE TABLE IF NOT EXISTS exposure (
             id UUID, session_id UUID, timestamp Float64, shown UUID, available UUID,
             predictor {_WORD}, reason String, mode {_WORD}, surface {_WORD},
             tokens_shown Int64, tokens_hidden Int64, tokens_own Int64,
-            time DateTime64(6, 'UTC') MATERIALIZED fromUnixTimestamp64Micro(toInt64(timestamp * 1e6), 'UTC'),
-            PROJECTION of_session (SELECT * ORDER BY session_id, timestamp)
-        ) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(timestamp)) ORDER BY (timestamp, id) {ttl["exposure"]}
+            time DateTime64(6, 'UTC') MATERIALIZED fromUnixTimestamp64Micro(toInt64(timestamp * 1e6), 'UTC')
+        ) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(timestamp)) ORDER BY (session_id, id) {ttl["exposure"]}
         {_SETTINGS}"""
     sessions = f"""
         CREATE TABLE IF NOT EXISTS session (

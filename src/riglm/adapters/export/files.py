@@ -201,7 +201,7 @@ def _cell(value: Any, type_: Type) -> Any:
     return _plain(value, type_)
 
 
-FileFormat = Literal["jsonl", "csv", "parquet"]
+FileFormat = Literal["jsonl", "csv"]
 
 MANIFEST: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
@@ -236,7 +236,6 @@ def export_files(
 
     Raises `ConfigurationError` when one of the files is there already, `RiglmError` when one cannot be written.
     """
-    require(format_)
     names = {kind: f"{kind.value}.{format_}" for kind in kinds}
     with _told(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -264,12 +263,12 @@ def export_stream(
 ) -> dict[RecordKind, int]:
     """Write all kinds as lines of JSON that name their kind in `table`, or one kind as CSV; the rows of each.
 
-    Raises `ConfigurationError` for a format that several kinds, or a stream, cannot have.
+    Raises `ConfigurationError` for several kinds as CSV.
     """
-    if format_ == "parquet" or (format_ == "csv" and len(kinds) != 1):
+    if format_ == "csv" and len(kinds) != 1:
         raise ConfigurationError(
-            f"{format_} cannot be written to a stream this way — fix: use --format jsonl, or csv with one --table, or "
-            "name a directory"
+            "several tables cannot be written to a stream as CSV — fix: use --format jsonl or one --table, or name a "
+            "directory"
         )
     counts = {}
     for kind in kinds:
@@ -277,18 +276,6 @@ def export_stream(
         counts[kind] = _written(store, writer, kind, since, progress)
     file.flush()
     return counts
-
-
-def require(format_: FileFormat) -> None:
-    """See that a format can be written. Raises `ConfigurationError` when what it needs is not installed."""
-    if format_ == "parquet":
-        try:
-            import pyarrow.parquet  # noqa: F401, PLC0415  # an extra, and large
-        except ImportError as error:
-            raise ConfigurationError(
-                "Parquet needs pyarrow, which is not installed — fix: pip install 'riglm[parquet]', or use --format "
-                "jsonl or csv"
-            ) from error
 
 
 def _export_file(
@@ -311,10 +298,6 @@ def _written(store: ExportPort, writer: RowWriter, kind: RecordKind, since: floa
 
 
 def _writer(file: Any, format_: FileFormat, kind: RecordKind) -> RowWriter:
-    if format_ == "parquet":
-        from riglm.adapters.export.parquet import Parquet  # noqa: PLC0415  # see require
-
-        return Parquet(file, kind)
     return Csv(file, kind) if format_ == "csv" else JsonLines(file, kind)
 
 
