@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 from riglm.adapters.clients.entries import own_command, unedited_files
 from riglm.adapters.clients.files import ClientFiles, home_of, values_of
 from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
+from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.clients.secret_texts import Cover
-from riglm.adapters.configuration.file_changes import ServersFile
 from riglm.adapters.configuration.loading import (
     VARIABLE,
     configuration_directory,
     data_directory,
     other_data_directories,
 )
-from riglm.adapters.configuration.persisting import SafeFiles
+from riglm.adapters.configuration.moved_servers import ServersFile
 from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
 from riglm.application.client_setup.undoing import SetupUndoer
 from riglm.composition.accounts import find_sign_ins

@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from riglm.adapters.clients.record import SetupJournal
+from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.persisting import SafeFiles
 from riglm.adapters.configuration.presence import require_upstreams
 from riglm.cli.config import app as check_app
 from riglm.cli.filtering_mode import enforce, shadow
@@ -316,7 +316,7 @@ def test_a_server_that_the_client_gets_later_goes_behind_riglm_with_the_next_ini
     configuration.write_text(configuration.read_text("utf-8") + "# mine\nnaming: on_collision\n", "utf-8")
     done("init")
     ours = configuration.read_text("utf-8")
-    assert list(yaml.safe_load(ours)["mcpServers"]) == ["figma", "git", "new"]
+    assert list(yaml.safe_load(ours)["mcpServers"]) == ["new", "figma", "git"]
     assert "# mine\nnaming: on_collision\n" in ours
     entries = servers_in(file)
     assert set(entries) == {"riglm", "off"}

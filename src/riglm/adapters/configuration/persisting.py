@@ -2,13 +2,11 @@
 
 import contextlib
 import os
-import re
 import shlex
 import stat
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -24,13 +22,7 @@ from riglm.domain.control import ConflictError, FieldError, InvalidInputError
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.shortage import failed_write
-from riglm.ports.clients import FilesPort
 from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
-
-OLD: Final = 600.0
-"""Seconds after which such a file is not being written any more."""
-
-_OWN: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
 
 
 def open_temporary(target: Path) -> tuple[int, Path]:
@@ -41,18 +33,6 @@ def open_temporary(target: Path) -> tuple[int, Path]:
     """
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.riglm-", suffix=target.suffix)
     return descriptor, Path(name)
-
-
-def left_behind(directory: Path) -> Iterator[Path]:
-    """Return the temporary files that an interrupted riglm left in a directory; only old files that are surely riglm's.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
-    oldest = time.time() - OLD
-    for file in directory.iterdir():
-        if _OWN.fullmatch(file.name) and not file.is_symlink() and file.is_file() and file.stat().st_mtime < oldest:
-            yield file
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -285,91 +265,3 @@ def _sync_directory(directory: Path) -> None:
 
 def _unwritable(file: Path, error: OSError) -> ConflictError:
     return ConflictError(failed_write(file, error, "let riglm write there, or leave persist out"))
-
-
-class SafeFiles(FilesPort):
-    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone.
-
-    Folders that were made for a file go with it.
-    """
-
-    def __init__(self) -> None:
-        self._made: list[Path] = []
-
-    def read(self, file: Path) -> bytes | None:
-        try:
-            return file.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConflictError(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
-
-    def has_folder(self, file: Path) -> bool:
-        return file.parent.is_dir()
-
-    def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
-        if before == after:
-            return
-        if before is not None and after is not None:
-            try:
-                _replace(file, before, after)
-            except ConflictError as error:
-                what, _, fix = str(error).partition(" — fix: ")
-                fix = fix if fix.startswith("free space") else "see that riglm may write there, and run it again"
-                raise ConflictError(f"{what} — fix: {fix}") from None
-            return
-        if self.read(file) != before:
-            raise ConflictError(f"{file} was changed by another process — fix: run it again")
-        try:
-            if after is None:
-                file.unlink()
-                _remove_empty([file.parent, *(folder for folder in file.parent.parents if folder in self._made)])
-            else:
-                self._made += _make(file, after)
-        except OSError as error:
-            raise ConflictError(failed_write(file, error, "let riglm write there")) from None
-
-    def clear(self, directory: Path) -> tuple[Path, ...]:
-        removed = []
-        with contextlib.suppress(OSError):
-            for file in left_behind(directory):
-                file.unlink()
-                removed.append(file)
-        return tuple(removed)
-
-
-def _replace(file: Path, before: bytes, after: bytes) -> None:
-    replacement = Replacement(file, before, after, lambda: None)
-    try:
-        replacement.take_over()
-    except BaseException:
-        replacement.discard()
-        raise
-
-
-def _make(file: Path, content: bytes) -> Sequence[Path]:
-    """Create a file; return the folders that were made for it."""
-    absent = [each for each in file.parents if not each.exists()]
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, aside = open_temporary(file)
-        try:
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            aside.replace(file)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-    except BaseException:
-        _remove_empty(absent)
-        raise
-    return absent
-
-
-def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove these folders, the innermost first, up to one that is not empty."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()

@@ -1,0 +1,127 @@
+"""Files that are replaced as a whole: each is at any time the old one or the new one."""
+
+import contextlib
+import os
+import re
+import shlex
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from riglm.domain.control import ConflictError
+from riglm.domain.shortage import failed_write
+from riglm.ports.clients import FilesPort
+
+_OLD_SECONDS: Final = 600.0
+"""A temporary file of this age is not being written any more."""
+
+_TEMPORARY: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
+_WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class SafeFiles(FilesPort):
+    """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone.
+
+    Folders that were made for a file are removed with it.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Path] = []
+
+    def read(self, file: Path) -> bytes | None:
+        try:
+            return file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConflictError(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
+
+    def has_folder(self, file: Path) -> bool:
+        return file.parent.is_dir()
+
+    def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
+        if before == after:
+            return
+        target = file.resolve()  # of a symbolic link, what it points to is replaced
+        if before is not None and after is not None:
+            _require_unprotected(target)
+        if self.read(file) != before:
+            raise ConflictError(f"{file} was changed by another process — fix: run it again")
+        try:
+            if after is None:
+                file.unlink()
+                _remove_empty([file.parent, *(folder for folder in file.parent.parents if folder in self._made)])
+            else:
+                self._made += _put(target, after)
+        except OSError as error:
+            raise ConflictError(failed_write(file, error, "let riglm write there, and run it again")) from None
+
+    def clear(self, directory: Path) -> tuple[Path, ...]:
+        removed = []
+        with contextlib.suppress(OSError):
+            for file in _left_behind(directory):
+                file.unlink()
+                removed.append(file)
+        return tuple(removed)
+
+
+def _left_behind(directory: Path) -> Iterator[Path]:
+    """Yield the temporary files that an interrupted riglm left in a directory; only old files that are surely riglm's.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    oldest = time.time() - _OLD_SECONDS
+    for file in directory.iterdir():
+        is_ours = _TEMPORARY.fullmatch(file.name) and not file.is_symlink() and file.is_file()
+        if is_ours and file.stat().st_mtime < oldest:
+            yield file
+
+
+def _require_unprotected(target: Path) -> None:
+    """Raise ConflictError for a file without write permission: a new one in its place would get round that."""
+    try:
+        is_writable = target.stat().st_mode & _WRITABLE and os.access(target, os.W_OK)  # root may write everything
+    except OSError:
+        return
+    if not is_writable:
+        raise ConflictError(
+            f"{target} has no write permission — fix: `chmod u+w {shlex.quote(str(target))}` if it may change"
+        )
+
+
+def _put(target: Path, content: bytes) -> list[Path]:
+    """Create or replace a file by way of a temporary one next to it; return the folders that were made for it."""
+    absent = [each for each in target.parents if not each.exists()]
+    there = target.stat() if target.exists() else None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.riglm-", suffix=target.suffix)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if there is not None and sys.platform != "win32":
+                    if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                        os.fchown(file.fileno(), there.st_uid, there.st_gid)
+                    os.fchmod(file.fileno(), there.st_mode & 0o7777)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except BaseException:
+        _remove_empty(absent)
+        raise
+    return absent
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove these folders, the innermost first, up to one that is not empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
