@@ -16,7 +16,7 @@ from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
 from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage, WarmSetKey
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 from tests.records import a_learned_pair, a_session, a_tool_catalog, a_tool_pin, a_warm_set, an_invocation, an_override
 
 
@@ -28,8 +28,8 @@ def known_of(pair: LearnedPair) -> dict[str, object]:
     }
 
 
-class Choices(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort, Protocol):
-    """Overrides, warm sets, tool catalogs and tool pins."""
+class Choices(OverridesPort, SettingChangesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort, Protocol):
+    """Overrides, changed settings, warm sets, tool catalogs and tool pins."""
 
 
 class PredictionStoreContract:
@@ -195,6 +195,16 @@ class PredictionStoreContract:
         new = an_override(created_at=1500.0)
         choices.put_override(new)
         assert list(choices.list_overrides()) == [valid, new]
+
+    def test_changed_settings_come_back_with_the_latest_values_until_they_are_deleted(self, choices: Choices) -> None:
+        """Any JSON value is kept, `null` as well, and no key changes another."""
+        assert choices.list_setting_changes() == {}
+        choices.put_setting_changes({"filtering.mode": "shadow", "filtering.profiles": {"a\ud800": {"pinned": ["ü"]}}})
+        choices.put_setting_changes({"filtering.mode": None, "prices.output": 2.5})
+        stored = {"filtering.mode": None, "filtering.profiles": {"a\ud800": {"pinned": ["ü"]}}, "prices.output": 2.5}
+        assert choices.list_setting_changes() == stored
+        choices.delete_setting_changes(["filtering.profiles", "filtering.mode", "filtering.unknown"])
+        assert choices.list_setting_changes() == {"prices.output": 2.5}
 
     def test_a_warm_set_is_replaced_by_whoever_has_seen_it(self, choices: Choices) -> None:
         """A writer that has seen another one, or none, gets the stored one back."""

@@ -22,7 +22,7 @@ from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.dashboard import DashboardQueriesPort
 from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +196,7 @@ class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
 class AnalyticsPort(
     RecordStorePort,
     OverridesPort,
+    SettingChangesPort,
     SessionHistoryPort,
     DashboardQueriesPort,
     WarmSetsPort,

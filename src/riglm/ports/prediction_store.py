@@ -1,8 +1,8 @@
-"""Storage of overrides, warm sets, tool catalogs and tool pins."""
+"""Storage of overrides, changed settings, warm sets, tool catalogs and tool pins."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.policy import Override
@@ -26,6 +26,26 @@ class OverridesPort(Protocol):
     @abstractmethod
     def delete_override(self, override_id: UUID) -> bool:
         """Remove an override; False when there is none with this id."""
+
+
+@runtime_checkable
+class SettingChangesPort(Protocol):
+    """Stores settings that were changed at run time, for all processes: the JSON value of each `section.key`.
+
+    Methods block and raise `AnalyticsUnavailableError` on failure.
+    """
+
+    @abstractmethod
+    def list_setting_changes(self) -> Mapping[str, Any]:
+        """Return all changed settings, by key."""
+
+    @abstractmethod
+    def put_setting_changes(self, changes: Mapping[str, Any]) -> None:
+        """Store these settings, all or none; others stay."""
+
+    @abstractmethod
+    def delete_setting_changes(self, keys: Sequence[str]) -> None:
+        """Remove these settings, all or none; keys that are not stored are ignored."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Overrides, warm sets, session uses, tool catalogs and tool pins, in SQL that both SQLite and PostgreSQL understand.
+"""Overrides, changed settings, warm sets, session uses, catalogs and pins, in SQL for both SQLite and PostgreSQL.
 
 A first list is made from them, and importing SQLAlchemy takes longer than a client should wait: nothing here needs it.
 """
@@ -7,9 +7,10 @@ import json
 import logging
 import re
 import sqlite3
+import time
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from riglm.domain.session import DEFAULT_PROFILE, PROFILE
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet, WarmSetKey
-from riglm.ports.prediction_store import OverridesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 MAX_STORED_LENGTH: Final = 5
 """Maximum number of stored characters for one character of a text."""
@@ -74,6 +75,10 @@ _OVERRIDES: Final = (
 _PUT_OVERRIDE: Final = (
     "INSERT INTO override (id, kind, tool, scope, key, created_at, expires_at, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_PUT_SETTING_CHANGE: Final = """
+    INSERT INTO setting_change (key, value, changed_at) VALUES (?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at
+"""
 _WARM_SET: Final = """
     SELECT strategy, predictor, evidence, probabilities, requests, distinct_tools, created_at FROM warm_set
     WHERE principal = ? AND client = ? AND profile = ? AND project = ?
@@ -122,8 +127,8 @@ Execute = Callable[[str, Sequence[Any]], Any]
 """Executes a statement with `?` for each value, and returns the driver's cursor."""
 
 
-class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort):
-    """The statements of the four ports, on a connection that a subclass provides."""
+class PredictionStatements(OverridesPort, SettingChangesPort, WarmSetsPort, ToolCatalogsPort, ToolPinsPort):
+    """The statements of the five ports, on a connection that a subclass provides."""
 
     @abstractmethod
     def _find(self, table: str, query: str, *values: Any) -> Sequence[Any]:
@@ -164,6 +169,20 @@ class PredictionStatements(OverridesPort, WarmSetsPort, ToolCatalogsPort, ToolPi
     def delete_override(self, override_id: UUID) -> bool:
         with self._changing() as execute:
             return bool(execute("DELETE FROM override WHERE id = ?", (self._to_id(override_id),)).rowcount > 0)
+
+    def list_setting_changes(self) -> Mapping[str, Any]:
+        rows = self._find("setting_change", "SELECT key, value FROM setting_change ORDER BY key")
+        return {key: json.loads(value) for key, value in rows}
+
+    def put_setting_changes(self, changes: Mapping[str, Any]) -> None:
+        with self._changing() as execute:
+            for key, value in changes.items():
+                execute(_PUT_SETTING_CHANGE, (key, to_json(value), time.time()))
+
+    def delete_setting_changes(self, keys: Sequence[str]) -> None:
+        with self._changing() as execute:
+            for key in keys:
+                execute("DELETE FROM setting_change WHERE key = ?", (key,))
 
     def get_warm_set(self, key: WarmSetKey) -> WarmSet | None:
         return next((_warm_set(key, row) for row in self._find("warm_set", _WARM_SET, *_stored_key(key))), None)

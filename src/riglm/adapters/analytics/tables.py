@@ -81,7 +81,7 @@ def _columns(type_: Any, *names: str, **options: Any) -> list[Column[Any]]:
     return [Column(name, type_, **{"nullable": False, **options}) for name in names]
 
 
-SCHEMA_REVISION: Final = "0012"
+SCHEMA_REVISION: Final = "0013"
 """The newest migration that this code knows."""
 
 VECTOR_TABLE: Final = "learned_vector"
@@ -210,6 +210,14 @@ override: Final = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("reason", SafeText, nullable=False),
+)
+
+setting_change: Final = Table(
+    "setting_change",  # the configuration that was changed at run time
+    metadata,
+    Column("key", String(128), primary_key=True),
+    Column("value", JsonText, nullable=False),
+    Column("changed_at", Double, nullable=False),
 )
 
 warm_set: Final = Table(
