@@ -65,11 +65,11 @@ def fill(store: ClickHouse, calls: int, now: float) -> None:
 
 def questions(store: ClickHouse, now: float) -> Mapping[str, Callable[[], object]]:
     """What the dashboard and a report ask, of the longest range."""
-    reported = [each.id for each in store.recent_calls(MAX_SESSIONS)]
+    reported = [each.id for each in store.list_training_sessions(MAX_SESSIONS)]
     return {
         "number of sessions": lambda: store.count_sessions(now - _YEAR),
         "figures": lambda: read_figures(store, Prices()),
-        "latest 1,000 sessions with their calls": lambda: store.recent_calls(MAX_SESSIONS),
+        "latest 1,000 sessions with their calls": lambda: store.list_training_sessions(MAX_SESSIONS),
         "their lists": lambda: store.list_exposures(*reported),
     }
 

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, a_session_of, filled, multiply_calls
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
+from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import Expiry
 
@@ -130,13 +130,13 @@ def measure(kind: str, rows: int, console: Console) -> Measured:
         multiply_calls(url, _TIMES)
         before = store.size_bytes()
         expiry = Expiry.of_all(time.time() - 50 * 86_400.0, time.time())
-        expired = store.expired(expiry).total
+        expired = store.count_expired(expiry).total
         with Beside(url) as beside:
             time.sleep(_QUIET_SECONDS)
             quiet = beside.lags()
             seconds = _purge(url, expiry, console)
             busy = beside.lags()
-        left = store.expired(expiry).total
+        left = store.count_expired(expiry).total
         return Measured(
             store=kind,
             rows=expired,

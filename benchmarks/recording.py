@@ -15,9 +15,9 @@ from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
-from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.record_queue import QueueLimits
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.record_queue import QueueLimits
+from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
@@ -40,7 +40,7 @@ def a_session() -> Session:
     )
 
 
-def call(tracking: CallRecordingService, session: Session, tool: str) -> None:
+def call(tracking: TrackingService, session: Session, tool: str) -> None:
     tracking.called(
         session,
         tool=tool,
@@ -59,7 +59,7 @@ def enqueue_costs(open_store: Callable[[], AnalyticsPort], pause: float) -> list
     """Microseconds of each `called`, with so many seconds between two calls."""
     costs = []
     with Recorder(open_store, limits=QueueLimits(records=STEADY_CALLS + 10)) as recorder:
-        tracking = CallRecordingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
         session = a_session()
         tracking.session_opened(session)
         recorder.flush(30)
@@ -77,7 +77,7 @@ def enqueue_costs(open_store: Callable[[], AnalyticsPort], pause: float) -> list
 def sustained(open_store: Callable[[], AnalyticsPort]) -> float:
     """Records a second from the first call until the last one is stored."""
     with Recorder(open_store, limits=QueueLimits(records=STEADY_CALLS + 10, size_bytes=1 << 30)) as recorder:
-        tracking = CallRecordingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
         sessions = [a_session() for _ in range(50)]
         for session in sessions:
             tracking.session_opened(session)
@@ -95,7 +95,7 @@ def loop_lags(open_store: Callable[[], AnalyticsPort]) -> list[float]:
     """By how many milliseconds an event loop that records 1,000 calls a second wakes up late."""
     lags = []
 
-    async def record(tracking: CallRecordingService, session: Session) -> None:
+    async def record(tracking: TrackingService, session: Session) -> None:
         for _ in range(QUIET_CALLS):
             due = time.perf_counter() + 0.001
             await asyncio.sleep(0.001)
@@ -103,7 +103,7 @@ def loop_lags(open_store: Callable[[], AnalyticsPort]) -> list[float]:
             call(tracking, session, "search_issues")
 
     with Recorder(open_store) as recorder:
-        tracking = CallRecordingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
         session = a_session()
         tracking.session_opened(session)
         recorder.flush(30)

@@ -19,10 +19,10 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, TOOLS, Shape, a_session_of, fill
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import STORED_PAIRS_RATIO
 from riglm.application.session_sharing.session_record import encoded
 from riglm.application.session_sharing.shared_connections import ConnectionRecord
 from riglm.application.session_sharing.signing import StateSigner
+from riglm.application.tracking.maintenance import STORED_PAIRS_RATIO
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs

@@ -18,9 +18,9 @@ from riglm.application.forwarding.catalogs import CatalogCache
 from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.proxy import ProxyService
-from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.record_queue import QueueItem
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
+from riglm.application.tracking.record_queue import QueueItem
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -141,7 +141,7 @@ class _Exporter(SpanExporter):
 def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -> ProxyService:
     """All that a call passes inside riglm, without wires and records."""
     hasher = KeyedHasher(bytes(32))
-    tracking = CallRecordingService(_Sink(), hasher, _Privacy(), meter=meter)
+    tracking = TrackingService(_Sink(), hasher, _Privacy(), meter=meter)
     sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
     services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache(), tracer=tracer)
     if meter is not None:

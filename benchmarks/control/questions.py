@@ -50,11 +50,11 @@ def _questions(store: SqlAnalytics) -> dict[str, Callable[[], object]]:
     session, end = latest.session.id, latest.session.started_at + 3_600.0
     return {
         "a page of 100 sessions": lambda: store.list_sessions(100),
-        "one session": lambda: (store.session_of(session), store.list_invocations(session, 200)),
+        "one session": lambda: (store.find_session(session), store.list_invocations(session, 200)),
         "figures": lambda: read_figures(store, Prices()),
         "figures of a day": lambda: read_figures(store, Prices(), since=end - 86_400.0),
         "how many sessions": store.count_sessions,
-        "what is used together": lambda: store.top_cooccurrences(30),
+        "what is used together": lambda: store.list_top_cooccurrences(30),
     }
 
 

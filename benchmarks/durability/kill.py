@@ -12,7 +12,7 @@ from benchmarks.cache import CHECKOUT
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from riglm.adapters.spool.sqlite import SqliteSpool, survey
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
 
 _RATE = 3000.0
 _LONGEST_LIFE_SECONDS = 1.5

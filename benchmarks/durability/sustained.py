@@ -12,8 +12,8 @@ from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from benchmarks.recording import Privacy, a_session, call
 from riglm.adapters.spool.sqlite import SqliteSpool
-from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import Session
 
@@ -94,7 +94,7 @@ def _recorded(store: Store, rate: float, seconds: float, spool: Path) -> Step:
     """Record at an even rate; the spool is there as it always is."""
     step = Step(rate)
     with Recorder(store.open, open_spool=lambda: SqliteSpool(spool), head_start=0.0) as recorder:
-        tracking = CallRecordingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
         sessions = [a_session() for _ in range(50)]
         for session in sessions:
             tracking.session_opened(session)
@@ -113,7 +113,7 @@ def _recorded(store: Store, rate: float, seconds: float, spool: Path) -> Step:
     return step
 
 
-async def _called(step: Step, seconds: float, tracking: CallRecordingService, sessions: list[Session]) -> None:
+async def _called(step: Step, seconds: float, tracking: TrackingService, sessions: list[Session]) -> None:
     began = last = time.perf_counter()
     while (now := time.perf_counter()) - began < seconds:
         burst = min(now - last, _LONGEST_BURST_SECONDS)  # what was missed is not made up for

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.sqlite import SqliteSpool
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 

@@ -28,7 +28,7 @@ def file(tmp_path_factory):
     settings = Settings.model_validate({"predictor": {"kind": "frequency"}})
     with InMemoryAnalytics() as store:
         store.record_many([*worked(40), a_token_usage(client="editor", first_prompt=12_345, requests=1)])
-        history = store.recent_calls()
+        history = store.list_training_sessions()
         record = read_figures(store, Prices())
     usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
     strategy = Strategy(name="frequency", key="frequency", make=FrequencyPredictor)

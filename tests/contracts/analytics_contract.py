@@ -48,9 +48,31 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_sessions()) == []
         assert list(analytics.list_invocations(uuid7())) == []
         assert list(analytics.list_exposures(uuid7())) == []
-        assert analytics.known_tools() == frozenset()
+        assert analytics.list_known_tools() == frozenset()
         assert analytics.refresh_cooccurrences(1.0) == 0
         assert list(analytics.get_cooccurrences(["read"])) == []
+        assert analytics.get_tool_frequencies() == {}
+
+    def test_records_can_be_stored_one_at_a_time(self, analytics: AnalyticsPort) -> None:
+        """As the batch operation stores them."""
+        session = a_session()
+        call = an_invocation(session, "read")
+        analytics.create_session(session)
+        analytics.log_invocation(call)
+        analytics.close_session(session.id, 2000.0)
+        assert the_only(analytics.list_sessions()).session.ended_at == 2000.0
+        assert list(analytics.list_invocations(session.id)) == [call]
+
+    def test_tool_frequencies_count_uses_of_upstream_tools_since_a_time(self, analytics: AnalyticsPort) -> None:
+        """A call that may not have reached a tool, and a call of a meta-tool, are no uses."""
+        session = a_session()
+        calls = [an_invocation(session, tool, timestamp=at) for at, tool in enumerate(("a", "b", "a", "a"))]
+        failed = an_invocation(session, "b", success=False, error_kind=ErrorKind.TOOL, timestamp=4.0)
+        not_run = an_invocation(session, "c", success=False, error_kind=ErrorKind.TIMEOUT, timestamp=4.0)
+        own = an_invocation(session, "search_tools", upstream=OWN_UPSTREAM, timestamp=4.0)
+        analytics.record_many([session, *calls, failed, not_run, own])
+        assert analytics.get_tool_frequencies() == {"a": 3, "b": 2}
+        assert analytics.get_tool_frequencies(2.0) == {"a": 2, "b": 1}
 
     def test_storing_nothing_is_allowed(self, analytics: AnalyticsPort) -> None:
         """An empty batch changes nothing."""
@@ -252,8 +274,8 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         assert list(analytics.list_invocations(session.id)) == calls
         assert list(analytics.list_exposures(session.id)) == [exposure]
         assert values(the_only(analytics.list_sessions()).session) == values(session) | {"sequence": len(odd)}
-        assert {call.tool for call in the_only(analytics.recent_calls()).calls} == set(odd)
-        assert analytics.known_tools() == {"\0", "\ud83d", *odd}
+        assert {call.tool for call in the_only(analytics.list_training_sessions()).calls} == set(odd)
+        assert analytics.list_known_tools() == {"\0", "\ud83d", *odd}
         analytics.refresh_cooccurrences(1.0)
         assert {odd[0], odd[1]} in [{pair.tool_a, pair.tool_b} for pair in analytics.get_cooccurrences([odd[0]])]
 
@@ -308,7 +330,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
         unknown = an_invocation(session, "d", success=False, error_kind=ErrorKind.PROTOCOL)
         own = [an_invocation(session, "call_tool", upstream=OWN_UPSTREAM), an_invocation(session, "Bash", upstream="")]
         analytics.record_many([session, shown, searched, unknown, *own, an_invocation(session, "e")])
-        assert analytics.known_tools() == {"a", "b", "e"}
+        assert analytics.list_known_tools() == {"a", "b", "e"}
 
     def test_failed_calls_form_no_pairs_and_only_those_of_tools_that_ran_are_uses(
         self, analytics: AnalyticsPort
@@ -320,7 +342,7 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             analytics.record_many([an_invocation(session, kind.value, success=False, error_kind=kind)])
         analytics.refresh_cooccurrences(1.0)
         assert [(each.tool_a, each.tool_b) for each in analytics.get_cooccurrences(["good"])] == [("good", "other")]
-        [found] = analytics.proxied_sessions(1)
+        [found] = analytics.list_proxied_sessions(1)
         assert {call.tool for call in found.calls if call.ran} == {"good", "other", "tool"}
 
     def test_meta_tools_form_no_pairs(self, analytics: AnalyticsPort) -> None:
@@ -427,6 +449,6 @@ class AnalyticsContract(MaintenanceContract, OverviewContract, PredictionStoreCo
             for session, vector, model in (*vectors, *others)
         ]
         analytics.record_many([first, second, third, *pairs])
-        found = analytics.context_vectors([first.id, second.id, third.id])
+        found = analytics.get_context_vectors([first.id, second.id, third.id])
         assert {id_: vector.tolist() for id_, vector in found.items()} == {first.id: [0.5, 0.5], second.id: [0.0, 1.0]}
-        assert analytics.context_vectors([third.id]) == {}
+        assert analytics.get_context_vectors([third.id]) == {}

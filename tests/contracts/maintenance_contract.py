@@ -65,7 +65,7 @@ class MaintenanceContract:
         """With everything that belongs to it, and as it was counted before."""
         old, young = used
         expiry = Expiry.of_all(a_day(50), now=a_day(110))
-        assert analytics.expired(expiry) == RemovedCounts(sessions=1, invocations=2, exposures=1)
+        assert analytics.count_expired(expiry) == RemovedCounts(sessions=1, invocations=2, exposures=1)
         removed = summed(analytics.purge(expiry))
         assert (removed.sessions, removed.invocations, removed.exposures) == (1, 2, 1)
         assert known_sessions(analytics) == {young.id}
@@ -73,7 +73,7 @@ class MaintenanceContract:
         assert list(analytics.list_exposures(old.id)) == []
         assert len(analytics.list_invocations(young.id)) == 2
         assert analytics.list_exposures(young.id)[0].hidden == ("write",)
-        assert analytics.expired(expiry) == RemovedCounts()
+        assert analytics.count_expired(expiry) == RemovedCounts()
 
     def test_nothing_is_purged_without_a_limit(self, analytics: AnalyticsPort, used: tuple[Session, Session]) -> None:
         """For ever is for ever."""
@@ -110,7 +110,7 @@ class MaintenanceContract:
         session, records = a_used_session(a_day(1), ended=a_day(2))
         analytics.record_many(records)
         expiry = Expiry(now=a_day(100), sessions=a_day(90), exposures=a_day(90))
-        assert analytics.expired(expiry) == RemovedCounts(exposures=1)
+        assert analytics.count_expired(expiry) == RemovedCounts(exposures=1)
         assert summed(analytics.purge(expiry)) == RemovedCounts(exposures=1)
         assert known_sessions(analytics) == {session.id}
 
@@ -124,10 +124,10 @@ class MaintenanceContract:
     def test_a_clock_is_reliable_up_to_two_days_after_the_noted_time(self, analytics: AnalyticsPort) -> None:
         """Nothing is known of a new store. Later, neither records of the last day nor times to come prove anything."""
         started = a_day(99)
-        assert analytics.reliable_time(a_day(100), started) == a_day(100)
+        assert analytics.get_reliable_time(a_day(100), started) == a_day(100)
         analytics.note_time(a_day(100), a_day(100))
         analytics.record_many([a_session(started_at=at) for at in (a_day(500) - 3600, a_day(600))])
-        assert [analytics.reliable_time(a_day(day), a_day(day)) for day in (50, 102, 103, 500)] == [
+        assert [analytics.get_reliable_time(a_day(day), a_day(day)) for day in (50, 102, 103, 500)] == [
             a_day(50),
             a_day(102),
             a_day(100),
@@ -150,25 +150,25 @@ class MaintenanceContract:
         start, last = a_day(100), a_day(100) + 5.0
         session = a_session(started_at=start)
         analytics.record_many([session, record(session, last)])
-        assert analytics.reliable_time(start + 60, start + 30) == start + 60
-        assert analytics.reliable_time(a_day(500), a_day(500)) == last
+        assert analytics.get_reliable_time(start + 60, start + 30) == start + 60
+        assert analytics.get_reliable_time(a_day(500), a_day(500)) == last
         analytics.note_time(a_day(10), start)
-        assert analytics.reliable_time(start + 60, start + 30) == a_day(10)
-        assert analytics.reliable_time(a_day(101) + 60, start) == a_day(101) + 60
-        assert analytics.reliable_time(a_day(108), start) == last
+        assert analytics.get_reliable_time(start + 60, start + 30) == a_day(10)
+        assert analytics.get_reliable_time(a_day(101) + 60, start) == a_day(101) + 60
+        assert analytics.get_reliable_time(a_day(108), start) == last
 
     def test_a_clock_behind_the_records_notes_no_time(self, analytics: AnalyticsPort) -> None:
         """A later time is noted all the same, since what is ahead may be the records."""
         analytics.record_many([a_session(started_at=a_day(500))])
         analytics.note_time(a_day(100), a_day(100))
-        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(400)
+        assert analytics.get_reliable_time(a_day(400), a_day(400)) == a_day(400)
         analytics.note_time(a_day(300), a_day(499) + 1)
         analytics.note_time(a_day(100), a_day(100))
-        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(300)
+        assert analytics.get_reliable_time(a_day(400), a_day(400)) == a_day(300)
         analytics.note_time(a_day(301), a_day(301))
-        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(301)
+        assert analytics.get_reliable_time(a_day(400), a_day(400)) == a_day(301)
         analytics.note_time(a_day(200), a_day(499) + 1)
-        assert analytics.reliable_time(a_day(400), a_day(400)) == a_day(200)
+        assert analytics.get_reliable_time(a_day(400), a_day(400)) == a_day(200)
 
     def test_records_of_the_future_stay_and_keep_no_others(
         self, analytics: AnalyticsPort, used: tuple[Session, Session]
@@ -209,14 +209,14 @@ class MaintenanceContract:
         key = str(mine.id) if whose is ErasureScope.SESSION else ANN
         whom = ErasureRequest(whose=whose, key=key, at=2000.0)
         expected = RemovedCounts(sessions=1, invocations=2, exposures=1)
-        assert analytics.known_of(whom) == expected
-        assert summed(analytics.forget(whom, at_once=1)) == expected
+        assert analytics.count_erasable(whom) == expected
+        assert summed(analytics.erase(whom, at_once=1)) == expected
         assert known_sessions(analytics) == {other.id}
         assert list(analytics.list_invocations(mine.id)) == []
         assert list(analytics.list_exposures(mine.id)) == []
         assert len(analytics.list_invocations(other.id)) == 2
-        assert analytics.known_of(whom) == RemovedCounts()
-        assert summed(analytics.forget(whom)) == RemovedCounts()
+        assert analytics.count_erasable(whom) == RemovedCounts()
+        assert summed(analytics.erase(whom)) == RemovedCounts()
 
     @pytest.mark.parametrize(
         ("whose", "key"),
@@ -240,12 +240,12 @@ class MaintenanceContract:
         assert list(analytics.list_token_usage(limit=1)) == [other]
         expected = RemovedCounts(token_usages=1)
         whom = ErasureRequest(whose=whose, key=key or str(mine.session_id), at=2000.0)
-        assert analytics.known_of(whom) == expected
-        assert summed(analytics.forget(whom)) == expected
+        assert analytics.count_erasable(whom) == expected
+        assert summed(analytics.erase(whom)) == expected
         analytics.record_many([mine])
         assert list(analytics.list_token_usage()) == [other, old]
         expiry = Expiry(now=a_day(110), sessions=a_day(50))
-        assert analytics.expired(expiry) == expected == summed(analytics.purge(expiry))
+        assert analytics.count_expired(expiry) == expected == summed(analytics.purge(expiry))
         assert list(analytics.list_token_usage()) == [other]
 
     def test_a_client_is_forgotten_by_its_name_as_well(self, analytics: AnalyticsPort) -> None:
@@ -253,7 +253,7 @@ class MaintenanceContract:
         for _ in range(2):
             analytics.record_many(a_used_session(1000.0, client=ClientInfo(name="ann's"), client_id=uuid7().hex)[1])
         whom = ErasureRequest(whose=ErasureScope.CLIENT, key="ann's", at=2000.0)
-        assert summed(analytics.forget(whom)).sessions == 2
+        assert summed(analytics.erase(whom)).sessions == 2
         assert known_sessions(analytics) == set()
 
     def test_what_is_stored_by_principal_goes_with_the_principal(self, analytics: AnalyticsPort) -> None:
@@ -267,8 +267,8 @@ class MaintenanceContract:
             analytics.put_warm_set(warm_set, None)
         whom = ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=5000.0)
         expected = RemovedCounts(learned_pairs=1, overrides=1, warm_sets=1)
-        assert analytics.known_of(whom) == expected
-        assert summed(analytics.forget(whom)) == expected
+        assert analytics.count_erasable(whom) == expected
+        assert summed(analytics.erase(whom)) == expected
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {pairs[1].id, pairs[2].id}
         assert list(analytics.list_overrides()) == [overrides[1]]
         kept = [analytics.get_warm_set(each.key) for each in sets]
@@ -280,8 +280,8 @@ class MaintenanceContract:
         for each in sets:
             analytics.put_warm_set(each, None)
         whom = ErasureRequest(whose=ErasureScope.CLIENT, key="ann's", at=5000.0)
-        assert analytics.known_of(whom) == RemovedCounts(warm_sets=1)
-        assert summed(analytics.forget(whom)) == RemovedCounts(warm_sets=1)
+        assert analytics.count_erasable(whom) == RemovedCounts(warm_sets=1)
+        assert summed(analytics.erase(whom)) == RemovedCounts(warm_sets=1)
         kept = [analytics.get_warm_set(each.key) for each in sets]
         assert kept == [None, sets[1]]
 
@@ -290,7 +290,7 @@ class MaintenanceContract:
         records = a_used_session(1000.0)[1]
         named, theirs = a_used_session(1000.0, principal=BOB)
         analytics.record_many([*records, *theirs])
-        assert summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0))).sessions == 1
+        assert summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0))).sessions == 1
         assert known_sessions(analytics) == {named.id}
 
     def test_forgetting_callers_without_a_name_keeps_what_others_taught_in_the_scope_of_all(
@@ -300,7 +300,7 @@ class MaintenanceContract:
         no_client, ann = a_session(), a_session(principal=ANN)
         theirs, anns = a_learned_pair(session_id=no_client.id), a_learned_pair(session_id=ann.id)
         analytics.record_many([no_client, ann, theirs, anns])
-        removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=5000.0)))
+        removed = summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=5000.0)))
         assert removed == RemovedCounts(sessions=1, learned_pairs=1)
         late = a_learned_pair(session_id=ann.id, updated_at=1002.0)
         analytics.record_many([late, a_learned_pair(session_id=no_client.id)])
@@ -309,24 +309,24 @@ class MaintenanceContract:
     def test_forgetting_again_by_a_clock_that_is_behind_takes_nothing_back(self, analytics: AnalyticsPort) -> None:
         """What started before the first time is dropped still, and both times are heard of only once."""
         for at in (2000.0, 500.0):
-            summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=at)))
-        assert analytics.forgettings() == 2000.0
+            summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=at)))
+        assert analytics.count_erasures() == 2000.0
         analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
         assert known_sessions(analytics) == set()
 
     def test_a_forgetting_by_a_clock_ahead_hides_no_other(self, analytics: AnalyticsPort) -> None:
         """Whoever watches sees the number grow."""
-        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=9000.0)))
-        heard = analytics.forgettings(1000.0)
-        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=BOB, at=2000.0)))
-        assert analytics.forgettings(1000.0) > heard > 0.0
+        summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=9000.0)))
+        heard = analytics.count_erasures(1000.0)
+        summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=BOB, at=2000.0)))
+        assert analytics.count_erasures(1000.0) > heard > 0.0
 
     def test_a_refresh_by_a_clock_ahead_is_set_right_by_the_next(self, analytics: AnalyticsPort) -> None:
         """Otherwise it would seem to be the latest for long."""
         analytics.record_many(a_used_session(1000.0)[1])
         for now in (9000.0, 2000.0):
             analytics.refresh_cooccurrences(now)
-            assert analytics.latest_refresh() == now
+            assert analytics.get_refresh_time() == now
 
     def test_a_learned_pair_goes_when_nobody_else_taught_it(self, analytics: AnalyticsPort) -> None:
         """Others keep what they taught as well, and an override made for the session goes."""
@@ -340,7 +340,7 @@ class MaintenanceContract:
         ]
         analytics.record_many([mine, other, *training_queue])
         analytics.put_override(an_override(scope=OverrideScope.SESSION, key=str(mine.id)))
-        removed = summed(analytics.forget(ErasureRequest(whose=ErasureScope.SESSION, key=str(mine.id), at=5000.0)))
+        removed = summed(analytics.erase(ErasureRequest(whose=ErasureScope.SESSION, key=str(mine.id), at=5000.0)))
         assert removed == RemovedCounts(sessions=1, learned_pairs=1, overrides=1)
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id, unknown.id}
 
@@ -363,12 +363,12 @@ class MaintenanceContract:
         analytics.record_many([*long_ago, *lately, *training_queue, unknown])
         assert summed(analytics.purge(Expiry(now=a_day(100), sessions=a_day(50)))).sessions == 2
         whom_to_forget = ErasureRequest(whose=whom[0], key=whom[1], at=a_day(100))
-        assert analytics.known_of(whom_to_forget) == RemovedCounts(sessions=1, learned_pairs=1)
-        assert summed(analytics.forget(whom_to_forget)) == RemovedCounts(sessions=1, learned_pairs=2)
+        assert analytics.count_erasable(whom_to_forget) == RemovedCounts(sessions=1, learned_pairs=1)
+        assert summed(analytics.erase(whom_to_forget)) == RemovedCounts(sessions=1, learned_pairs=2)
         kept = {pair.id for pair in analytics.list_learned_pairs("minilm")}
         assert kept == {with_purged.id, with_kept.id, bobs.id, unknown.id}
         others = ErasureRequest(whose=ErasureScope.CLIENT, key=BOB, at=a_day(100))
-        assert summed(analytics.forget(others)) == RemovedCounts(sessions=1, learned_pairs=3)
+        assert summed(analytics.erase(others)) == RemovedCounts(sessions=1, learned_pairs=3)
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {unknown.id}
 
     def test_a_pair_that_goes_takes_along_who_taught_it(self, analytics: AnalyticsPort) -> None:
@@ -379,7 +379,8 @@ class MaintenanceContract:
         assert summed(analytics.purge(Expiry.of_all(a_day(50), now=a_day(100)))).learned_pairs == 1
         analytics.record_many([a_learned_pair(id=pair.id, session_id=bob.id, updated_at=a_day(99))])
         assert (
-            analytics.known_of(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=a_day(100))) == RemovedCounts()
+            analytics.count_erasable(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=a_day(100)))
+            == RemovedCounts()
         )
         assert len(analytics.list_learned_pairs("minilm")) == 1
 
@@ -403,8 +404,8 @@ class MaintenanceContract:
         by_bob = a_learned_pair(id=shared.id, session_id=uuid7(), teacher=bobs, updated_at=a_day(2))
         analytics.record_many([again, late, shared, by_bob])
         whom_to_forget = ErasureRequest(whose=whom[0], key=whom[1], at=a_day(100))
-        assert analytics.known_of(whom_to_forget) == RemovedCounts(learned_pairs=2)
-        assert summed(analytics.forget(whom_to_forget)) == RemovedCounts(learned_pairs=2)
+        assert analytics.count_erasable(whom_to_forget) == RemovedCounts(learned_pairs=2)
+        assert summed(analytics.erase(whom_to_forget)) == RemovedCounts(learned_pairs=2)
         analytics.record_many([late, replayed])
         assert {pair.id for pair in analytics.list_learned_pairs("minilm")} == {shared.id}
         back = a_learned_pair(session_id=uuid7(), teacher=anns, updated_at=a_day(101))
@@ -416,17 +417,17 @@ class MaintenanceContract:
         mine, records = a_used_session(1000.0, principal=ANN)
         late, more = a_used_session(1001.0, principal=ANN)
         analytics.record_many(records)
-        assert list(analytics.forgotten_sessions()) == []
-        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
+        assert list(analytics.list_erased_sessions()) == []
+        summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
         analytics.record_many(more)
         told = {ErasureRequest(whose=ErasureScope.SESSION, key=str(each.id), at=2000.0) for each in (mine, late)}
-        assert set(analytics.forgotten_sessions(2000.0)) == told
-        assert list(analytics.forgotten_sessions(2000.5)) == []
+        assert set(analytics.list_erased_sessions(2000.0)) == told
+        assert list(analytics.list_erased_sessions(2000.5)) == []
 
     def test_records_of_a_forgotten_session_that_come_late_are_dropped(self, analytics: AnalyticsPort) -> None:
         """They waited in a queue or a spool. All else in the batch is stored."""
         session, records = a_used_session(1000.0)
-        summed(analytics.forget(ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=2000.0)))
+        summed(analytics.erase(ErasureRequest(whose=ErasureScope.SESSION, key=str(session.id), at=2000.0)))
         other, others = a_used_session(1000.0)
         late: list[Any] = [SessionClosed(session_id=session.id, ended_at=3000.0), a_learned_pair(session_id=session.id)]
         analytics.record_many([*records, *others, *late])
@@ -445,18 +446,18 @@ class MaintenanceContract:
         """Also with those that came before it, in whatever order."""
         session, records = a_used_session(1000.0, principal=ANN, client_id=ANN, client=ClientInfo(name="ann's"))
         _, call, *rest = records
-        summed(analytics.forget(ErasureRequest(whose=whom[0], key=whom[1], at=2000.0)))
+        summed(analytics.erase(ErasureRequest(whose=whom[0], key=whom[1], at=2000.0)))
         analytics.record_many([call])
         analytics.record_many([session, *rest])
         assert known_sessions(analytics) == set()
         assert len(analytics.list_invocations(session.id)) == 1
-        assert summed(analytics.finish_forgetting()) == RemovedCounts(invocations=1)
+        assert summed(analytics.finish_erasures()) == RemovedCounts(invocations=1)
         assert list(analytics.list_invocations(session.id)) == []
-        assert summed(analytics.finish_forgetting()) == RemovedCounts()
+        assert summed(analytics.finish_erasures()) == RemovedCounts()
 
     def test_whoever_was_forgotten_may_come_back(self, analytics: AnalyticsPort) -> None:
         """A session that starts later is recorded, and so is what it teaches."""
-        summed(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
+        summed(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
         session, records = a_used_session(2000.5, principal=ANN)
         pair = a_learned_pair(scope=ANN, updated_at=2001.0, session_id=session.id)
         stale = a_learned_pair(scope=ANN, updated_at=1999.0)
@@ -469,15 +470,15 @@ class MaintenanceContract:
         """The first step notes who is to be forgotten."""
         for _ in range(3):
             analytics.record_many(a_used_session(1000.0, principal=ANN)[1])
-        next(analytics.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
-        assert analytics.forgettings() > 0.0
-        summed(analytics.finish_forgetting())
+        next(analytics.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=ANN, at=2000.0)))
+        assert analytics.count_erasures() > 0.0
+        summed(analytics.finish_erasures())
         assert known_sessions(analytics) == set()
 
     def test_nobody_is_forgotten_at_first(self, analytics: AnalyticsPort) -> None:
         """Zero says so."""
-        assert analytics.forgettings() == 0.0
-        assert summed(analytics.finish_forgetting()) == RemovedCounts()
+        assert analytics.count_erasures() == 0.0
+        assert summed(analytics.finish_erasures()) == RemovedCounts()
 
     def test_everything_is_handed_out_oldest_first_in_parts(self, analytics: AnalyticsPort) -> None:
         """Equal times are no obstacle; each record comes once."""
@@ -597,7 +598,7 @@ class MaintenanceContract:
         self, analytics: AnalyticsPort, used: tuple[Session, Session]
     ) -> None:
         """Whether anything changed or not."""
-        assert analytics.latest_refresh() == 0.0
+        assert analytics.get_refresh_time() == 0.0
         for now in (50.0, 60.0):
             assert analytics.refresh_cooccurrences(now) == 1
-            assert analytics.latest_refresh() == now
+            assert analytics.get_refresh_time() == now

@@ -18,10 +18,10 @@ class OverviewContract:
     def test_a_store_without_records_has_nothing_to_show(self, analytics: AnalyticsPort) -> None:
         """No question needs records."""
         assert list(analytics.list_sessions(10)) == []
-        assert analytics.session_of(uuid7()) is None
+        assert analytics.find_session(uuid7()) is None
         assert list(analytics.list_invocations(uuid7(), 10)) == []
         assert list(analytics.latest_exposures(uuid7(), 10)) == []
-        assert list(analytics.top_cooccurrences(10)) == []
+        assert list(analytics.list_top_cooccurrences(10)) == []
 
     def test_sessions_are_given_part_by_part_and_new_ones_shift_nothing(self, analytics: AnalyticsPort) -> None:
         """Newest first, by id among those that started at the same time; each exactly once."""
@@ -54,7 +54,7 @@ class OverviewContract:
         ]
         calls = [an_invocation(session, "a"), an_invocation(session, "a", success=False)]
         analytics.record_many([session, a_session(), *shown, *calls])
-        found = analytics.session_of(session.id)
+        found = analytics.find_session(session.id)
         assert found is not None
         assert (found.session.id, found.session.sequence, found.invocations, found.failures) == (session.id, 2, 2, 1)
         assert (found.exposures, found.lists, found.list_changes, found.searches) == (4, 2, 1, 1)
@@ -75,6 +75,6 @@ class OverviewContract:
             session = a_session()
             analytics.record_many([session, *(an_invocation(session, tool) for tool in tools)])
         analytics.refresh_cooccurrences(1.0)
-        found = [(each.tool_a, each.tool_b, each.count) for each in analytics.top_cooccurrences(3)]
+        found = [(each.tool_a, each.tool_b, each.count) for each in analytics.list_top_cooccurrences(3)]
         assert found == [("a", "b", 3), ("b", "c", 2), ("a", "c", 1)]
-        assert [(each.tool_a, each.tool_b) for each in analytics.top_cooccurrences(2)] == [("a", "b")]
+        assert [(each.tool_a, each.tool_b) for each in analytics.list_top_cooccurrences(2)] == [("a", "b")]

@@ -48,7 +48,7 @@ class PredictionStoreContract:
     def test_a_new_store_has_nothing_for_prediction(self, analytics: AnalyticsPort) -> None:
         """No question needs records."""
         assert list(analytics.list_learned_pairs("minilm")) == []
-        assert list(analytics.recent_calls()) == []
+        assert list(analytics.list_training_sessions()) == []
         assert list(analytics.list_overrides()) == []
         assert analytics.get_warm_set(WarmSetKey(principal="p", client="cursor")) is None
         assert list(analytics.list_session_uses()) == []
@@ -134,7 +134,7 @@ class PredictionStoreContract:
         analytics.record_many([session, failed, an_invocation(session, "read"), an_invocation(session, "list")])
         for each in (session, failed):
             analytics.record_many([an_invocation(each, "write", **error), an_invocation(each, "read", **error)])
-        [recent] = analytics.recent_calls(1)
+        [recent] = analytics.list_training_sessions(1)
         assert [(call.tool, call.success) for call in recent.calls] == [
             ("read", True),
             ("list", True),

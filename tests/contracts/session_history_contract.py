@@ -29,7 +29,7 @@ class SessionHistoryContract:
         first = an_invocation(early, "read", found=DiscoveryMethod.LISTED, timestamp=11.0)
         second = an_invocation(early, "write", upstream="files", success=False, timestamp=10.5)
         analytics.record_many([late, early, an_invocation(late, "read"), second, first])
-        [earlier, later] = analytics.recent_calls()
+        [earlier, later] = analytics.list_training_sessions()
         assert earlier == TrainingSession(
             id=early.id,
             started_at=10.0,
@@ -52,7 +52,7 @@ class SessionHistoryContract:
         analytics.record_many([session, vain, an_invocation(session, "read")])
         for each in (session, vain):
             analytics.record_many([an_invocation(each, "none", success=False, error_kind=ErrorKind.PROTOCOL)])
-        [recent] = analytics.recent_calls(1)
+        [recent] = analytics.list_training_sessions(1)
         assert (recent.id, [call.tool for call in recent.calls]) == (session.id, ["read"])
 
     def test_calls_of_riglm_s_own_tools_are_not_learned_from_again(self, analytics: Any) -> None:
@@ -61,37 +61,37 @@ class SessionHistoryContract:
         for each in (session, own):
             analytics.record_many([each, an_invocation(each, "call_tool", upstream=OWN_UPSTREAM)])
         analytics.record_many([an_invocation(session, "call_tool"), an_invocation(session, "read")])
-        [recent] = analytics.recent_calls(1)
+        [recent] = analytics.list_training_sessions(1)
         assert (recent.id, [call.upstream for call in recent.calls]) == (session.id, ["github", "github"])
 
     def test_the_latest_sessions_with_calls_are_the_recent_ones(self, analytics: Any) -> None:
         """The limit cuts off the oldest, `since` is included, and sessions without calls take no place."""
         sessions = [a_session(started_at=float(start)) for start in range(5)]
         analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions[:4])])
-        assert [each.started_at for each in analytics.recent_calls(2)] == [2.0, 3.0]
-        assert [each.started_at for each in analytics.recent_calls(since=1.0)] == [1.0, 2.0, 3.0]
-        assert list(analytics.recent_calls(0)) == []
+        assert [each.started_at for each in analytics.list_training_sessions(2)] == [2.0, 3.0]
+        assert [each.started_at for each in analytics.list_training_sessions(since=1.0)] == [1.0, 2.0, 3.0]
+        assert list(analytics.list_training_sessions(0)) == []
 
     def test_recent_sessions_are_told_of_a_principal_or_of_all(self, analytics: Any) -> None:
         """The limit counts those of the principal alone, and nobody has a name as well."""
         mine, theirs = "m" * 32, ""
         sessions = [a_session(started_at=float(at), principal=who) for at, who in enumerate([mine, theirs] * 2)]
         analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
-        assert [each.started_at for each in analytics.recent_calls(principal=mine)] == [0.0, 2.0]
-        assert [each.started_at for each in analytics.recent_calls(1, principal=mine)] == [2.0]
-        assert [each.started_at for each in analytics.recent_calls(principal=theirs)] == [1.0, 3.0]
-        assert [each.started_at for each in analytics.recent_calls(since=2.0, principal=theirs)] == [3.0]
-        assert list(analytics.recent_calls(principal="nobody")) == []
+        assert [each.started_at for each in analytics.list_training_sessions(principal=mine)] == [0.0, 2.0]
+        assert [each.started_at for each in analytics.list_training_sessions(1, principal=mine)] == [2.0]
+        assert [each.started_at for each in analytics.list_training_sessions(principal=theirs)] == [1.0, 3.0]
+        assert [each.started_at for each in analytics.list_training_sessions(since=2.0, principal=theirs)] == [3.0]
+        assert list(analytics.list_training_sessions(principal="nobody")) == []
 
     def test_sessions_are_counted_by_their_start_and_the_earliest_call_is_known(self, analytics: Any) -> None:
         """Open sessions count apart; without records there are none, and no call."""
-        assert (analytics.count_sessions(), analytics.earliest_call()) == ((0, 0), math.inf)
+        assert (analytics.count_sessions(), analytics.get_earliest_call_time()) == ((0, 0), math.inf)
         ended, old, young = (a_session(started_at=at) for at in (1000.0, 1001.0, 1002.0))
         ended.ended_at = 1010.0
         analytics.record_many([ended, old, young, an_invocation(young, "read"), an_invocation(old, "read")])
         assert analytics.count_sessions() == (2, 3)
         assert analytics.count_sessions(1001.0) == (2, 2)
-        assert analytics.earliest_call() == 1002.0
+        assert analytics.get_earliest_call_time() == 1002.0
 
     def test_exposures_come_back_in_the_order_of_their_time(self, analytics: Any) -> None:
         """What was shown keeps its order, what was hidden is sorted."""
@@ -126,6 +126,6 @@ class SessionHistoryContract:
         metadata = [{PROFILE: name}, {PROFILE: name, "why": "x"}, *others * 3]
         sessions = [a_session(started_at=float(at), metadata=each) for at, each in enumerate(metadata)]
         analytics.record_many([*sessions, *(an_invocation(each, "read") for each in sessions)])
-        found = analytics.recent_calls(2, profile=name)
+        found = analytics.list_training_sessions(2, profile=name)
         assert [each.started_at for each in found] == ([9.0, 13.0] if name == "default" else [0.0, 1.0])
         assert {each.profile for each in found} == {name}

@@ -15,7 +15,7 @@ from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind
 from riglm.domain.session import ClientInfo, uuid7

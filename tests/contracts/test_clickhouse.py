@@ -40,7 +40,7 @@ class TestClickHouse(SessionHistoryContract):
 
 
 def stored(store: ClickHouse) -> dict[UUID, TrainingSession]:
-    return {each.id: each for each in store.proxied_sessions(100)}
+    return {each.id: each for each in store.list_proxied_sessions(100)}
 
 
 def counts(store: ClickHouse) -> list[int]:

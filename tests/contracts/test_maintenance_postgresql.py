@@ -24,7 +24,7 @@ def test_nothing_slips_past_that_was_being_written_when_somebody_was_forgotten(p
     session, records = a_used_session(1000.0, principal="p" * 32)
     whom = ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p" * 32, at=2000.0)
     with SqlAnalytics(postgres_url, timeout=SOON) as writer, SqlAnalytics(postgres_url, timeout=SOON) as other:
-        forgetting = threading.Thread(target=lambda: summed(other.forget(whom)))
+        forgetting = threading.Thread(target=lambda: summed(other.erase(whom)))
         with writer._database.writing() as connection:
             storing.store(connection, records, str)
             forgetting.start()

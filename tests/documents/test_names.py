@@ -32,7 +32,7 @@ SEEDED = [
     ("wrong_variables", "Set RIGLM_FILTERING__MOD."),
     ("wrong_variables", "Set `SURR_INNER_VOICE_MIXX`."),
     ("wrong_places", "See `src/riglm/cli/mein.py`."),
-    ("wrong_places", "See `app/recording/recordr`."),
+    ("wrong_places", "See `app/tracking/recordr`."),
     ("wrong_places", "See `riglm.domain.{policy,renking}`."),
     ("wrong_places", "```python\nfrom riglm import ToolSelectr\n```"),
     ("wrong_routes", "Ask `GET /configs`."),

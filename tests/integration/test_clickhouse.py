@@ -32,7 +32,7 @@ def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess
 
 
 def stored_calls(store: ClickHouse) -> int:
-    return sum(len(each.calls) for each in store.proxied_sessions(1_000))
+    return sum(len(each.calls) for each in store.list_proxied_sessions(1_000))
 
 
 def reported_calls(report: str) -> int:

@@ -171,7 +171,7 @@ def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(ur
     with SqlAnalytics(url) as store:
         [shown] = store.list_exposures(session)
         assert (shown.shown, shown.mode, shown.surface, shown.tokens_shown) == (("read", "write"), "off", "", 0)
-        [recorded] = store.recent_calls()
+        [recorded] = store.list_training_sessions()
         assert [call.tool for call in recorded.calls] == ["read"]
         store.record_many([a_learned_pair(tool="new", updated_at=2000.0)])
         kept = ["new", "old"] if revision > "0001" else ["new"]
@@ -210,7 +210,7 @@ def test_forgetting_goes_on_with_what_was_known_before_an_upgrade(url):
         assert (removed.sessions, removed.learned_pairs) == (1, 0)
         assert (
             sum(
-                store.forget(ErasureRequest(whose=ErasureScope.CLIENT, key=hashed("old"), at=5000.0)), RemovedCounts()
+                store.erase(ErasureRequest(whose=ErasureScope.CLIENT, key=hashed("old"), at=5000.0)), RemovedCounts()
             ).learned_pairs
             == 1
         )

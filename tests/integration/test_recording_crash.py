@@ -17,7 +17,7 @@ KILLS = 10
 RECORDING = """
 import sys
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 
 session = a_session()

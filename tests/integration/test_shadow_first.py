@@ -103,6 +103,6 @@ async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_
 async def recorded(riglm, shell, calls, since):
     """What the report says of shadow mode, once so many calls are stored."""
     with SqlAnalytics(f"sqlite:///{riglm.folder / 'data' / 'riglm.db'}") as store:
-        await wait_until_async(lambda: sum(len(each.calls) for each in store.recent_calls(1, since)) >= calls)
+        await wait_until_async(lambda: sum(len(each.calls) for each in store.list_training_sessions(1, since)) >= calls)
     report = await asyncio.to_thread(shell.run, "report", "--predictor", "frequency")
     return report["record"]["shadow"]

@@ -21,7 +21,7 @@ SESSIONS = 100
 KEEPER = """
 import json, sys, threading, time
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
+from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.retention import Expiry
 
 class Told(SqlAnalytics):
@@ -91,7 +91,7 @@ def test_a_second_process_goes_on_where_a_killed_one_was_and_nothing_is_purged_t
             removed += list(first.steps())
             for step in second.steps():
                 removed.append(step)
-                if not store.expired(expiry).total:
+                if not store.count_expired(expiry).total:
                     break
         finally:
             for keeper in keepers:

@@ -75,7 +75,7 @@ async def test_a_session_that_is_forgotten_while_it_goes_on_leaves_nothing(stage
             assert (await client.call("nonce", {"nonce": "2"})).words == "2"
     with SqlAnalytics(stored) as store:
         assert store.list_sessions() == []
-        assert not store.known_tools()
+        assert not store.list_known_tools()
     async with stage.client(ROUTE) as client:
         await client.request("tools/list")
         await client.call("nonce", {"nonce": "3"})

@@ -45,13 +45,13 @@ def purge(
     with opened(settings) as store:
         now = time.time()
         if limit is None:
-            reliable = store.reliable_time(now, now)
+            reliable = store.get_reliable_time(now, now)
             if reliable != now:
                 typer.echo(_CLOCK_AHEAD.format(days=(now - reliable) / DAY_SECONDS), err=True)
             expiry = settings.retention.expiry(reliable)
         else:
             expiry = Expiry.of_all(now - limit, now)
-        found = store.expired(expiry)
+        found = store.count_expired(expiry)
         removed = RemovedCounts()
         if not dry_run:
             with alone(store), progress("purging", found.total) as advance:

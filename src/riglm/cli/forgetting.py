@@ -53,9 +53,9 @@ def forget(
     with opened(settings) as store:
         whom = _whom(settings, store, client, session, principal)
         subject = _told(whom, client)
-        known, pieces = store.known_of(whom), _pieces(settings, whom)
+        known, pieces = store.count_erasable(whom), _pieces(settings, whom)
         if not known.total and not pieces and not unseen:
-            if dropped := _drop_shared(settings, store.forgotten_sessions()):
+            if dropped := _drop_shared(settings, store.list_erased_sessions()):
                 if not as_json:
                     typer.echo(f"nothing is stored of {subject}, but Redis still held sessions that were erased")
                 _notify(whom, RemovedCounts(), 0, dropped, 0, 0, as_json=as_json)
@@ -69,7 +69,7 @@ def forget(
             typer.confirm(f"Erase {known}{_and(pieces)} of {subject}{reach} permanently?", abort=True, err=True)
         removed = RemovedCounts()
         with alone(store), progress("forgetting", known.total) as advance:
-            for step in paced(store.forget(whom)):
+            for step in paced(store.erase(whom)):
                 removed += step
                 advance(step.total)
             store.refresh_cooccurrences(time.time())  # what they used together counts no more
@@ -78,7 +78,7 @@ def forget(
         if pieces:
             with Container(settings).create_knowledge() as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
-        sessions = store.forgotten_sessions()
+        sessions = store.list_erased_sessions()
         dropped = _drop_shared(settings, sessions)
     archived, problem = _erase_archived(settings, whom, sessions)
     waiting = _spooled(settings)
@@ -136,7 +136,7 @@ def _whom(
     hasher = Container(settings).hasher
     whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
     named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
-    if is_hash(given) and not store.known_of(named).total:
+    if is_hash(given) and not store.count_erasable(named).total:
         return forgotten(whose, given)
     return named
 
@@ -151,7 +151,7 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     try:
         return str(the_session(store, wanted).session.id)
     except RiglmError:
-        erased = [each.key for each in store.forgotten_sessions() if each.key.endswith(wanted.lower())]
+        erased = [each.key for each in store.list_erased_sessions() if each.key.endswith(wanted.lower())]
         if len(erased) != 1:
             raise
         return erased[0]

@@ -94,7 +94,7 @@ def recorded_sessions(
     if store is None:
         return (), {}
     with store:
-        return store.recent_calls(limit), definitions_of(store)
+        return store.list_training_sessions(limit), definitions_of(store)
 
 
 def definitions_of(store: object) -> "Mapping[str, bytes]":

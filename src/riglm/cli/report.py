@@ -100,7 +100,7 @@ def _report(
     def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int, Mapping[str, bytes]]":
         stored = store.count_sessions()[1]
         max_calls = None if limit else _MAX_PREDICTIONS // len(kinds)
-        history = store.recent_calls(most, profile=profile, max_calls=max_calls)
+        history = store.list_training_sessions(most, profile=profile, max_calls=max_calls)
         with progress("recorded", min(most, stored)) as advance:
             prices = settings.prices.prices()
             figures = read_figures(store, prices, limit=most, since=since, profile=profile, on_session=advance)
@@ -137,7 +137,7 @@ def _ask(
 
             try:
                 with Container(settings).create_clickhouse() as archive:
-                    if store is None or archive.earliest_call() < store.earliest_call():
+                    if store is None or archive.get_earliest_call_time() < store.get_earliest_call_time():
                         return question(archive)
             except AnalyticsUnavailableError as error:
                 typer.echo(f"note: {error}; this report is of the store alone", err=True)

@@ -25,7 +25,7 @@ from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 if TYPE_CHECKING:
     from riglm.application.evaluation.record import Observations
     from riglm.application.evaluation.usage_figures import ToolStatistics
-    from riglm.domain.cooccurrence import ToolCooccurrence
+    from riglm.domain.cooccurrence import Cooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
@@ -281,7 +281,7 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
     }
 
 
-def pair_fields(pair: "ToolCooccurrence") -> dict[str, Any]:
+def pair_fields(pair: "Cooccurrence") -> dict[str, Any]:
     """A pair of tools for JSON output."""
     return {
         "tool_a": pair.tool_a,
@@ -340,7 +340,7 @@ def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
         typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
 
 
-def _summary(figures: "Observations", pairs: "Sequence[ToolCooccurrence]") -> dict[str, Any]:
+def _summary(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
     from riglm.application.evaluation.record import cost_fields, list_figures
 
     by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}

@@ -21,10 +21,10 @@ from riglm.application.forwarding.proxied_request import OverheadMeter
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.identity import server_info
 from riglm.application.owners import ToolOwners
-from riglm.application.recording.call_recording import CallRecordingService
-from riglm.application.recording.maintenance import STORED_PAIRS_RATIO, Maintenance
-from riglm.application.recording.recorder import Recorder
 from riglm.application.sessions.registry import SessionRegistry
+from riglm.application.tracking.maintenance import STORED_PAIRS_RATIO, Maintenance
+from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.composition.prediction import SWITCH_SECONDS, plan_of
 from riglm.composition.storage import (
@@ -269,9 +269,9 @@ class Container:
         return PrometheusMetrics(names, lambda: server_info()["version"])
 
     @cached_property
-    def tracking(self) -> CallRecordingService:
+    def tracking(self) -> TrackingService:
         """Turns what happens into records."""
-        return CallRecordingService(self.recorder, self.hasher, self.settings, meter=self.metrics, audit=self.audit)
+        return TrackingService(self.recorder, self.hasher, self.settings, meter=self.metrics, audit=self.audit)
 
     @cached_property
     def audit(self) -> AuditLog | None:

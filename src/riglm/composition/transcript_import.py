@@ -142,10 +142,10 @@ def background(
     from riglm.application.transcript_import.naming import ToolNames
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
-    listed = store.known_tools()
+    listed = store.list_known_tools()
     return ImportContext(
         names={client: ToolNames(found, listed) for client, found in by_client.items()},
-        live=LiveCallMatcher(store.recent_calls(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
+        live=LiveCallMatcher(store.list_training_sessions(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
         known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
         hasher=hasher,
         since=since,

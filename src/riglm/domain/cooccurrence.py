@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCooccurrence:
+class Cooccurrence:
     """Two tools that were used in one session.
 
     The pair is unordered: `tool_a` sorts before `tool_b`. `count` is the number of sessions that used both,
@@ -79,9 +79,9 @@ class CooccurrenceCounter:
     def __len__(self) -> int:
         return len(self._sums)
 
-    def pairs(self, now: float) -> Iterator[ToolCooccurrence]:
+    def pairs(self, now: float) -> Iterator[Cooccurrence]:
         """Every pair counted so far, in no particular order; `now` is in seconds since the epoch."""
         for (tool_a, tool_b), (sessions, total) in self._sums.items():
-            yield ToolCooccurrence(
+            yield Cooccurrence(
                 tool_a=tool_a, tool_b=tool_b, count=sessions, average_distance=total / sessions, last_updated=now
             )

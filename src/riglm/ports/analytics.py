@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
-from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, ToolCooccurrence
+from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, Cooccurrence
 from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
@@ -139,7 +139,7 @@ class SessionHistoryPort(Protocol):
         """How many sessions have no end, and how many started since the given time."""
 
     @abstractmethod
-    def earliest_call(self) -> float:
+    def get_earliest_call_time(self) -> float:
         """Return the time of the earliest stored call, in seconds since the epoch; infinity if there is none."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class SessionHistoryPort(Protocol):
         """Return the exposures of sessions, each session's in the order of their time."""
 
     @abstractmethod
-    def recent_calls(
+    def list_training_sessions(
         self,
         limit_sessions: int = 1000,
         since: float = 0.0,
@@ -164,13 +164,13 @@ class SessionHistoryPort(Protocol):
         """
 
     @abstractmethod
-    def proxied_sessions(
+    def list_proxied_sessions(
         self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None
     ) -> Sequence[TrainingSession]:
         """The latest sessions that riglm proxied and that started since the given time, oldest first, with all calls.
 
         All but those imported from transcripts; calls are of any tool and outcome, those of meta-tools too. `max_calls`
-        is as in `recent_calls`.
+        is as in `list_training_sessions`.
         """
 
     @abstractmethod
@@ -207,10 +207,34 @@ class AnalyticsPort(
 ):
     """Persists usage data and answers questions about it.
 
-    Of a learned pair or tool catalog that is stored twice the one that was updated last is kept, and of the token usage
-    of a session the one with more requests. What is stored and
-    what is returned share nothing that can change.
+    `create_session`, `close_session` and `log_invocation` store one record each; recording stores batches by
+    `record_many`. Of a learned pair or tool catalog that is stored twice the one that was updated last is kept, and of
+    the token usage of a session the one with more requests. What is stored and what is returned share nothing that can
+    change.
     """
+
+    def create_session(self, session: Session) -> None:
+        """Store a session, or what became known of one that is stored."""
+        self.record_many([session])
+
+    def close_session(self, session_id: UUID, ended_at: float) -> None:
+        """Store the end of a session, in seconds since the epoch."""
+        self.record_many([SessionClosed(session_id=session_id, ended_at=ended_at)])
+
+    def log_invocation(self, invocation: ToolInvocation) -> None:
+        """Store a tool call that ended; its session may be stored later."""
+        self.record_many([invocation])
+
+    @abstractmethod
+    def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[Cooccurrence]:
+        """Return the pairs that contain any of the tools, most frequent first, then by name."""
+
+    @abstractmethod
+    def get_tool_frequencies(self, since: float = 0.0) -> Mapping[str, int]:
+        """Return the number of uses of each upstream tool since a time, in seconds since the epoch.
+
+        A call is a use if its outcome is one of `USES`. Calls of meta-tools are not counted.
+        """
 
     @abstractmethod
     def maintenance_lease(self) -> AbstractContextManager[bool]:
@@ -225,7 +249,7 @@ class AnalyticsPort(
         """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
 
     @abstractmethod
-    def context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+    def get_context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
         """Return the mean vector of the learned pairs of each session that has some; of the most frequent model."""
 
     @abstractmethod
@@ -236,10 +260,6 @@ class AnalyticsPort(
         """
 
     @abstractmethod
-    def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
-        """The pairs that hold any of the tools, most frequent first, then by name."""
-
-    @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
         """Recompute co-occurrence from the successful calls in the latest `most_sessions`; the number of pairs.
 
@@ -248,11 +268,11 @@ class AnalyticsPort(
         """
 
     @abstractmethod
-    def latest_refresh(self) -> float:
+    def get_refresh_time(self) -> float:
         """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
 
     @abstractmethod
-    def known_tools(self) -> Collection[str]:
+    def list_known_tools(self) -> Collection[str]:
         """Return the tools of upstream servers that any recorded list had or hid, or that ran."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session
@@ -51,7 +51,7 @@ class DashboardQueriesPort(Protocol):
         """Return the latest sessions whose place is before `before`, newest first; with None the latest of all."""
 
     @abstractmethod
-    def session_of(self, session_id: UUID) -> SessionSummary | None:
+    def find_session(self, session_id: UUID) -> SessionSummary | None:
         """The session with this id."""
 
     @abstractmethod
@@ -63,5 +63,5 @@ class DashboardQueriesPort(Protocol):
         """The latest of one session's exposures, in the order of their time."""
 
     @abstractmethod
-    def top_cooccurrences(self, most_tools: int) -> Sequence[ToolCooccurrence]:
+    def list_top_cooccurrences(self, most_tools: int) -> Sequence[Cooccurrence]:
         """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""

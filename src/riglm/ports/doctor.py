@@ -72,7 +72,7 @@ class StoreStatus:
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
     `newest` is the time of the newest record, 0 without records; `seconds_ahead` is how far the clock is ahead of the
-    known time of `MaintenancePort.reliable_time`, 0 if the clock is reliable. `keeper` and
+    known time of `MaintenancePort.get_reliable_time`, 0 if the clock is reliable. `keeper` and
     `writer` are the processes that run maintenance and that hold the write lock, or None. `changed_tools` are the
     servers and own names of tools that are not as they were approved.
     """

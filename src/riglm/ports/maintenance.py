@@ -48,7 +48,7 @@ class MaintenancePort(ExportPort, Protocol):
     """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 
     @abstractmethod
-    def reliable_time(self, now: float, since: float) -> float:
+    def get_reliable_time(self, now: float, since: float) -> float:
         """Return `now` if it is at most two days after the known time, else the known time: the two-days rule.
 
         The known time is the later of the noted time and the newest record that is at least a day older than `now`.
@@ -61,14 +61,14 @@ class MaintenancePort(ExportPort, Protocol):
 
     @abstractmethod
     def note_time(self, at: float, now: float) -> None:
-        """Note a time that was reliable at `now`, for `reliable_time` of this process and of later ones.
+        """Note a time that was reliable at `now`, for `get_reliable_time` of this process and of later ones.
 
         A first or an earlier time is not noted if a record is more than a day later than `now`: the clock may be
         behind.
         """
 
     @abstractmethod
-    def expired(self, expiry: Expiry) -> RemovedCounts:
+    def count_expired(self, expiry: Expiry) -> RemovedCounts:
         """How many records are too old; nothing is removed. Lists of tools are not counted."""
 
     @abstractmethod
@@ -80,28 +80,28 @@ class MaintenancePort(ExportPort, Protocol):
         """
 
     @abstractmethod
-    def known_of(self, forgotten: ErasureRequest) -> RemovedCounts:
+    def count_erasable(self, forgotten: ErasureRequest) -> RemovedCounts:
         """Return the number of records of a subject, for kinds that are stored by session; nothing is deleted."""
 
     @abstractmethod
-    def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+    def erase(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Erase a subject, in steps as in `purge`; the first one notes who was erased.
 
         From then on `record_many` drops their records, from any process and however late. Learned
         pairs go that only they taught, though the sessions may be purged in which they did, overrides made for them,
-        and the warm sets of a principal. What is given up half-way is finished by `finish_forgetting`.
+        and the warm sets of a principal. What is given up half-way is finished by `finish_erasures`.
         """
 
     @abstractmethod
-    def finish_forgetting(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+    def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
 
     @abstractmethod
-    def forgotten_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
+    def list_erased_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
         """The sessions that were to be forgotten at this time or later, in seconds since the epoch."""
 
     @abstractmethod
-    def forgettings(self, since: float = 0.0) -> float:
+    def count_erasures(self, since: float = 0.0) -> float:
         """Return a number that grows with each erasure after `since`, in seconds since the epoch; 0 at first.
 
         The time that a clock ahead noted hides no later erasure.

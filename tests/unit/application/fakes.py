@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.recording.call_recording import CallRecordingService, DeferredToolCall
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
+from riglm.application.tracking.tracking_service import DeferredToolCall, TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
@@ -72,7 +72,7 @@ class World:
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
-        self.tracking = CallRecordingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
+        self.tracking = TrackingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
         self.sessions = SessionRegistry(
             self.tracking,
             self.hasher,

@@ -2,8 +2,8 @@
 
 import threading
 
-from riglm.application.recording.dispatch import Backoff
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.dispatch import Backoff
+from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 from tests.waiting import WAIT_SECONDS

@@ -12,7 +12,7 @@ from riglm.adapters.telemetry.metrics import PrometheusMetrics
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop, StoreThread
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
-from riglm.application.recording.record_queue import RecordCounts
+from riglm.application.tracking.record_queue import RecordCounts
 from riglm.cli.main import app
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation

@@ -259,7 +259,7 @@ def test_whom_to_forget_must_be_clear(store, words):
 def test_an_empty_name_is_nobody(store, used, option):
     with pytest.raises(ConfigurationError, match="is no name"):
         run("forget", option, "", "--unseen", "--yes")
-    assert store.forgettings() == 0.0
+    assert store.count_erasures() == 0.0
 
 
 def test_a_name_that_looks_like_a_hash_is_tried_as_a_name_first(store, used):
@@ -348,7 +348,7 @@ def test_whoever_is_not_known_is_an_error_and_nothing_changes(store, used, words
     with pytest.raises(RiglmError, match="riglm sessions"):
         run("forget", *words, "--yes")
     assert len(known(store)) == 3
-    assert store.forgettings() == 0.0
+    assert store.count_erasures() == 0.0
 
 
 def test_somebody_of_whom_nothing_is_stored_yet_can_be_forgotten(store):

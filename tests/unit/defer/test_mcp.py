@@ -112,7 +112,7 @@ async def test_a_call_that_asks_for_input_is_recorded_once(tmp_path):
         async with Client(server) as client:
             assert (await client.call_tool(USED[0], {})).content[0].text == "done"
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
-        assert [len(session.calls) for session in analytics.recent_calls(10)] == [1]
+        assert [len(session.calls) for session in analytics.list_training_sessions(10)] == [1]
 
 
 async def test_the_calls_of_one_connection_are_one_session():

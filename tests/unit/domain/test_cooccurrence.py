@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, CooccurrenceCounter, ToolCooccurrence, least_distances
+from riglm.domain.cooccurrence import MAX_TOOLS_PER_SESSION, Cooccurrence, CooccurrenceCounter, least_distances
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 3))))
@@ -37,4 +37,4 @@ def test_distances_are_averaged_over_the_sessions_that_used_both():
     counter.add_session([("a", 1)])
     assert len(counter) == 3
     pairs = {(pair.tool_a, pair.tool_b): pair for pair in counter.pairs(9.0)}
-    assert pairs["a", "b"] == ToolCooccurrence(tool_a="a", tool_b="b", count=2, average_distance=2.5, last_updated=9.0)
+    assert pairs["a", "b"] == Cooccurrence(tool_a="a", tool_b="b", count=2, average_distance=2.5, last_updated=9.0)

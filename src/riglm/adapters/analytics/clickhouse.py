@@ -121,7 +121,7 @@ class ClickHouse(ArchivePort):
         (found,) = self._query(query, since=since)
         return found["active"], found["started"]
 
-    def earliest_call(self) -> float:
+    def get_earliest_call_time(self) -> float:
         (found,) = self._query("SELECT minOrNull(timestamp) AS earliest FROM invocation")
         return math.inf if found["earliest"] is None else found["earliest"]
 
@@ -134,7 +134,7 @@ class ClickHouse(ArchivePort):
             found += [rows.exposure_from(row, names) for row in stored]
         return found
 
-    def recent_calls(
+    def list_training_sessions(
         self,
         limit_sessions: int = 1000,
         since: float = 0.0,
@@ -151,7 +151,7 @@ class ClickHouse(ArchivePort):
     def list_token_usage(self, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
         return ()
 
-    def proxied_sessions(
+    def list_proxied_sessions(
         self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None
     ) -> Sequence[TrainingSession]:
         is_proxied = f"method != '{IdentificationMethod.TRANSCRIPT.value}'"

@@ -12,7 +12,7 @@ from riglm.adapters.analytics import queries, rows
 from riglm.adapters.analytics.database import SqlStore, reads_quickly
 from riglm.adapters.analytics.rows import slices
 from riglm.adapters.analytics.tables import cooccurrence, invocation, learned_pair, session, training_update
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.prediction import Vector
@@ -36,7 +36,7 @@ class SqlDashboardQueries(SqlStore):
         return queries.latest_sessions(connection, limit, *chosen)
 
     @reads_quickly
-    def session_of(self, connection: Connection, session_id: UUID) -> SessionSummary | None:
+    def find_session(self, connection: Connection, session_id: UUID) -> SessionSummary | None:
         return next(iter(queries.latest_sessions(connection, 1, session.c.id == session_id)), None)
 
     @reads_quickly
@@ -46,7 +46,7 @@ class SqlDashboardQueries(SqlStore):
         return open_, connection.execute(count.where(session.c.started_at >= since)).scalar_one()
 
     @reads_quickly
-    def earliest_call(self, connection: Connection) -> float:
+    def get_earliest_call_time(self, connection: Connection) -> float:
         earliest = connection.execute(select(func.min(invocation.c.timestamp))).scalar_one()
         return math.inf if earliest is None else earliest
 
@@ -64,7 +64,7 @@ class SqlDashboardQueries(SqlStore):
         return queries.latest_exposures(connection, [session_id], most)
 
     @reads_quickly
-    def top_cooccurrences(self, connection: Connection, most_tools: int) -> Sequence[ToolCooccurrence]:
+    def list_top_cooccurrences(self, connection: Connection, most_tools: int) -> Sequence[Cooccurrence]:
         a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
         order = (cooccurrence.c.count.desc(), a, b)
         tools: dict[str, None] = {}
@@ -73,10 +73,10 @@ class SqlDashboardQueries(SqlStore):
                 break
             tools |= dict.fromkeys(pair)
         among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
-        return [ToolCooccurrence(**row) for row in connection.execute(among).mappings()]
+        return [Cooccurrence(**row) for row in connection.execute(among).mappings()]
 
     @reads_quickly
-    def context_vectors(self, connection: Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+    def get_context_vectors(self, connection: Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
         import numpy as np  # noqa: PLC0415  # a store that is never asked for vectors need not load it
 
         pair, taught = learned_pair.c, training_update.c

@@ -39,7 +39,7 @@ class SqlErasure(SqlStore):
     """Erasure of subjects in a SQL database; part of `SqlAnalytics`."""
 
     @reads
-    def known_of(self, connection: Connection, forgotten: ErasureRequest) -> RemovedCounts:
+    def count_erasable(self, connection: Connection, forgotten: ErasureRequest) -> RemovedCounts:
         """Return the number of records of a subject, for kinds that are stored by session or principal."""
         chosen = self._sessions_of(connection, forgotten)
         theirs = select(session.c.id).where(chosen)
@@ -53,14 +53,14 @@ class SqlErasure(SqlStore):
             token_usages=count(connection, token_usage, self._sessions_of(connection, forgotten, token_usage.c.client)),
         )
 
-    def forget(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+    def erase(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Note who is forgotten, then remove all that is known of them, in steps."""
         with self._database.writing() as connection:
             note(connection, [forgotten])
         yield RemovedCounts()
-        yield from self.finish_forgetting(at_once)
+        yield from self.finish_erasures(at_once)
 
-    def finish_forgetting(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+    def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps."""
         self._hash_names()
         persons = self._unfinished(ErasureScope.CLIENT) + self._unfinished(ErasureScope.PRINCIPAL)
@@ -79,11 +79,11 @@ class SqlErasure(SqlStore):
             yield from self._remove_sessions(sessions[start : start + _SESSIONS_BATCH_SIZE], at_once)
 
     @reads
-    def forgotten_sessions(self, connection: Connection, since: float = 0.0) -> Sequence[ErasureRequest]:
+    def list_erased_sessions(self, connection: Connection, since: float = 0.0) -> Sequence[ErasureRequest]:
         return _noted(connection, ErasureScope.SESSION, forgotten.c.at >= since)
 
     @reads
-    def forgettings(self, connection: Connection, since: float = 0.0) -> float:
+    def count_erasures(self, connection: Connection, since: float = 0.0) -> float:
         query = select(func.sum(forgotten.c.at - since)).where(forgotten.c.at > since)
         return float(connection.execute(query).scalar_one() or 0.0)
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.pool import NullPool
 
 from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
-from riglm.adapters.analytics.maintenance import reliable_time
+from riglm.adapters.analytics.maintenance import get_reliable_time
 from riglm.adapters.analytics.rows import count
 from riglm.adapters.analytics.schema import current_revision, pending_after
 from riglm.adapters.analytics.sqlite import database_file
@@ -144,7 +144,7 @@ def _recorded(connection: Connection) -> dict[str, Any]:
     times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
     now = time.time()
     return {
-        "seconds_ahead": now - reliable_time(connection, now, now),
+        "seconds_ahead": now - get_reliable_time(connection, now, now),
         "sessions": count(connection, session),
         "newest": max(times),
         "clients": _clients(connection),

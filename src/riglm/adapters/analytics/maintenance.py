@@ -28,7 +28,7 @@ from riglm.adapters.analytics.tables import (
     training_update,
     warm_set,
 )
-from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, CooccurrenceCounter, ToolCooccurrence
+from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, Cooccurrence, CooccurrenceCounter
 from riglm.domain.policy import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
 from riglm.domain.session import parsed_uuid
@@ -60,8 +60,8 @@ class SqlMaintenance(SqlStore):
     """What is done to a SQL database from time to time; part of `SqlAnalytics`."""
 
     @reads
-    def reliable_time(self, connection: Connection, now: float, since: float) -> float:
-        return reliable_time(connection, now, since)
+    def get_reliable_time(self, connection: Connection, now: float, since: float) -> float:
+        return get_reliable_time(connection, now, since)
 
     def note_time(self, at: float, now: float) -> None:
         with self._database.writing() as connection:
@@ -71,7 +71,7 @@ class SqlMaintenance(SqlStore):
             upsert(connection, knowledge_clock, [{"piece": _CLOCK, "changed": int(at * 1e6), "removed": 0}])
 
     @reads
-    def expired(self, connection: Connection, expiry: Expiry) -> RemovedCounts:
+    def count_expired(self, connection: Connection, expiry: Expiry) -> RemovedCounts:
         """Return the number of records that are too old; a session counts as if its records were already deleted."""
 
         def older(time: Column[float], before: float | None) -> int:
@@ -227,7 +227,7 @@ class SqlMaintenance(SqlStore):
             found += 1
             # One pair is written in any case: it records when this was done last.
             if known.pop((pair.tool_a, pair.tool_b), None) != (pair.count, pair.average_distance) or found == 1:
-                changed.append({name: getattr(pair, name) for name in ToolCooccurrence.__dataclass_fields__})
+                changed.append({name: getattr(pair, name) for name in Cooccurrence.__dataclass_fields__})
         changed.sort(key=itemgetter("tool_a", "tool_b"))  # writers that lock in one order never lock each other
         for some in rows.slices(changed, _WRITE_BATCH_SIZE):
             with self._database.writing() as connection:
@@ -260,7 +260,7 @@ class SqlMaintenance(SqlStore):
                     counter.add_session((tool, number) for _, tool, number in made)
 
     @reads
-    def latest_refresh(self, connection: Connection) -> float:
+    def get_refresh_time(self, connection: Connection) -> float:
         return float(connection.execute(select(func.max(cooccurrence.c.last_updated))).scalar_one() or 0.0)
 
     def end_idle_sessions(self, before: float) -> int:
@@ -279,8 +279,8 @@ class SqlMaintenance(SqlStore):
         return len(ends)
 
 
-def reliable_time(connection: Connection, now: float, since: float) -> float:
-    """Return the result of `MaintenancePort.reliable_time`."""
+def get_reliable_time(connection: Connection, now: float, since: float) -> float:
+    """Return the result of `MaintenancePort.get_reliable_time`."""
     noted = _noted_time(connection)
     recorded = _newest_record(connection, since if noted is None else now - DAY_SECONDS)
     known = max((at for at in (noted, recorded) if at is not None and at <= now), default=now)

@@ -39,7 +39,7 @@ from riglm.adapters.analytics.tables import (
     token_usage,
     warm_set,
 )
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
@@ -66,16 +66,22 @@ class SqlQueries(SqlStore):
         return latest_exposures(connection, session_ids)
 
     @reads
-    def get_cooccurrences(self, connection: Connection, tools: Sequence[str]) -> Sequence[ToolCooccurrence]:
-        found: dict[tuple[str, str], ToolCooccurrence] = {}
+    def get_cooccurrences(self, connection: Connection, tools: Sequence[str]) -> Sequence[Cooccurrence]:
+        found: dict[tuple[str, str], Cooccurrence] = {}
         for some in slices(tools):
             query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
             for row in connection.execute(query).mappings():
-                found[row["tool_a"], row["tool_b"]] = ToolCooccurrence(**row)
+                found[row["tool_a"], row["tool_b"]] = Cooccurrence(**row)
         return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
 
     @reads
-    def known_tools(self, connection: Connection) -> frozenset[str]:
+    def get_tool_frequencies(self, connection: Connection, since: float = 0.0) -> Mapping[str, int]:
+        is_use = and_(ran, of_servers, invocation.c.timestamp >= since)
+        counts = select(invocation.c.tool, func.count()).where(is_use).group_by(invocation.c.tool)
+        return {tool: uses for tool, uses in connection.execute(counts)}  # noqa: C416  # rows are no tuples to mypy
+
+    @reads
+    def list_known_tools(self, connection: Connection) -> frozenset[str]:
         is_list = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
         lists = connection.execute(select(exposure.c.available).where(is_list).distinct()).scalars()
         used = connection.execute(
@@ -84,7 +90,7 @@ class SqlQueries(SqlStore):
         return frozenset(tool for names in toolsets(connection, lists).values() for tool in names).union(used.scalars())
 
     @reads
-    def recent_calls(
+    def list_training_sessions(
         self,
         connection: Connection,
         limit_sessions: int = 1000,
@@ -100,7 +106,7 @@ class SqlQueries(SqlStore):
         return _training_sessions(connection, chosen, max_calls, ran, of_servers)
 
     @reads
-    def proxied_sessions(
+    def list_proxied_sessions(
         self,
         connection: Connection,
         limit: int,

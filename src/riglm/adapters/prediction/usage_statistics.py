@@ -137,7 +137,7 @@ _DISTANT: Final = 0.95
 """Weight of two tools of one session, to the power of the number of calls between them."""
 
 
-class Cooccurrence:
+class CooccurrenceMatrix:
     """Number of sessions that used two tools, weighted by distance; a tool with itself: all its sessions."""
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ class UsageStatistics:
 
     def __init__(self) -> None:
         self.sessions = SessionCounts()
-        self.cooccurrence = Cooccurrence()
+        self.cooccurrence = CooccurrenceMatrix()
         self.chains = MarkovChains()
         self.words = NameWords()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
-from riglm.application.recording.record_queue import RecordCounts
+from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.schemas.control_api import EmbedderSignal, Health, Readiness, StoreHealth, UpstreamEntry
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 

@@ -141,7 +141,7 @@ class OverrideService:
 
     async def _require_offered(self, tool: str, *, has_live_tools: bool) -> None:
         """Refuse the name of a tool that was never offered, which is a typing error, once any tool is known."""
-        offered = await self._store.ask(lambda store: store.known_tools())
+        offered = await self._store.ask(lambda store: store.list_known_tools())
         if tool not in offered and (offered or has_live_tools):
             raise NotFoundError(f"no server has a tool {tool!r} — fix: use a name from GET /tools, as clients see it")
 
@@ -153,7 +153,7 @@ class OverrideService:
             raise unknown_session(repr(key)) from None
         if await self._proxy.look(lambda: self._registry.known(session_id)) is not None:
             return session_id
-        if await self._store.ask(lambda store: store.session_of(session_id)) is None:
+        if await self._store.ask(lambda store: store.find_session(session_id)) is None:
             raise unknown_session(session_id)
         return session_id
 

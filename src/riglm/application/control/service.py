@@ -18,7 +18,7 @@ from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.recorder import Recorder
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.control import ConfigurationUpdate, OverrideRequest, RedactedConfiguration

@@ -20,8 +20,8 @@ class SessionClusterQueries:
 def _cluster_recorded(store: AnalyticsPort) -> SessionClusters:
     from riglm.domain import session_clusters as domain  # noqa: PLC0415  # numpy takes a tenth of a second to import
 
-    recorded = store.recent_calls(domain.MAX_CLUSTERED_SESSIONS)
-    contexts = store.context_vectors([session.id for session in recorded])
+    recorded = store.list_training_sessions(domain.MAX_CLUSTERED_SESSIONS)
+    contexts = store.get_context_vectors([session.id for session in recorded])
     profiles = [
         domain.SessionProfile(
             calls=[domain.ClusteredCall(call.tool, call.upstream) for call in session.successes],

@@ -98,7 +98,7 @@ class SessionQueries:
         ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
             calls = store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL)
             shown = store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL)
-            return store.session_of(session_id), tuple(map(_call, calls)), tuple(shown)
+            return store.find_session(session_id), tuple(map(_call, calls)), tuple(shown)
 
         summary, calls, shown = await self._store.ask(recorded)
         if summary is not None:
@@ -242,7 +242,7 @@ def _recorded(
     store: AnalyticsPort, session_id: UUID
 ) -> tuple[Session, Sequence[ToolInvocation], tuple[str, ...]] | None:
     """Return a session, its latest calls, and the tools of its last list."""
-    summary = store.session_of(session_id)
+    summary = store.find_session(session_id)
     if summary is None:
         return None
     lists = [each for each in store.latest_exposures(session_id, _LISTS_LOOKED_AT) if each.is_list]

@@ -353,7 +353,7 @@ class CachedQueries:
 
 
 def _earliest_call(store: SessionHistoryPort) -> float:
-    return store.earliest_call()
+    return store.get_earliest_call_time()
 
 
 _AskedT = TypeVar("_AskedT", bound=SessionHistoryPort)

@@ -14,7 +14,7 @@ from riglm.application.evaluation.usage_figures import (
     usage_over_time,
 )
 from riglm.domain.control import FieldError, InvalidInputError, NotFoundError
-from riglm.domain.cooccurrence import ToolCooccurrence
+from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.schemas.control_api import (
     MAX_BUCKETS,
     Bucket,
@@ -46,7 +46,7 @@ class CooccurrenceRefresher:
     def refresh(self, store: AnalyticsPort) -> None:
         """Compute it again if it is old, and if no other process maintains the store; blocks."""
         now = self._clock()
-        if now - max(store.latest_refresh(), self._tried_at) < self._pause:
+        if now - max(store.get_refresh_time(), self._tried_at) < self._pause:
             return
         self._tried_at = now
         with store.maintenance_lease() as mine:
@@ -190,7 +190,7 @@ class ToolQueries:
 
     async def cooccurrence(self, limit: int) -> CooccurrenceMap:
         """The tools that are used together most, and their pairs."""
-        found = await self._together(("map", limit), lambda store: store.top_cooccurrences(limit))
+        found = await self._together(("map", limit), lambda store: store.list_top_cooccurrences(limit))
         tools = dict.fromkeys(tool for pair in found for tool in (pair.tool_a, pair.tool_b))
         pairs = (
             ToolPair(a=pair.tool_a, b=pair.tool_b, count=pair.count, mean_distance=pair.average_distance)
@@ -199,9 +199,9 @@ class ToolQueries:
         return CooccurrenceMap(tools=tuple(tools), pairs=tuple(pairs))
 
     async def _together(
-        self, key: tuple[object, ...], question: Callable[[AnalyticsPort], Sequence[ToolCooccurrence]]
-    ) -> Sequence[ToolCooccurrence]:
-        def counted(store: AnalyticsPort) -> Sequence[ToolCooccurrence]:
+        self, key: tuple[object, ...], question: Callable[[AnalyticsPort], Sequence[Cooccurrence]]
+    ) -> Sequence[Cooccurrence]:
+        def counted(store: AnalyticsPort) -> Sequence[Cooccurrence]:
             self._cooccurrences.refresh(store)
             return question(store)
 
@@ -233,7 +233,7 @@ def _entry(found: ToolStatistics, live_upstream: str = "") -> ToolEntry:
     )
 
 
-def _companions(name: str, pairs: Iterable[ToolCooccurrence]) -> Sequence[Companion]:
+def _companions(name: str, pairs: Iterable[Cooccurrence]) -> Sequence[Companion]:
     return [
         Companion(
             tool=pair.tool_b if pair.tool_a == name else pair.tool_a,

@@ -173,7 +173,7 @@ def read_figures(
     Without sessions before the latest ones with `MAX_CALLS` calls. Sessions of clients with token usage are priced by
     it, those of others by the default sizes.
     """
-    sessions = store.proxied_sessions(limit, since, profile, MAX_CALLS)
+    sessions = store.list_proxied_sessions(limit, since, profile, MAX_CALLS)
     exposures = store.list_exposures(*(each.id for each in sessions))
     return read_record(sessions, exposures, prices, on_session, store.list_token_usage())
 

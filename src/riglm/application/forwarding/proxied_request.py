@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from riglm.application.forwarding.tracing import CANCELLED, UpstreamSpan, current
-from riglm.application.recording.call_recording import CallRecordingService
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
@@ -97,7 +97,7 @@ class ActiveCall:
 
     def __init__(
         self,
-        tracking: CallRecordingService,
+        tracking: TrackingService,
         session: Session,
         *,
         tool: str,

@@ -10,9 +10,9 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs, ListedTools
 from riglm.application.forwarding.proxied_request import ActiveCall, OverheadMeter, ProxiedRequest
 from riglm.application.owners import ToolOwners
-from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -47,7 +47,7 @@ the name there, if they are known.
 class RequestServices:
     """The services of one riglm process."""
 
-    tracking: CallRecordingService
+    tracking: TrackingService
     sessions: SessionRegistry
     catalogs: CatalogCache
     known_catalogs: KnownCatalogs = field(default_factory=KnownCatalogs)

@@ -101,5 +101,5 @@ class PredictionState:
         whose = principal if self._by_principal else None
         self._flush()
         with self._open_store() as store:
-            of_profile = store.recent_calls(_LEARNED_SESSIONS, 0.0, whose, profile, MAX_LEARNED_CALLS)
-            return of_profile or store.recent_calls(_LEARNED_SESSIONS, 0.0, whose, None, MAX_LEARNED_CALLS)
+            of_profile = store.list_training_sessions(_LEARNED_SESSIONS, 0.0, whose, profile, MAX_LEARNED_CALLS)
+            return of_profile or store.list_training_sessions(_LEARNED_SESSIONS, 0.0, whose, None, MAX_LEARNED_CALLS)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.session_sharing.shared_connections import REPEATED, SharedConnections
 from riglm.application.session_sharing.shared_sessions import SharedSessions
 from riglm.application.session_sharing.signing import Broadcast, StateSigner
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sessions.session_index import SessionLookupKey
 from riglm.application.tool_lists.predictor_interface import NullPrediction
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import request_params
 from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import SessionEndedError
@@ -273,7 +273,7 @@ def build_sharing(
     state: SessionStatePort,
     secret: bytes,
     registry: SessionRegistry,
-    tracking: CallRecordingService,
+    tracking: TrackingService,
     filtering: SessionStateSource | None,
     *,
     link_seconds: float,

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Final
 from uuid import UUID
 
-from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.session_index import SessionIndex, SessionLookupKey
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import NO_TOOL_SEARCH, no_tool_search
 from riglm.domain.hashing import KeyedHasher
@@ -63,7 +63,7 @@ class SessionRegistry:
 
     def __init__(
         self,
-        tracking: CallRecordingService,
+        tracking: TrackingService,
         hasher: KeyedHasher,
         evidence: IdentificationSettings,
         *,

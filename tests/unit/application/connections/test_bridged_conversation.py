@@ -8,8 +8,8 @@ import pytest
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.application.forwarding.catalogs import CatalogCache
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
@@ -48,7 +48,7 @@ class Stage:
         self.records = []
         sink = SimpleNamespace(put=lambda item, _size: self.records.append(item))
         hasher = KeyedHasher(bytes(32))
-        tracking = CallRecordingService(sink, hasher, SimpleNamespace(arguments="none"))
+        tracking = TrackingService(sink, hasher, SimpleNamespace(arguments="none"))
         self._services = RequestServices(
             tracking=tracking,
             sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),

@@ -7,7 +7,7 @@ import pytest
 
 from riglm.application.control.health import HealthService, ProcessInfo, StatusProbes
 from riglm.application.control.thread_bridge import ProxyLoop
-from riglm.application.recording.record_queue import RecordCounts
+from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.schemas.control_api import Readiness
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec

@@ -5,7 +5,7 @@ import pytest
 from riglm.application.control.statistics import Statistics
 from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, UsageHistory
-from riglm.application.recording.record_queue import RecordCounts
+from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.control import InvalidInputError, NotFoundError
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind

@@ -17,7 +17,7 @@ def read(*records, mode="shadow"):
 
 
 def recorded(store):
-    sessions = store.recent_calls()
+    sessions = store.list_training_sessions()
     return read_record(sessions, store.list_exposures(*(each.id for each in sessions)), Prices())
 
 
@@ -150,7 +150,7 @@ def test_the_latest_sessions_with_so_many_calls_count_and_one_at_least():
     imported = a_session(started_at=99.0, method=IdentificationMethod.TRANSCRIPT)
     with InMemoryAnalytics() as store:
         store.record_many([*sessions, *calls, imported, called(imported, "a", 99.0)])
-        counts = [len(store.proxied_sessions(10, max_calls=most)) for most in (9, 8, 6, 1)]
+        counts = [len(store.list_proxied_sessions(10, max_calls=most)) for most in (9, 8, 6, 1)]
     assert counts == [3, 2, 2, 1]
 
 

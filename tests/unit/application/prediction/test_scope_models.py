@@ -95,8 +95,8 @@ async def test_a_model_that_is_made_again_answers_as_before_until_then():
     stage.used_before("read_file")
     async with stage.running() as service:
         await loaded(stage)
-        recorded = stage.store.recent_calls
-        stage.store.recent_calls = lambda *given, **named: go.wait(WAIT_SECONDS) and recorded(*given, **named)
+        recorded = stage.store.list_training_sessions
+        stage.store.list_training_sessions = lambda *given, **named: go.wait(WAIT_SECONDS) and recorded(*given, **named)
         stage.used_before("play_song")
         stage.used_before("play_song")
         service.ended(a_session(), SessionState(calls=["play_song"]))

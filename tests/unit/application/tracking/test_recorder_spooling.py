@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.spool.sqlite import SqliteSpool
-from riglm.application.recording import dispatch
-from riglm.application.recording.dispatch import Backoff
-from riglm.application.recording.record_queue import QueueLimits
+from riglm.application.tracking import dispatch
+from riglm.application.tracking.dispatch import Backoff
+from riglm.application.tracking.record_queue import QueueLimits
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError

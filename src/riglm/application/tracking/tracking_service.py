@@ -8,8 +8,8 @@ from typing import Final, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.recording.record_queue import QueueItem
 from riglm.application.tool_lists.selection import NO_LIST, ListSelection
+from riglm.application.tracking.record_queue import QueueItem
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
@@ -76,7 +76,7 @@ class DeferredToolCall(NamedTuple):
         )
 
 
-class CallRecordingService:
+class TrackingService:
     """Turns what happens into records. May be called on the event loop: it does no I/O and never raises."""
 
     def __init__(

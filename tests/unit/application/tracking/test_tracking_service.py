@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.recording.call_recording import CallRecordingService
 from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
@@ -42,7 +42,7 @@ class Brim:
 
 
 def tracking(sink, arguments="hash"):
-    return CallRecordingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
+    return TrackingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
 
 
 class Meter:
@@ -290,7 +290,7 @@ def test_what_is_stored_of_arguments_can_change_between_calls(sink, choice, kept
 
 def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     meter, session = Meter(), a_session()
-    service = CallRecordingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
+    service = TrackingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
     before_any = service.list_of(session)
     service.exposed(session, ListSelection(("write",), ("read",), mode="shadow", surface="dynamic"))
     without = service.list_of(session)

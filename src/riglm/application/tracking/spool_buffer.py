@@ -7,8 +7,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from riglm.application.recording.record_queue import Batch, RecordQueue
-from riglm.application.recording.throttling import RateLimitedLogger
+from riglm.application.tracking.record_queue import Batch, RecordQueue
+from riglm.application.tracking.throttling import RateLimitedLogger
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import RecordStorePort
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError

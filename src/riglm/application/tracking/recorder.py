@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Final, Self
 
-from riglm.application.recording.dispatch import Backoff, Dispatcher
-from riglm.application.recording.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
-from riglm.application.recording.spool_buffer import RecordWriter, SpoolBuffer
-from riglm.application.recording.throttling import RateLimitedLogger
+from riglm.application.tracking.dispatch import Backoff, Dispatcher
+from riglm.application.tracking.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
+from riglm.application.tracking.spool_buffer import RecordWriter, SpoolBuffer
+from riglm.application.tracking.throttling import RateLimitedLogger
 from riglm.ports.analytics import Record, RecordStorePort
 from riglm.ports.spool import SpoolPort
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.recording.throttling import at_a_pace, rest_after
+from riglm.application.tracking.throttling import at_a_pace, rest_after
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.02, 0.1])

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.application.recording.record_queue import Batch, RecordQueue
-from riglm.application.recording.spool_buffer import RecordWriter, SpoolBuffer
-from riglm.application.recording.throttling import RateLimitedLogger, rest_after
+from riglm.application.tracking.record_queue import Batch, RecordQueue
+from riglm.application.tracking.spool_buffer import RecordWriter, SpoolBuffer
+from riglm.application.tracking.throttling import RateLimitedLogger, rest_after
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.ports.analytics import Record

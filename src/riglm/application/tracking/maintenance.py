@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from riglm.application.recording.throttling import at_a_pace
+from riglm.application.tracking.throttling import at_a_pace
 from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
@@ -46,8 +46,8 @@ class Maintenance:
     that this process stored; `expiry` returns what is too old at a time; `on_forgotten` is called after an erasure, so
     that this process drops what it learned from it. This thread opens the store for each round, and closes it again.
 
-    The age of records is measured at a reliable time, see `MaintenancePort.reliable_time`. A clock that this process
-    has seen to advance for a day is reliable as well.
+    The age of records is measured at a reliable time, see `MaintenancePort.get_reliable_time`. A clock that this
+    process has seen to advance for a day is reliable as well.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class Maintenance:
             return
         try:
             with self._open_store() as store:
-                heard = store.forgettings(self._since)
-                sessions = store.forgotten_sessions(self._since) if heard != self._heard else ()
+                heard = store.count_erasures(self._since)
+                sessions = store.list_erased_sessions(self._since) if heard != self._heard else ()
         except Exception:  # noqa: BLE001  # nothing here may end the thread
             _log.debug("the store could not be asked who was forgotten", exc_info=True)
             return
@@ -158,7 +158,7 @@ class Maintenance:
         """Return the time by which records are old: that of the clock, unless it is far ahead of what is stored."""
         now, seen = self._clock(), self._monotonic()
         has_advanced = self._doubted_at is not None and seen - self._doubted_at >= _DOUBT_SECONDS
-        reliable = now if has_advanced else store.reliable_time(now, self._started_at)
+        reliable = now if has_advanced else store.get_reliable_time(now, self._started_at)
         store.note_time(reliable, now)
         if reliable == now:
             self._doubted_at = None
@@ -175,7 +175,7 @@ class Maintenance:
         self._prune(store)
         now = self._clock()
         ended = store.end_idle_sessions(reliable - self._idle_gap)
-        if -_CLOCKS_APART <= now - store.latest_refresh() < self._schedule.interval:
+        if -_CLOCKS_APART <= now - store.get_refresh_time() < self._schedule.interval:
             return  # another process did it
         pairs = store.refresh_cooccurrences(now)
         _log.debug("co-occurrence refreshed: %d pairs; sessions left open and now ended: %d", pairs, ended)
@@ -189,7 +189,7 @@ class Maintenance:
             _log.debug("learned pairs pruned: %d", forgotten)
 
     def _purge(self, store: AnalyticsPort, reliable: float) -> None:
-        forgotten = self._removed(store.finish_forgetting())
+        forgotten = self._removed(store.finish_erasures())
         if forgotten.total:
             store.refresh_cooccurrences(self._clock())
         purged = self._removed(store.purge(self._expiry(reliable)))

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from riglm.application.recording.dispatch import Backoff
-from riglm.application.recording.record_queue import QueueLimits, RecordQueue
-from riglm.application.recording.recorder import Recorder
+from riglm.application.tracking.dispatch import Backoff
+from riglm.application.tracking.record_queue import QueueLimits, RecordQueue
+from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from riglm.application.recording.maintenance import Maintenance, MaintenanceSchedule
+from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
 from tests.records import a_learned_pair, a_session, an_invocation, an_override
@@ -121,14 +121,14 @@ def test_a_refresh_by_a_clock_ahead_holds_up_no_other(store):
     store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
     Maintenance(lambda: store, lambda: 2, clock=Clock(NOW + 86_400.0)).run_once()
     Maintenance(lambda: store, lambda: 2, clock=Clock()).run_once()
-    assert store.latest_refresh() == NOW
+    assert store.get_refresh_time() == NOW
 
 
 def test_a_forgetting_by_a_clock_ahead_is_heard_and_hides_no_other(store):
     told = []
     maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock())
     for heard, (key, at) in enumerate((("p", NOW + 86_400.0), ("q", NOW + 5.0)), 1):
-        next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=key, at=at)))
+        next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=key, at=at)))
         maintenance.watch()
         assert len(told) == heard
 
@@ -139,7 +139,7 @@ def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store)
     clock = Clock()
     Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
     assert store.get_cooccurrences(["read"])
-    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
+    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
     Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
     assert not store.get_cooccurrences(["read"])
 
@@ -175,7 +175,7 @@ def test_without_limits_nothing_is_removed(store):
 
 def test_forgetting_that_was_given_up_is_finished(store):
     an_old_session(store)
-    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
+    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
     Maintenance(lambda: store, lambda: 0).run_once()
     assert store.list_sessions() == []
 
@@ -243,11 +243,11 @@ def test_whoever_asked_for_it_is_told_once_that_somebody_was_forgotten(store):
     maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0))
     maintenance.watch()
     assert told == []
-    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=5001.0)))
+    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=5001.0)))
     maintenance.watch()
     maintenance.watch()
     assert told == [1]
-    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="q", at=5002.0)))
+    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="q", at=5002.0)))
     maintenance.watch()
     assert told == [1, 1]
 
@@ -258,7 +258,7 @@ def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_re
     maintenance.when_forgotten(lambda sessions: told.append([each.key for each in sessions]))
     ids = ["one", "other"]
     for id_ in ids:
-        for _ in store.forget(ErasureRequest(whose=ErasureScope.SESSION, key=id_, at=6000.0)):
+        for _ in store.erase(ErasureRequest(whose=ErasureScope.SESSION, key=id_, at=6000.0)):
             pass
         maintenance.watch()
         maintenance.watch()
@@ -266,7 +266,7 @@ def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_re
 
 
 def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
-    next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=4000.0)))
+    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=4000.0)))
     told = []
     Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0)).watch()
     assert told == []
@@ -303,7 +303,7 @@ def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(st
     with Maintenance(lambda: store, lambda: next(stored), schedule=schedule, on_forgotten=told.release) as maintenance:
         for _ in range(3):
             assert store.refreshed.acquire(timeout=SOON)
-        next(store.forget(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=maintenance._clock())))
+        next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=maintenance._clock())))
         assert told.acquire(timeout=SOON)
     assert store.thread is not threading.current_thread()
     maintenance.close(SOON)
