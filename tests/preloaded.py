@@ -55,7 +55,7 @@ _MODULES = (
     "riglm.cli.main",
     "riglm.cli.starting",
     "riglm.composition.accounts",
-    "riglm.composition.doctor",
+    "riglm.cli.doctor_checks",
     "riglm.composition.lifespan",
     "riglm.composition.running",
 )

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.transcript_import import recording
 from riglm.cli.main import app
-from riglm.composition.transcript_import import steady_hasher
+from riglm.cli.transcript_access import steady_hasher
 from riglm.domain.schemas.settings import Settings
 
 DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))

@@ -13,13 +13,13 @@ import pytest
 from riglm.adapters.analytics import schema
 from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.doctor import PortInspector
-from riglm.application.doctor.check import SharedProbe
-from riglm.application.doctor.store import StoreCheck
+from riglm.adapters.doctor import find_listener
+from riglm.application.setup.doctor.store import check_store, check_store_files
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.finding import Severity
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.ports.doctor import FileInspectorPort, InsecureFile, SpoolStatus, StoreStatus
+from riglm.domain.store_status import SpoolStatus, StoreStatus
 from tests.started import free_port
 
 HOLDING = """
@@ -93,13 +93,12 @@ def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) ->
     assert StoreInspector(url, timeout=5).look().pending[-1] == schema.SCHEMA_REVISION
 
 
-async def test_a_clock_that_is_far_ahead_of_the_records_is_told(tmp_path: Path) -> None:
+def test_a_clock_that_is_far_ahead_of_the_records_is_told(tmp_path: Path) -> None:
     url, day = f"sqlite:///{tmp_path / 'riglm.db'}", 86_400.0
     with SqlAnalytics(url) as store:
         store.record_many([session("codex", time.time() - 400 * day)])
-    probe = SharedProbe(StoreInspector(url, timeout=5).look)
-    check = StoreCheck(probe, list, Files(), directory=tmp_path, private=[])
-    [told] = [each for each in await check.examine() if each.place == "clock"]
+    found = check_store(StoreInspector(url, timeout=5).look, Settings(), {}, {})
+    [told] = [each for each in found if each.place == "clock"]
     assert "400 days ahead" in told.what
 
 
@@ -118,24 +117,8 @@ def test_a_store_on_a_server_is_told_as_one_in_a_file_is(postgres_url: str) -> N
     assert facts.size_bytes > 0
 
 
-class Files(FileInspectorPort):
-    """A directory that nobody may write in, with a file that anybody may read."""
-
-    def exposed(self, path: Path) -> InsecureFile | None:
-        return InsecureFile(path=path, mode="0644")
-
-    def is_file(self, path: Path) -> bool:
-        return True
-
-    def is_writable(self, directory: Path) -> bool:
-        return False
-
-    def free_bytes(self, path: Path) -> int | None:
-        return 0
-
-
 @pytest.mark.parametrize("is_away", [False, True])
-async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_away: bool) -> None:
+def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_away: bool) -> None:
     def look() -> StoreStatus:
         if is_away:
             raise AnalyticsUnavailableError("the server is away — fix: start it")
@@ -144,10 +127,12 @@ async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path
         )
 
     spool = SpoolStatus(place="spool", records=5, damaged=1, is_newer=False, is_held=True)
-    check = StoreCheck(
-        SharedProbe(look), lambda: [spool], Files(), directory=tmp_path, private=[tmp_path / "riglm.key"]
-    )
-    found = {each.place: each for each in await check.examine() if each.severity is not Severity.OK}
+    private = [tmp_path / "riglm.key"]
+    findings = [
+        *check_store(look, Settings(), {}, {}),
+        *check_store_files(tmp_path, private, [spool], is_writable=False, shared_mode=lambda _: "0644"),
+    ]
+    found = {each.place: each for each in findings if each.severity is not Severity.OK}
     files = {str(tmp_path), str(tmp_path / "riglm.key"), "spool"}
     assert set(found) == files | ({"database"} if is_away else {"disk", "clock", "lock"})
     assert all(each.fix for each in found.values())
@@ -158,12 +143,10 @@ async def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path
 def test_a_port_is_told_as_taken_free_or_unusable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        other = PortInspector().listener("127.0.0.1", port)
-        mine = PortInspector(f"process 5, 127.0.0.1 port {port}").listener("127.0.0.1", port)
+        other = find_listener("127.0.0.1", port)
+        mine = find_listener("127.0.0.1", port, f"process 5, 127.0.0.1 port {port}")
     assert other is not None
-    assert not other.is_riglm
-    assert mine is not None
-    assert mine.is_riglm
-    assert PortInspector().listener("127.0.0.1", free_port()) is None
+    assert [other[1], mine] == [False, ("riglm serve (process 5)", True)]
+    assert find_listener("127.0.0.1", free_port()) is None
     with pytest.raises(OSError, match=r".+"):
-        PortInspector().listener("203.0.113.7", 1)
+        find_listener("203.0.113.7", 1)

@@ -1,178 +1,79 @@
-"""Probes of this machine: files, programs, ports, server output and JSON Schema."""
+"""Probes of this machine: files, programs, ports and JSON Schema. They block for at most some seconds."""
 
 import contextlib
 import http.client
-import logging
 import os
 import re
-import shutil
 import socket
 import stat
 import subprocess
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 
-from riglm.ports.doctor import (
-    FileInspectorPort,
-    InsecureFile,
-    LogCapturePort,
-    PortInspectorPort,
-    PortOwner,
-    ProgramsPort,
-    SchemaValidatorPort,
-    ServerOutput,
-)
-
 _OF_OTHERS: Final = 0o077
-
-
-class FileInspector(FileInspectorPort):
-    """Looks at the files of this machine."""
-
-    def exposed(self, path: Path) -> InsecureFile | None:
-        if os.name != "posix":
-            return None
-        try:
-            mode = stat.S_IMODE(path.stat().st_mode)
-        except OSError:
-            return None
-        return InsecureFile(path=path, mode=f"{mode:04o}") if mode & _OF_OTHERS else None
-
-    def is_file(self, path: Path) -> bool:
-        return path.is_file() and os.access(path, os.R_OK)
-
-    def is_writable(self, directory: Path) -> bool:
-        there = _there(directory)
-        return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-
-    def free_bytes(self, path: Path) -> int | None:
-        try:
-            return shutil.disk_usage(_there(path)).free
-        except OSError:
-            return None
-
-
-def _there(path: Path) -> Path:
-    """The path, or the nearest one above it that there is."""
-    whole = path.absolute()
-    return next((each for each in (whole, *whole.parents) if each.exists()), whole)
-
-
-_TIMEOUT_SECONDS: Final = 10.0
 _VERSION: Final = re.compile(r"riglm (\S+)")
-
-
-class Programs(ProgramsPort):
-    """The programs of this machine."""
-
-    def found(self, program: str) -> str | None:
-        return shutil.which(program)
-
-    def version_of_riglm(self, command: Sequence[str]) -> str | None:
-        words = list(command)
-        end = next((at for at, word in enumerate(words) if word in {"run", "serve"}), 1)
-        try:
-            done = subprocess.run(
-                [*words[:end], "--version"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_TIMEOUT_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        told = _VERSION.match(done.stdout.decode("utf-8", "replace"))
-        return told[1] if told else None
-
-
-_LINES: Final = 10
-_LOGGER: Final = "riglm"
-_NOISE: Final = "skipped a line that is no message"
-
-
-class LogCapture(logging.Handler, LogCapturePort):
-    """Listens to riglm's log as a context manager; meanwhile nothing of it goes anywhere else."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self._said: dict[str, deque[str]] = {}
-        self._noise: dict[str, int] = {}
-        self._framing: dict[str, str] = {}
-        self._before = (logging.NOTSET, True)
-
-    def __enter__(self) -> Self:
-        logger = logging.getLogger(_LOGGER)
-        self._before = (logger.level, logger.propagate)
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-        logger.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logger = logging.getLogger(_LOGGER)
-        logger.removeHandler(self)
-        logger.setLevel(self._before[0])
-        logger.propagate = self._before[1]
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take down what a record quotes of a server."""
-        about = record.__dict__
-        name = about.get("upstream")
-        if name is None:
-            return
-        if record.msg == "stderr":
-            self._said.setdefault(name, deque(maxlen=_LINES)).append(str(about.get("line", "")).rstrip())
-        elif record.msg == _NOISE:
-            self._noise[name] = self._noise.get(name, 0) + 1
-            if framing := about.get("framing"):
-                self._framing[name] = framing
-
-    def heard(self, upstream: str) -> ServerOutput:
-        return ServerOutput(
-            rate_limited_log=tuple(self._said.get(upstream, ())),
-            noise=self._noise.get(upstream, 0),
-            framing=self._framing.get(upstream, ""),
-        )
-
-    def forget(self, upstream: str) -> None:
-        self._said.pop(upstream, None)
-        self._noise.pop(upstream, None)
-        self._framing.pop(upstream, None)
-
-
-_LISTENING_TIMEOUT_SECONDS: Final = 2.0
+_VERSION_TIMEOUT_SECONDS: Final = 10.0
+_LISTENER_TIMEOUT_SECONDS: Final = 2.0
 _LISTENS: Final = "0A"
+_MAX_FAULT_LENGTH: Final = 200
 
 
-class PortInspector(PortInspectorPort):
-    """Tries to bind, and identifies the process that listens already."""
+def shared_mode(path: Path) -> str | None:
+    """Return the mode, in octal, of a path that other users of this machine may use; None if they may not."""
+    if os.name != "posix":
+        return None
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return None
+    return f"{mode:04o}" if mode & _OF_OTHERS else None
 
-    def __init__(self, known: str = "") -> None:
-        """`known` is what a running `riglm serve` wrote down of itself: `process N, HOST port P`; empty for none."""
-        self._known = known
 
-    def listener(self, host: str, port: int) -> PortOwner | None:
-        """Who listens there; None when the port is free.
+def is_writable(directory: Path) -> bool:
+    """True if files can be created in a directory, or it can be created itself."""
+    whole = directory.absolute()
+    there = next((each for each in (whole, *whole.parents) if each.exists()), whole)
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
-        Raises:
-            OSError: the address cannot be used: the host is not one of this machine, or the port is privileged.
-        """
-        if _is_free(host, port):
-            return None
-        if self._known.endswith(f"{host} port {port}"):
-            return PortOwner(words=f"riglm serve ({self._known.partition(',')[0]})", is_riglm=True)
-        owner = _owner(port)
-        is_riglm = _says_riglm(host, port) or (owner is not None and owner.endswith("(riglm)"))
-        if owner is None:
-            return PortOwner(words="a riglm" if is_riglm else "another process", is_riglm=is_riglm)
-        return PortOwner(words=owner, is_riglm=is_riglm)
+
+def version_of_riglm(command: Sequence[str]) -> str | None:
+    """Return the version of the riglm that a command line starts; None if it is none, or does not answer in time."""
+    end = next((at for at, word in enumerate(command) if word in {"run", "serve"}), 1)
+    try:
+        done = subprocess.run(
+            [*command[:end], "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_VERSION_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.match(done.stdout.decode("utf-8", "replace"))
+    return found[1] if found else None
+
+
+def find_listener(host: str, port: int, serving: str = "") -> tuple[str, bool] | None:
+    """Return a description of the process that listens at an address, and True for a riglm; None if it is free.
+
+    `serving` is what a running `riglm serve` wrote into its lock file: `process N, HOST port P`; empty for none.
+
+    Raises:
+        OSError: the address cannot be used: the host is not one of this machine, or the port is privileged.
+    """
+    if _is_free(host, port):
+        return None
+    if serving.endswith(f"{host} port {port}"):
+        return f"riglm serve ({serving.partition(',')[0]})", True
+    owner = _owner(port)
+    is_riglm = _answers_as_riglm(host, port) or (owner is not None and owner.endswith("(riglm)"))
+    return owner or ("a riglm" if is_riglm else "another process"), is_riglm
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -189,44 +90,35 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def _says_riglm(host: str, port: int) -> bool:
-    """Whether what is there answers as riglm's control API or its MCP endpoint do."""
-    connection = http.client.HTTPConnection(host, port, timeout=_LISTENING_TIMEOUT_SECONDS)
+def _answers_as_riglm(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=_LISTENER_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/health", headers={"Accept": "application/json"})
-        answer = connection.getresponse()
-        told = answer.read(65_536).decode("utf-8", "replace")
+        body = connection.getresponse().read(65_536)
     except (OSError, http.client.HTTPException):
         return False
-    else:
-        return '"upstreams"' in told and '"live"' in told
     finally:
         connection.close()
+    return b'"upstreams"' in body and b'"live"' in body
 
 
 def _owner(port: int) -> str | None:
     """Return the process that listens on a port, where the system reports it to this user."""
     sockets = {inode for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net") / table, port)}
-    if not sockets:
-        return None
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
         with contextlib.suppress(OSError):
             target = descriptor.readlink().name
             if target.startswith("socket:[") and target[8:-1] in sockets:
                 process = descriptor.parents[1]
                 words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-                return f"process {process.name} ({_name(words)})"
+                names = [Path(word).name for word in words[:2]]
+                is_riglm = "riglm" in names or words[1:3] == ["-m", "riglm"]
+                return f"process {process.name} ({'riglm' if is_riglm else names[0]})"
     return None
 
 
-def _name(words: Sequence[str]) -> str:
-    """What a process is called by the words that it was started with; of riglm's, what it is called itself."""
-    names = [Path(word).name for word in words[:2]]
-    return "riglm" if "riglm" in names or list(words[1:3]) == ["-m", "riglm"] else names[0]
-
-
 def _listening(table: Path, port: int) -> Iterator[str]:
-    """The inodes of the sockets that listen on a port, in one of the kernel's tables."""
+    """Yield the inodes of the sockets that listen on a port, in one of the kernel's tables."""
     with contextlib.suppress(OSError):
         for line in table.read_text("ascii").splitlines()[1:]:
             fields = line.split()
@@ -234,19 +126,17 @@ def _listening(table: Path, port: int) -> Iterator[str]:
                 yield fields[9]
 
 
-_MAX: Final = 200
+def find_schema_fault(schema: Any) -> str | None:
+    """Return why something is no JSON Schema, by the meta-schema that it names or that of 2020-12; None if it is one.
 
-
-class JsonSchemaValidator(SchemaValidatorPort):
-    """Holds schemas against the meta-schema that they name, by default that of 2020-12."""
-
-    def fault(self, schema: Any) -> str | None:
-        try:
-            validator_for(schema, default=Draft202012Validator).check_schema(schema)
-        except SchemaError as error:
-            place = "/".join(map(str, error.absolute_path))
-            words = " ".join(error.message.split())[:_MAX]
-            return f"{place}: {words}" if place else words
-        except RecursionError:
-            return "it is nested too deeply"
-        return None
+    No reference is followed.
+    """
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except SchemaError as error:
+        place = "/".join(map(str, error.absolute_path))
+        words = " ".join(error.message.split())[:_MAX_FAULT_LENGTH]
+        return f"{place}: {words}" if place else words
+    except RecursionError:
+        return "it is nested too deeply"
+    return None

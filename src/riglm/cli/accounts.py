@@ -195,7 +195,7 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
     Raises:
         UnusableInputError: there is none, or it does not sign in.
     """
-    from riglm.composition.client_setup import servers_to_sign_in
+    from riglm.cli.setup_access import servers_to_sign_in
 
     servers = {key: each for found in _configured(config) for key, each in found.items()}
     if name not in servers and config is None:
@@ -214,10 +214,9 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
 def _configured(config: "Path | None") -> "Iterator[dict[str, ServerSettings]]":
     """Yield the servers of each configuration in use."""
     from riglm.adapters.configuration.loading import Options, load
-    from riglm.composition.client_setup import installations
-    from riglm.composition.doctor import in_use
+    from riglm.cli.setup_access import configurations_in_use, installations
 
-    for options, _ in in_use(Options(config=config), installations()):
+    for options, _ in configurations_in_use(Options(config=config), installations()):
         settings = load(options).settings
         single = {spec.name: settings.upstream for spec in settings.upstream_specs() if settings.upstream is not None}
         yield {**settings.mcp_servers, **single}

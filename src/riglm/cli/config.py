@@ -28,10 +28,9 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     """
     from riglm.adapters.configuration.loading import Options, load
     from riglm.adapters.configuration.presence import require_all
-    from riglm.composition.client_setup import installations
-    from riglm.composition.doctor import in_use
+    from riglm.cli.setup_access import configurations_in_use, installations
 
-    found = in_use(Options(config=config, mcp_json=mcp_json), installations())
+    found = configurations_in_use(Options(config=config, mcp_json=mcp_json), installations())
     checked: list[tuple[Configuration, list[str]]] = []
 
     def examine(options: Options, made: "ClientSetup | None") -> None:

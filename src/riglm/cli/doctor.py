@@ -13,12 +13,9 @@ from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, printable
 from riglm.domain.finding import DoctorSection, Finding, Severity, is_healthy
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
-    from riglm.composition.doctor import Examination
-    from riglm.domain.schemas.section import EmbedderSettings
-    from riglm.ports.doctor import EmbedderCheckResult
+    from riglm.cli.doctor_checks import Examination
 
 
 def doctor(
@@ -41,14 +38,16 @@ def doctor(
     cannot be used.
     """
     from riglm.adapters.configuration.loading import Options
+    from riglm.cli.doctor_checks import plan_examination
     from riglm.cli.output import print_json
-    from riglm.composition.doctor import examination
 
     options = Options(config=config, mcp_json=mcp_json)
-    planned = examination(options, _load_embedder, visits=not no_upstreams, seconds=deadline)
+    planned = plan_examination(options, probes=not no_upstreams, seconds=deadline)
     findings = _run(planned, only or list(DoctorSection))
     if as_json:
-        print_json(_fields(findings))
+        counts = {severity.value: sum(each.severity is severity for each in findings) for severity in Severity}
+        found = [asdict(each) for each in findings]
+        print_json({"healthy": is_healthy(findings), "counts": counts, "findings": found})
     else:
         print_report(findings)
     if not planned.is_usable:
@@ -58,39 +57,15 @@ def doctor(
 
 
 def _run(planned: "Examination", only: Sequence[DoctorSection]) -> "list[Finding]":
-    from riglm.application.doctor.check import run
+    from riglm.application.setup.doctor.checks import run_checks
     from riglm.cli.output import progress
     from riglm.domain.redaction import Redactor
 
-    with planned.overhearing, progress("examining", len(planned.checks)) as advance:
-        looking = run(planned.checks, only=only, seconds=planned.seconds, on_done=lambda: advance(1))
+    with planned.log, progress("examining", len(planned.checks)) as advance:
+        looking = run_checks(planned.checks, only=only, seconds=planned.seconds, on_done=lambda: advance(1))
         findings = asyncio.run(looking)
     clean = Redactor(planned.secrets)
     return [replace(each, place=clean(each.place), what=clean(each.what), fix=clean(each.fix)) for each in findings]
-
-
-def _load_embedder(settings: "EmbedderSettings") -> "EmbedderCheckResult":
-    from riglm.cli.embedder import examine
-    from riglm.ports.doctor import EmbedderCheckResult
-
-    facts = examine(settings)
-    embeddings = facts["embeddings"]
-    return EmbedderCheckResult(
-        wanted=settings.model if settings.provider != "static" else settings.provider,
-        at_work=facts["identity"],
-        is_fallback=embeddings["is_fallback_active"] and settings.provider != "static",
-        is_semantic=embeddings["semantic_quality"] == "high",
-        reason=facts["reason"] or "",
-        load_ms=facts["load_ms"],
-        embed_ms=facts["embed_ms"],
-    )
-
-
-def _fields(findings: "Sequence[Finding]") -> dict[str, object]:
-    from riglm.domain.finding import Severity
-
-    counts = {severity.value: sum(each.severity is severity for each in findings) for severity in Severity}
-    return {"healthy": is_healthy(findings), "counts": counts, "findings": [asdict(each) for each in findings]}
 
 
 _WIDTH_OF_A_PIPE: Final = 160
@@ -100,59 +75,39 @@ _LOOKS: Final = {
     Severity.WARNING: ("warning", "yellow"),
     Severity.ERROR: ("error", "bold red"),
 }
+_BAD: Final = (Severity.ERROR, Severity.WARNING)
 
 
 def print_report(findings: Sequence[Finding]) -> None:
-    """A table for each section, and a line that sums up."""
+    """Print a table for each section, and a line that sums up."""
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as captured:
         for section, group in groupby(findings, key=lambda each: each.section):
             console.print(Text(section.value.capitalize(), style="bold"))
-            console.print(_table(list(group)), end="\n\n")
+            table = Table.grid(padding=(0, 2, 0, 0))
+            table.add_column(no_wrap=True)
+            table.add_column(overflow="fold", max_width=56)
+            table.add_column(overflow="fold")
+            for each in group:
+                word, style = _LOOKS[each.severity]
+                what = Text(printable(each.what))
+                if each.fix:
+                    what.append("\nfix: ", style="bold").append(printable(each.fix), style="not bold")
+                table.add_row(f"  [{style}]{word}[/]", Text(printable(each.place)), what)
+            console.print(table, end="\n\n")
         console.print(_summary(findings))
     typer.echo("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")))
-
-
-def _table(findings: Sequence[Finding]) -> "Table":
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", max_width=56)
-    table.add_column(overflow="fold")
-    for each in findings:
-        word, style = _LOOKS[each.severity]
-        table.add_row(f"  [{style}]{word}[/]", _plain(each.place), _words(each))
-    return table
-
-
-def _words(each: Finding) -> "Text":
-    words = _plain(each.what)
-    if each.fix:
-        words.append("\nfix: ", style="bold")
-        words.append(printable(each.fix))
-    return words
-
-
-def _plain(text: str) -> "Text":
-    from rich.text import Text
-
-    return Text(printable(text))
 
 
 def _summary(findings: Sequence[Finding]) -> "Text":
     from rich.text import Text
 
-    counts = {severity: sum(each.severity is severity for each in findings) for severity in Severity}
-    errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
-    if not errors and not warnings:
+    counts = [(sum(each.severity is severity for each in findings), severity.value) for severity in _BAD]
+    words = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in counts if count]
+    if not words:
         return Text("healthy", style="green")
-    words = [
-        f"{count} {word}{'s' if count > 1 else ''}"
-        for count, word in ((errors, "error"), (warnings, "warning"))
-        if count
-    ]
-    return Text(f"found {' and '.join(words)}", style="bold red" if errors else "yellow")
+    return Text(f"found {' and '.join(words)}", style="bold red" if counts[0][0] else "yellow")

@@ -183,7 +183,7 @@ def _discard(one: "ModeSwitch") -> None:
 
 def _preloading(files: Sequence[Path], mode: Mode, *, dry_run: bool) -> "Sequence[InstallPlan]":
     """Have clients that defer the tools of all servers load those of riglm, or defer them again; what was done."""
-    from riglm.composition.client_setup import installing
+    from riglm.cli.setup_access import installing
 
     parts = installing()
     plans = parts.planner.preload_plans(files, is_on=mode == "enforce")

@@ -15,7 +15,7 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from riglm.composition.client_setup import SetupServices
+    from riglm.cli.setup_access import SetupServices
     from riglm.domain.client_setup import FileChange, InstallPlan
 
 
@@ -95,7 +95,7 @@ class ChangedLines:
         """`rewritings` are all changes that will be printed."""
         from rich.console import Console
 
-        from riglm.composition.client_setup import cover
+        from riglm.cli.setup_access import cover
 
         self._console = Console(soft_wrap=True, highlight=False)
         self._cover = cover([each for each in rewritings if _size(each) <= _MAX_SHOWN_BYTES])
@@ -167,7 +167,7 @@ def init(
 
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
-    from riglm.composition.client_setup import installing
+    from riglm.cli.setup_access import installing
 
     parts = installing(anyway=include or (), project=project)
     clients, directory = known_clients(client), project and project.resolve()
@@ -310,7 +310,7 @@ def _hint(
 
 
 def _print_unedited() -> None:
-    from riglm.composition.client_setup import unedited
+    from riglm.cli.setup_access import unedited
 
     for title, file, (program, *words) in unedited():
         typer.echo(f"{title}: {_short(file)}: riglm does not edit this file — fix: in a server of type stdio, write")

@@ -164,7 +164,7 @@ def learn_from(
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Token counts are kept for the
     prices of `riglm report`. Nothing leaves the machine.
     """
-    from riglm.composition.transcript_import import background, fronts
+    from riglm.cli.transcript_access import background, fronts
 
     settings = settings_of(config)
     now = time.time()
@@ -185,7 +185,7 @@ def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[T
     Raises:
         UnusableInputError: there is no such client, or nothing at a path.
     """
-    from riglm.composition.transcript_import import transcripts
+    from riglm.cli.transcript_access import transcripts
 
     sources = {source.client: source for source in transcripts(Path.home(), os.environ)}
     for name in clients:
@@ -237,9 +237,9 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     """
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
+    from riglm.cli.transcript_access import passing_hasher, steady_hasher
     from riglm.composition.container import Container
     from riglm.composition.storage import store_path
-    from riglm.composition.transcript_import import passing_hasher, steady_hasher
 
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         with memory_database() as url, SqlAnalytics(url) as empty:
@@ -271,7 +271,7 @@ def _recorded(
 ) -> str:
     """Store what is new; why contexts were not learned, or nothing."""
     from riglm.application.transcript_import.recording import ImportRecorder, record_token_usage
-    from riglm.composition.transcript_import import context_lessons, find_project
+    from riglm.cli.transcript_access import context_lessons, find_project
 
     record_token_usage(store, hasher, principal, collection.billed)
     new = collection.new

@@ -140,7 +140,7 @@ def settings_in_use(config: Path | None) -> "Settings":
 
 def installed() -> list[tuple[str, Path]]:
     """The clients that `riglm init` put riglm in front of, each with its configuration; every file once."""
-    from riglm.composition.client_setup import installations
+    from riglm.cli.setup_access import installations
 
     found = {one.configuration: one.client for one in installations() if one.configuration.is_file()}
     return [(client, file) for file, client in found.items()]

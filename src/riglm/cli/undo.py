@@ -26,7 +26,7 @@ from riglm.cli.output import JsonOption, print_json
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from riglm.composition.client_setup import SetupServices
+    from riglm.cli.setup_access import SetupServices
     from riglm.domain.client_setup import UndoPlan
 
 
@@ -45,7 +45,7 @@ def undo(
     A file that was changed since keeps its changes: riglm's entry goes, the servers return. What was recorded and
     learned stays. Exit code 3: shown, but not confirmed.
     """
-    from riglm.composition.client_setup import installing
+    from riglm.cli.setup_access import installing
 
     parts = installing(project=project)
     clients, directory = known_clients(client), project and project.resolve()
@@ -81,7 +81,7 @@ def _undone(
 
 def _tell_where(parts: "SetupServices", clients: "Collection[str]", directory: Path | None) -> None:
     """Report where the setup journal was looked for if there is none, and what to do while riglm is running."""
-    from riglm.composition.client_setup import riglm_entries
+    from riglm.cli.setup_access import riglm_entries
 
     if known := dict.fromkeys(f"{one.client} ({one.file})" for one in parts.record.all()):
         typer.echo(f"there is nothing to take back of what you named; `riglm init` set up {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What an examination of an installation finds."""
+"""Findings of `riglm doctor`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class DoctorSection(StrEnum):
-    """What is examined, in the order of the report."""
+    """Parts that are examined, in the order of the report."""
 
     CONFIGURATION = "configuration"
     SERVERS = "servers"
@@ -32,7 +32,7 @@ class DoctorSection(StrEnum):
     MACHINE = "machine"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was found: where, what, and what to do about it, as a command or a key to set.
 
@@ -46,11 +46,6 @@ class Finding:
     fix: str = ""
 
 
-def finding(section: DoctorSection, severity: Severity, place: str, what: str, fix: str = "") -> Finding:
-    """A finding, for code that makes many of one section."""
-    return Finding(section=section, severity=severity, place=place, what=what, fix=fix)
-
-
 def is_healthy(findings: Iterable[Finding]) -> bool:
-    """Whether nothing found is a warning or an error."""
+    """True if no finding is a warning or an error."""
     return all(finding.severity in {Severity.OK, Severity.NOTE} for finding in findings)

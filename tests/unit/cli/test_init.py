@@ -18,9 +18,9 @@ from riglm.adapters.configuration.presence import require_upstreams
 from riglm.cli.config import app as check_app
 from riglm.cli.filtering_mode import enforce, shadow
 from riglm.cli.init import init
+from riglm.cli.setup_access import installations, installing, riglm_entries
+from riglm.cli.transcript_access import fronts
 from riglm.cli.undo import undo
-from riglm.composition.client_setup import installations, installing, riglm_entries
-from riglm.composition.transcript_import import fronts
 from riglm.domain.client_setup import ConfigLocation, starts_riglm
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError

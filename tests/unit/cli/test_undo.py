@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from riglm.composition.client_setup import installations
+from riglm.cli.setup_access import installations
 from tests.unit.adapters.clients.shapes import CODEX, CURSOR
 from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in, told
 

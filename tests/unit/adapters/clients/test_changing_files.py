@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from riglm.adapters.clients import json_members, toml_tables
 from riglm.adapters.clients.files import ClientFiles
 from riglm.adapters.clients.json_members import FileNotEditableError
-from riglm.composition.client_setup import installing
+from riglm.cli.setup_access import installing
 from riglm.domain.client_setup import ConfigLocation
 
 JSON = ConfigLocation(client="vscode", file=Path("mcp.json"), path=("servers",))

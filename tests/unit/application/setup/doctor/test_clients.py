@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.doctor import FileInspector
-from riglm.application.doctor.check import SharedProbe
-from riglm.application.doctor.clients import ClientFilesCheck, ClientsSeenCheck
+from riglm.application.setup.doctor import clients
+from riglm.application.setup.doctor.clients import check_client_files, check_recorded_client
 from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
-from riglm.domain.finding import Severity
+from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.filtering import FilteringSettings
-from riglm.ports.doctor import ProgramsPort, RecordedClient, StoreStatus
+from riglm.domain.store_status import RecordedClient
 
 
 def seen(name: str, era: str = "handshake") -> RecordedClient:
@@ -30,31 +29,32 @@ def seen(name: str, era: str = "handshake") -> RecordedClient:
         ("somebody", "modern", {}, Severity.OK, "stable"),
     ],
 )
-async def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
+def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
     client: str, era: str, filtering: dict[str, Any], severity: Severity, surface: str
 ) -> None:
-    facts = StoreStatus(place="", schema="1", clients=(seen(client, era),))
-    (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings(**filtering)).examine()
+    found = check_recorded_client(seen(client, era), FilteringSettings(**filtering))
     assert found.severity is severity
     assert f"surface: {surface}, because " in found.what
     assert bool(found.fix) is (severity is not Severity.OK)
 
 
-async def test_it_says_why_claude_code_gets_a_short_list() -> None:
+def test_it_says_why_claude_code_gets_a_short_list() -> None:
     client = replace(seen("claude-code", "modern"), no_tool_search="ENABLE_TOOL_SEARCH is false")
-    facts = StoreStatus(place="", schema="1", clients=(client,))
-    (found,) = await ClientsSeenCheck(SharedProbe(lambda: facts), FilteringSettings()).examine()
+    found = check_recorded_client(client, FilteringSettings())
     assert "surface: stable, because it may load every tool, since ENABLE_TOOL_SEARCH is false" in found.what
 
 
-class Known(ProgramsPort):
-    """Two programs: a riglm of this version, and an older one."""
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three programs: a riglm of this version, an older one, and another program."""
+    known = {"/bin/riglm", "/old/riglm", "/bin/cat"}
+    monkeypatch.setattr(clients.shutil, "which", lambda program: program if program in known else None)
 
-    def found(self, program: str) -> str | None:
-        return program if program in {"/bin/riglm", "/old/riglm", "/bin/cat"} else None
 
-    def version_of_riglm(self, command: Any) -> str | None:
-        return {"/bin/riglm": "2", "/old/riglm": "1"}.get(command[0])
+def check(*entries: RiglmServerEntry, made: Any = (), enforced: Any = ()) -> list[Finding]:
+    versions = {"/bin/riglm": "2", "/old/riglm": "1"}
+    found = check_client_files(entries, made, lambda command: versions.get(command[0]), version="2", enforced=enforced)
+    return list(found)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,11 @@ class Known(ProgramsPort):
         (("/bin/riglm", "run", "--config", "/gone/riglm.yaml"), Severity.ERROR, "/gone/riglm.yaml"),
     ],
 )
-async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
+def test_a_client_that_starts_no_riglm_or_another_one_is_told(
     command: tuple[str, ...], severity: Severity, what: str
 ) -> None:
     entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), entry="riglm", command=command)
-    check = ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2")
-    (found,) = await check.examine()
+    (found,) = check(entry)
     assert (found.severity, found.place) == (severity, "cursor /home/mcp.json")
     assert what in found.what
 
@@ -86,7 +85,7 @@ async def test_a_client_that_starts_no_riglm_or_another_one_is_told(
         (False, True, True, ""),
     ],
 )
-async def test_a_client_that_may_defer_a_short_list_is_reported(
+def test_a_client_that_may_defer_a_short_list_is_reported(
     may_defer: bool, is_enforced: bool, is_installed: bool, fix: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "riglm.yaml"
@@ -97,9 +96,7 @@ async def test_a_client_that_may_defer_a_short_list_is_reported(
     )
     made = (replace(installed(client="codex"), configuration=file),) if is_installed else ()
     enforced = {file} if is_enforced else set()
-    found = await ClientFilesCheck(
-        lambda: (entry,), made, FileInspector(), Known(), version="2", enforced=enforced
-    ).examine()
+    found = check(entry, made=made, enforced=enforced)
     assert (found[0].severity, found[0].fix) == (Severity.WARNING if fix else Severity.OK, fix)
 
 
@@ -139,7 +136,7 @@ HERE, THERE, OTHER = installed(), installed("/my work"), installed(client="codex
         ),
     ],
 )
-async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
+def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
     made: ClientSetup, program: str, fix: str, tmp_path: Path
 ) -> None:
     configuration = made.configuration
@@ -150,11 +147,11 @@ async def test_the_cure_of_an_entry_leaves_no_place_of_its_client_undone(
     command = (program, "run", "--config", str(configuration))
     entry = RiglmServerEntry(client=made.client, file=made.file, entry="riglm", command=command)
     known = [made, *(each for each in (HERE, THERE, OTHER) if each.place != made.place)]
-    found = await ClientFilesCheck(lambda: (entry,), known, FileInspector(), Known(), version="2").examine()
+    found = check(entry, made=known)
     assert [each.fix for each in found if each.place == f"cursor {made.file}"] == [fix]
 
 
-async def test_an_entry_that_init_did_not_write_is_corrected_by_hand() -> None:
+def test_an_entry_that_init_did_not_write_is_corrected_by_hand() -> None:
     entry = RiglmServerEntry(client="cursor", file=Path("/home/mcp.json"), command=("/gone/riglm", "run", "--", "true"))
-    (found,) = await ClientFilesCheck(lambda: (entry,), (), FileInspector(), Known(), version="2").examine()
+    (found,) = check(entry)
     assert found.fix == "correct its command in the file"

@@ -1,4 +1,4 @@
-"""What `riglm init` and `riglm undo` are made of, and what other commands ask about what they did."""
+"""The services of `riglm init` and `riglm undo`, and what other commands read of what they did."""
 
 import contextlib
 import os
@@ -15,7 +15,9 @@ from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
 from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.loading import (
+    FILE_NAME,
     VARIABLE,
+    Options,
     configuration_directory,
     data_directory,
     other_data_directories,
@@ -123,6 +125,22 @@ def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientS
         moved = latest[place].servers if place in latest else {}
         latest[place] = replace(each, servers={**moved, **each.servers})
     return tuple(latest.values())
+
+
+def configurations_in_use(options: Options, setups: Sequence[ClientSetup]) -> list[tuple[Options, ClientSetup | None]]:
+    """Return the configuration in use, or where none is named or found, those that clients start riglm with.
+
+    With each is what `riglm init` did when it made it.
+    """
+    files = {each.configuration: each for each in setups if each.configuration.is_file()}
+    if is_named(options) or Path(FILE_NAME).is_file() or not files:
+        return [(options, files.get(options.config.absolute()) if options.config is not None else None)]
+    return [(Options(config=file), each) for file, each in files.items()]
+
+
+def is_named(options: Options) -> bool:
+    """True if the options name a file."""
+    return options.config is not None or options.mcp_json is not None
 
 
 def riglm_entries(

@@ -4,16 +4,12 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.doctor import JsonSchemaValidator
-from riglm.application.doctor.server_probe import ServerProbe
-from riglm.application.doctor.servers import ProbeResult, ServerProber, ServersCheck
-from riglm.application.doctor.tools import ToolsFindings
+from riglm.application.setup.doctor.server_probe import ServerProbe
+from riglm.application.setup.doctor.servers import ProbeResult, ServerOutput, ServerProber, check_servers
 from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Finding, Severity
-from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
-from riglm.ports.doctor import ServerOutput
 
 
 class Told(ServerProber):
@@ -23,7 +19,7 @@ class Told(ServerProber):
         self._took = seconds
         self._output = output
 
-    async def visit(self, upstream: Any) -> ProbeResult:
+    async def probe(self, upstream: Any) -> ProbeResult:
         spec = UpstreamSpec(name=upstream, kind="stdio", command=("true",))
         return ProbeResult(ServerProbe(spec=spec, seconds=self._took[upstream]), self._output)
 
@@ -35,15 +31,11 @@ async def examined(client: str, *seconds: float, output: ServerOutput | None = N
     async def opened() -> Any:
         yield list(took)
 
-    tools = ToolsFindings(
-        JsonSchemaValidator(), naming="prefix", filtering=FilteringSettings(), client=client, is_alone=False
-    )
     keys = {name: f"mcpServers.{name}" for name in (*took, "other")}
     known = support_by_key(client)
-    check = ServersCheck(
-        opened, Told(took, output or ServerOutput()), tools, timeouts=TimeoutSettings(), keys=keys, client=known
-    )
-    return [each for each in await check.examine() if each.severity is not Severity.OK]
+    prober = Told(took, output or ServerOutput())
+    found = await check_servers(opened, prober, lambda _: iter(()), timeouts=TimeoutSettings(), keys=keys, client=known)
+    return [each for each in found if each.severity is not Severity.OK]
 
 
 @pytest.mark.parametrize(

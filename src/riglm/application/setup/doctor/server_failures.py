@@ -1,143 +1,12 @@
-"""A visit to one server: it is opened as a client would open it, asked for its tools, and left again."""
+"""What went wrong with a server, by what it wrote or by riglm's reason, and what to do about it."""
 
-import asyncio
-import contextlib
 import re
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from riglm.application.connections.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.connections.modern_handler import EraProbe
-from riglm.application.forwarding.riglm_requests import Asking
-from riglm.application.identity import server_info
-from riglm.domain import jsonrpc, protocol
-from riglm.domain.jsonrpc import Message
 from riglm.domain.redaction import mask_command
-from riglm.domain.session import ProtocolEra
-from riglm.domain.tool import ToolCatalog, read_catalog
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.doctor import ServerOutput
-from riglm.ports.upstream import NullServerMessageHandler, UpstreamPort
-
-_ERA_SECONDS: Final = 5.0
-_NO_CLIENT: Final = NullServerMessageHandler()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerProbe:
-    """What came of a visit.
-
-    `failure` is the reason why there is no list, or empty. `revision` is the protocol version of the handshake, empty
-    if the server does not support it; `is_modern` is True if the server supports the modern era, None if unknown.
-    `seconds` is the time from the first request to the complete list. `is_starting` is True if a launcher such as `npx`
-    was still running at the timeout.
-    """
-
-    spec: UpstreamSpec
-    failure: str = ""
-    is_starting: bool = False
-    server: str = ""
-    revision: str = ""
-    is_modern: bool | None = None
-    seconds: float = 0.0
-    has_tools: bool = True
-    catalog: ToolCatalog = field(default_factory=ToolCatalog)
-
-
-_LAUNCHERS: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "pipx", "docker", "podman"})
-"""Commands that download a server at its first start, which may take minutes."""
-
-
-async def visit(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
-    """Probe a server for at most `seconds`, and as long again for it to end.
-
-    `on_list` is called when its list has arrived; after that the server may be started again to check its era.
-    """
-    spec = upstream.spec
-    try:
-        async with asyncio.timeout(seconds):
-            found = await _visit(upstream)
-        if found.failure or found.is_modern:
-            return found
-        on_list()
-        return replace(found, is_modern=await _speaks_modern(upstream))
-    except TimeoutError:
-        if spec.command and PurePath(spec.command[0]).stem in _LAUNCHERS:
-            return ServerProbe(spec=spec, failure=f"is still starting after {seconds:g} s", is_starting=True)
-        return ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
-    finally:
-        await upstream.close()
-
-
-async def _visit(upstream: UpstreamPort) -> ServerProbe:
-    asking, started = Asking(), time.monotonic()
-    link = link_for(upstream, _NO_CLIENT)
-    answer = await asking.ask(link, "initialize", _handshake())
-    if answer.error:
-        bridge = await _bridge(upstream, answer)
-        if bridge is not None:
-            link = bridge
-            answer = await asking.ask(link, "initialize", _handshake())
-    if not answer.result:
-        return ServerProbe(spec=upstream.spec, failure=_words(answer))
-    greeting = jsonrpc.members(answer.result)
-    link.send(jsonrpc.notification("notifications/initialized"))
-    has_tools = "tools" in jsonrpc.members(greeting.get("capabilities", b"{}"))
-    catalog = ToolCatalog()
-    if has_tools:
-        entries, last = await asking.pages(link, "tools/list", "tools", b"{}")
-        if not last.result:
-            return ServerProbe(spec=upstream.spec, failure=f"has no list of tools: {_words(last)}")
-        catalog = read_catalog(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
-    took = time.monotonic() - started
-    await link.close()
-    is_bridged = isinstance(link, BridgeLink)
-    return ServerProbe(
-        spec=upstream.spec,
-        server=_server(greeting),
-        revision="" if is_bridged else jsonrpc.text(greeting.get("protocolVersion")) or "",
-        is_modern=True if is_bridged else None,
-        seconds=took,
-        has_tools=has_tools,
-        catalog=catalog,
-    )
-
-
-async def _bridge(upstream: UpstreamPort, refusal: Message) -> BridgeLink | None:
-    found: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
-    find_bridge(upstream, _NO_CLIENT, refusal, lambda bridge: None if found.done() else found.set_result(bridge))
-    return await found
-
-
-async def _speaks_modern(upstream: UpstreamPort) -> bool | None:
-    known = upstream.supports(ProtocolEra.MODERN)
-    if known is not None:
-        return known
-    found: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-    probe = EraProbe(upstream, upstream.stateless(_NO_CLIENT), silence_tells=False)
-    probe.ask(lambda modern: None if found.done() else found.set_result(modern))
-    with contextlib.suppress(TimeoutError):
-        return await asyncio.wait_for(found, _ERA_SECONDS)
-    return None
-
-
-def _handshake() -> bytes:
-    version = protocol.HANDSHAKE_VERSIONS[-1]
-    return jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})
-
-
-def _server(greeting: "dict[str, jsonrpc.Raw]") -> str:
-    info = jsonrpc.members(greeting.get("serverInfo", b"{}"))
-    told = (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version")))
-    return " ".join(word for word in told if word)
-
-
-def _words(answer: Message) -> str:
-    return jsonrpc.text(jsonrpc.members(answer.error).get("message")) or "its answer was no result"
-
 
 _MAX_SAID: Final = 3
 _NODE: Final = "install Node.js, which brings it: https://nodejs.org"
@@ -177,14 +46,14 @@ def _sign(pattern: str, fix: str | Callable[[ConfiguredServer, str], str]) -> _S
 
 
 def how_to_install(program: str) -> str:
-    """What brings a program that was not found."""
+    """Return how to install a program that was not found."""
     name = PurePath(program).name
     known = _INSTALLED_WITH.get(name, f"install {name}")
     return f"{known}; or give its full path as `command`: a client may start riglm with a shorter PATH than yours"
 
 
 def _variable(server: ConfiguredServer, words: str) -> str:
-    """What to do about a variable that a server misses: it may be configured, and come out empty."""
+    """Return the fix for a variable that a server misses: it may be configured, and come out empty."""
     place, env = f"{server.key}.env", server.spec.env
     named = [name for name in env if re.search(rf"\b{re.escape(name)}\b", words, re.IGNORECASE)]
     if not named:
@@ -249,15 +118,15 @@ _IN_REASONS: Final = (
 
 
 class FailureDiagnosis(NamedTuple):
-    """Return the most informative line of a failed server's output, and the fix to suggest."""
+    """The most informative lines of a failed server's output, and the fix to suggest."""
 
     said: tuple[str, ...]
     fix: str
 
 
-def diagnosis(server: ConfiguredServer, reason: str, heard: ServerOutput) -> FailureDiagnosis:
-    """What is known of a failure: by what the server said itself, or else by the reason that riglm has for it."""
-    lines = tuple(line for line in dict.fromkeys(heard.rate_limited_log) if line.strip())
+def diagnose(server: ConfiguredServer, reason: str, stderr: Sequence[str]) -> FailureDiagnosis:
+    """Diagnose a failure by the last lines of the server's standard error, or else by the reason that riglm has."""
+    lines = tuple(line for line in dict.fromkeys(stderr) if line.strip())
     last = lines[-_MAX_SAID:]
     for sign in _IN_COMPLAINTS:
         telling = next((line for line in lines if sign.pattern.search(line)), None)

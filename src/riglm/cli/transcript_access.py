@@ -59,7 +59,7 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Pro
         ConfigurationError: a file that is named cannot be read.
     """
     from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
-    from riglm.composition.client_setup import installations
+    from riglm.cli.setup_access import installations
 
     everywhere = installations()
     if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.doctor.server_probe import ConfiguredServer, diagnosis
+from riglm.application.setup.doctor.server_failures import ConfiguredServer, diagnose
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.doctor import ServerOutput
 
 COMMAND = ConfiguredServer(UpstreamSpec(name="one", kind="stdio", command=("npx", "-y", "one")), "mcpServers.one")
 URL = ConfiguredServer(UpstreamSpec(name="one", kind="http", url="https://host/mcp"), "upstream")
@@ -48,13 +47,9 @@ def given(**env: str) -> ConfiguredServer:
     ],
 )
 def test_what_went_wrong_leads_to_what_to_do(server: ConfiguredServer, reason: str, said: str, fix: str) -> None:
-    assert fix in diagnosis(server, reason, ServerOutput(rate_limited_log=(said,))).fix
+    assert fix in diagnose(server, reason, [said]).fix
 
 
 def test_the_line_that_tells_most_is_told_though_others_came_after_it():
     lines = ("start", "npm error code E404", *(f"npm error {number}" for number in range(5)))
-    assert diagnosis(COMMAND, "exited", ServerOutput(rate_limited_log=lines)).said == (
-        "npm error code E404",
-        "npm error 3",
-        "npm error 4",
-    )
+    assert diagnose(COMMAND, "exited", lines).said == ("npm error code E404", "npm error 3", "npm error 4")

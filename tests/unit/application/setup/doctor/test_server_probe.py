@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.doctor.server_probe import visit
+from riglm.application.setup.doctor.server_probe import probe_server
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import Server, asks, opened, tools
 
@@ -23,6 +23,6 @@ async def test_a_server_that_asks_during_the_probe_is_answered_by_riglm(own, met
         asked.result(answers[own])
 
     server.answers[own] = asking
-    found = await visit(server, 5.0, lambda: None)
+    found = await probe_server(server, 5.0, lambda: None)
     assert (found.failure, found.catalog.names) == ("", ("t",))
     assert [(answer.id, jsonrpc.error_code(answer)) for answer in said] == [(b"5", code)]

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.doctor import FileInspector
-from riglm.application.doctor.configuration import ConfigurationCheck, InvalidConfigurationCheck, certain_secrets
+from riglm.adapters.doctor import shared_mode
+from riglm.application.setup.doctor.configuration import check_configuration, check_problems
 from riglm.domain.finding import Severity
 from riglm.domain.schemas.settings import Settings
 
@@ -25,20 +25,20 @@ SECRET = "correct-horse-battery"
         ({"url": "http://host/mcp?mode=fast"}, False),
     ],
 )
-async def test_a_file_that_others_may_read_is_told_only_if_a_secret_is_in_it(
+def test_a_file_that_others_may_read_is_told_only_if_a_secret_is_in_it(
     tmp_path: Path, server: dict[str, Any], is_secret: bool
 ) -> None:
     file = tmp_path / "riglm.yaml"
     file.write_text(str(server), "utf-8")
-    secrets = certain_secrets(Settings.model_validate({"upstream": server}))
-    check = ConfigurationCheck(file, ["one"], [], FileInspector(), secrets)
+    settings = Settings.model_validate({"upstream": server})
     for mode, severities in ((0o600, [Severity.OK]), (0o644, [Severity.OK, *[Severity.WARNING] * is_secret])):
         file.chmod(mode)
-        assert [each.severity for each in await check.examine()] == severities
+        found = check_configuration(file, settings, [], shared_mode(file))
+        assert [each.severity for each in found] == severities
 
 
-async def test_each_problem_of_a_configuration_is_a_finding_with_its_place_and_fix():
+def test_each_problem_of_a_configuration_is_a_finding_with_its_place_and_fix():
     problems = "riglm.yaml: filtering.mode: this is none — fix: write shadow\ncommand line: two — fix: keep one"
-    first, second = await InvalidConfigurationCheck(problems).examine()
+    first, second = check_problems(problems)
     assert (first.place, first.what, first.fix) == ("riglm.yaml: filtering.mode", "this is none", "write shadow")
     assert (second.severity, second.place) == (Severity.ERROR, "command line")

@@ -1,0 +1,314 @@
+"""The checks of `riglm doctor` for the configurations in use."""
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from riglm.adapters.configuration.loading import Configuration, Options, data_directory, load
+from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
+from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
+from riglm.application.identity import server_info
+from riglm.application.setup.doctor.checks import Check, Look, in_thread
+from riglm.application.setup.doctor.clients import check_client_files
+from riglm.application.setup.doctor.configuration import (
+    ListenAddress,
+    check_configuration,
+    check_embedder,
+    check_machine,
+    check_port,
+    check_problems,
+    secrets_to_hide,
+)
+from riglm.application.setup.doctor.servers import (
+    ServerOutputLog,
+    ServerProber,
+    check_missing_parts,
+    check_servers,
+    check_without_start,
+)
+from riglm.application.setup.doctor.store import check_store, check_store_files
+from riglm.application.setup.doctor.tools import check_tools
+from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
+from riglm.composition.accounts import FILE_NAME as ACCOUNTS
+from riglm.composition.accounts import account_file
+from riglm.composition.prediction import build_predictor
+from riglm.composition.storage import intercepts_lists, spool_paths, store_path, store_url
+from riglm.domain.client_setup import ENTRY, ClientSetup
+from riglm.domain.client_support import support_by_key
+from riglm.domain.errors import ConfigurationError
+from riglm.domain.finding import DoctorSection, Finding, Severity
+from riglm.domain.redaction import holds_secret, sounds_secret
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.store_status import SpoolStatus, StoreStatus
+from riglm.domain.tool_pin import OnChange
+from riglm.domain.upstream import UpstreamSpec
+
+_MIN_SECONDS: Final = 30.0
+_PROBES: Final = 4  # the probe itself, the other era, the end of the process, and others before it
+
+
+class Examination(NamedTuple):
+    """The checks, each for at most `seconds`, and the `secrets` that no finding may show.
+
+    `is_usable` is True if all configurations can be used.
+    """
+
+    checks: Sequence[Check]
+    log: ServerOutputLog
+    seconds: float
+    secrets: tuple[str, ...]
+    is_usable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """One configuration that is examined.
+
+    `problems` are the reasons why it cannot be used; `configuration` is then the part that could be read without its
+    servers, if any. `setup` is what `riglm init` did when it made it. `is_found` is True if the file was neither named
+    nor created by `riglm init`, but lies in the working directory.
+    """
+
+    label: str
+    configuration: Configuration | None
+    problems: str
+    setup: ClientSetup | None
+    is_found: bool
+
+
+def plan_examination(options: Options, *, probes: bool, seconds: float) -> Examination:
+    """Return the checks to run; with `probes`, servers are started, each for at most `seconds`."""
+    setups = installations()
+    in_use = configurations_in_use(options, setups)
+    subjects = [_subject(each, setup, is_alone=len(in_use) == 1) for each, setup in in_use]
+    known = [each.configuration for each in subjects if each.configuration is not None]
+    log = ServerOutputLog()
+    prober = ServerProber(log, seconds) if probes else None
+    checks = [check for subject in subjects for check in _subject_checks(subject, prober, seconds)]
+    if known:
+        rules = {each.setup.client if each.setup else "": each.configuration.settings.filtering
+                 for each in subjects if each.configuration}  # fmt: skip
+        on_change = {name: mode for each in known for name, mode in each.settings.on_change().items()}
+        checks += _common_checks(known[0].settings, rules, on_change)
+    version, enforced = str(server_info()["version"]), {each.file for each in known if _is_enforced(each.settings)}
+    checks += [
+        _check(
+            DoctorSection.CLIENTS,
+            lambda: check_client_files(riglm_entries(), setups, version_of_riglm, version=version, enforced=enforced),
+        ),
+        _check(
+            DoctorSection.MACHINE,
+            lambda: check_machine(
+                riglm=version, program=sys.argv[0], python=platform.python_version(), platform=sys.platform
+            ),
+        ),
+    ]
+    return Examination(
+        checks=checks,
+        log=log,
+        seconds=_PROBES * seconds + _MIN_SECONDS,
+        secrets=_secrets(each.settings for each in known),
+        is_usable=not any(subject.problems for subject in subjects),
+    )
+
+
+def _check(section: DoctorSection, look: Callable[[], Iterable[Finding]], label: str = "") -> Check:
+    return Check((section,), in_thread(look), label)
+
+
+def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
+    configuration: Configuration | None
+    try:
+        configuration = load(options)
+        problems = "\n".join(_problems(configuration))
+    except ConfigurationError as error:
+        configuration, problems = _load_without_servers(options), str(error)
+    return _Subject(
+        label=options.config.stem if options.config and not is_alone else "",
+        configuration=configuration,
+        problems=problems,
+        setup=setup,
+        is_found=configuration is not None and configuration.file is not None and not is_named(options),
+    )
+
+
+def _load_without_servers(options: Options) -> Configuration | None:
+    try:
+        return load(Options(config=options.config, with_servers=False))
+    except ConfigurationError:
+        return None
+
+
+def _problems(configuration: Configuration) -> list[str]:
+    """Return all that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters.embedding import factory
+    from riglm.adapters.embedding.factory import require_known_model
+    from riglm.adapters.prediction import selection
+
+    settings = configuration.settings
+    found: dict[str, None] = {}
+    for require in (
+        lambda: require_predictor(configuration, selection.available),
+        lambda: build_predictor(settings),
+        lambda: require_embedder(configuration, factory.available),
+        lambda: require_known_model(settings.embedder),
+    ):
+        try:
+            require()
+        except ConfigurationError as error:
+            found |= dict.fromkeys(str(error).splitlines())
+    return list(found)
+
+
+def _is_enforced(settings: Settings) -> bool:
+    rules = settings.filtering
+    return rules.is_on and rules.strategy != "none" and rules.mode == "enforce"
+
+
+def _subject_checks(subject: _Subject, prober: ServerProber | None, seconds: float) -> list[Check]:
+    """Return the checks of one configuration and its servers."""
+    section, label, configuration = DoctorSection.CONFIGURATION, subject.label, subject.configuration
+    checks = [_check(section, lambda: check_problems(subject.problems), label)] if subject.problems else []
+    if configuration is None:
+        what = "servers, store, model and ports were not checked, because they are unknown"
+        return [*checks, _check(section, lambda: [Finding(section, Severity.NOTE, "the rest", what)], label)]
+    settings, file = configuration.settings, configuration.file
+    if not subject.problems:
+        checks.append(
+            _check(
+                section,
+                lambda: check_configuration(
+                    file, settings, configuration.warnings, shared_mode(file) if file else None
+                ),
+                label,
+            )
+        )
+    project = subject.setup.place.project if subject.setup else None
+    missing: list[Finding] = []
+    there: list[UpstreamSpec] = []
+    for spec in (started_in(project, each) for each in settings.upstream_specs()):
+        parts = list(missing_parts(spec, configuration, os.environ))
+        for part in parts:
+            is_program = part.path.endswith(".command") and " " not in spec.command[0]
+            missing.append(check_missing_parts(spec, part.what, part.fix, is_program=is_program))
+        there += [] if parts else [spec]
+    if prober is not None and not subject.is_found:
+        if there:
+            look = _probe_servers(settings, there, prober, subject, seconds)
+            checks.append(Check((DoctorSection.SERVERS, DoctorSection.TOOLS), look, label))
+    else:
+        fix = f"riglm doctor --config {file}" if prober is not None else ""
+        missing += [check_without_start(spec, fix) for spec in there]
+    return [*checks, _check(DoctorSection.SERVERS, lambda: missing, label)]
+
+
+def _probe_servers(
+    settings: Settings, specs: Sequence[UpstreamSpec], prober: ServerProber, subject: _Subject, seconds: float
+) -> Look:
+    from riglm.adapters.mcp.upstream.factory import Upstreams
+
+    least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
+    timeouts = settings.timeouts.model_copy(update=least)
+    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, account_file)
+    client = subject.setup.client if subject.setup else ""
+    names = [spec.name for spec in settings.upstream_specs()]
+    return partial(
+        check_servers,
+        partial(upstreams.opened, lambda _upstream, _tool: None),
+        prober,
+        partial(
+            check_tools,
+            find_schema_fault=find_schema_fault,
+            naming=settings.naming,
+            filtering=settings.filtering,
+            client=client,
+            entry=subject.setup.entry if subject.setup else ENTRY,
+            is_alone=bool(settings.lone_server),
+        ),
+        timeouts=settings.timeouts,
+        keys={name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names},
+        client=support_by_key(client),
+    )
+
+
+def _common_checks(
+    settings: Settings, rules: Mapping[str, FilteringSettings], on_change: Mapping[str, OnChange]
+) -> list[Check]:
+    """Return the checks of what all configurations have in common."""
+    from riglm.cli.embedder import examine
+
+    embedder, serving = settings.embedder, _serving()
+    wanted = embedder.provider if embedder.provider == "static" else embedder.model
+    load_model = partial(examine, embedder) if intercepts_lists(settings) else None
+    places = [ListenAddress("downstream", settings.downstream.host, settings.downstream.port, "riglm serve", False)]
+    if settings.control.enabled:
+        places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
+    checks = [
+        _check(DoctorSection.EMBEDDER, lambda: check_embedder(wanted, load_model)),
+        _check(
+            DoctorSection.PORTS, lambda: [check_port(each, partial(find_listener, serving=serving)) for each in places]
+        ),
+    ]
+    if settings.storage.kind == "memory":
+        what = "the store is in memory: nothing that is recorded outlives its process"
+        note = Finding(DoctorSection.STORE, Severity.NOTE, "storage.kind", what)
+        return [*checks, _check(DoctorSection.STORE, lambda: [note])]
+    of_store = (DoctorSection.STORE, DoctorSection.CLIENTS, DoctorSection.KNOWLEDGE, DoctorSection.TOOLS)
+    look = partial(check_store, lambda: _look_at_store(settings), settings, rules, on_change)
+    return [
+        *checks,
+        Check(of_store, in_thread(look)),
+        _check(DoctorSection.STORE, lambda: _check_store_files(settings)),
+    ]
+
+
+def _look_at_store(settings: Settings) -> StoreStatus:
+    from riglm.adapters.analytics.inspection import StoreInspector
+
+    return StoreInspector(store_url(settings), timeout=settings.storage.timeout).look()
+
+
+def _check_store_files(settings: Settings) -> Iterable[Finding]:
+    from riglm.adapters.control.tokens import FILE_NAME as TOKENS
+    from riglm.adapters.spool.sqlite import survey
+
+    file, data = store_path(settings), data_directory(os.environ)
+    private = [data / TOKENS, data / ACCOUNTS, file.parent / "riglm.key"]
+    spools = [
+        SpoolStatus(
+            place=str(each.path),
+            records=each.records,
+            damaged=each.damaged,
+            is_newer=each.is_newer,
+            is_held=each.is_held,
+        )
+        for each in survey(*spool_paths(settings))
+    ]
+    return check_store_files(
+        file.parent,
+        [*private, file] if settings.storage.kind == "sqlite" else private,
+        spools,
+        is_writable=is_writable(file.parent),
+        shared_mode=shared_mode,
+    )
+
+
+def _serving() -> str:
+    """Return what a running `riglm serve` wrote into its lock file, without locking it."""
+    from riglm.adapters.spool.file_lock import LOCK
+
+    try:
+        return (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:
+    """Return what no finding may show: a server may quote what it was given, by riglm or by the environment."""
+    of_environment = [value for name, value in os.environ.items() if sounds_secret(name) and holds_secret(name, value)]
+    return (*(secret for settings in known for secret in secrets_to_hide(settings)), *of_environment)

@@ -1,0 +1,61 @@
+"""The state of a store as `riglm doctor` finds it, without creating or changing anything."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedClient:
+    """A client as the store saw it last; `era`, `transport` and `no_tool_search` are those of its latest session."""
+
+    name: str
+    version: str
+    era: str
+    transport: str
+    last_seen: float
+    sessions: int
+    no_tool_search: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeTotals:
+    """Number of pieces of knowledge, and of those without a vector."""
+
+    pieces: int
+    without_vector: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """A store as it is found; times are in seconds since the epoch.
+
+    `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
+    `newest` is the time of the newest record, 0 without records; `seconds_ahead` is how far the clock is ahead of the
+    known time of `MaintenancePort.get_reliable_time`, 0 if the clock is reliable. `keeper` and
+    `writer` are the processes that run maintenance and that hold the write lock, or None. `changed_tools` are the
+    servers and own names of tools that are not as they were approved.
+    """
+
+    place: str
+    schema: str | None
+    pending: tuple[str, ...] = ()
+    size_bytes: int = 0
+    free_bytes: int | None = None
+    sessions: int = 0
+    newest: float = 0.0
+    seconds_ahead: float = 0.0
+    keeper: str | None = None
+    writer: str | None = None
+    clients: tuple[RecordedClient, ...] = ()
+    knowledge: KnowledgeTotals | None = None
+    changed_tools: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolStatus:
+    """Records that wait on disk for the store; `is_held` is True if the process that wrote them still runs."""
+
+    place: str
+    records: int
+    damaged: int
+    is_newer: bool
+    is_held: bool

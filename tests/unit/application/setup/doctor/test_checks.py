@@ -1,0 +1,37 @@
+import time
+from collections.abc import Iterable
+
+from riglm.application.setup.doctor.checks import Check, in_thread, run_checks
+from riglm.domain.finding import DoctorSection, Finding, Severity
+
+GOOD = Finding(DoctorSection.MACHINE, Severity.OK, "here", "all is well")
+
+
+def fail() -> Iterable[Finding]:
+    raise LookupError("gone")
+
+
+GOING = Check((DoctorSection.MACHINE,), in_thread(lambda: [GOOD]))
+FAILING = Check((DoctorSection.STORE,), in_thread(fail))
+ENDLESS = Check((DoctorSection.PORTS,), in_thread(lambda: time.sleep(60) or []))  # type: ignore[func-returns-value]
+
+
+async def test_a_check_that_fails_or_never_ends_does_not_stop_the_others():
+    found = await run_checks([FAILING, ENDLESS, GOING], seconds=0.2)
+    assert [(each.section, each.severity) for each in found] == [
+        (DoctorSection.STORE, Severity.ERROR),
+        (DoctorSection.PORTS, Severity.ERROR),
+        (DoctorSection.MACHINE, Severity.OK),
+    ]
+    assert "LookupError: gone" in found[0].what
+    assert "within 0.2 s" in found[1].what
+
+
+async def test_checks_of_other_sections_do_not_run():
+    assert await run_checks([FAILING, GOING], only=[DoctorSection.MACHINE], seconds=5) == [GOOD]
+
+
+async def test_equal_findings_about_several_configurations_are_reported_once():
+    checks = [GOING._replace(label="cursor"), GOING._replace(label="zed"), FAILING._replace(label="zed")]
+    found = await run_checks(checks, seconds=5)
+    assert [each.place for each in found if each.severity is Severity.OK] == [f"cursor, zed: {GOOD.place}"]
