@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from riglm.adapters.analytics.clickhouse import ClickHouse
-from riglm.application.evaluation.record import read_figures
+from riglm.application.reports.figures import read_figures
 from riglm.domain.list_plan import Prices
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session_cost import MAX_SESSIONS

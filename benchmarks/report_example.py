@@ -9,7 +9,7 @@ Five workflows of six tools among sixty of four servers, one call in twenty any 
 import argparse
 from pathlib import Path
 
-from tests.unit.application.reporting.shadowed import worked
+from tests.unit.application.reports.shadowed import worked
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 

@@ -51,7 +51,7 @@ _MODULES = (
     "riglm.adapters.spool.sqlite",
     "riglm.application.prediction.service",
     "riglm.application.prediction.warm_sets",
-    "riglm.application.reporting.report",
+    "riglm.application.reports.report",
     "riglm.cli.main",
     "riglm.cli.starting",
     "riglm.composition.accounts",

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.store_filling import STORES, Shape, filled
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.evaluation.record import read_figures
+from riglm.application.reports.figures import read_figures
 from riglm.domain.list_plan import Prices
 
 GOAL_MS = 1_000.0

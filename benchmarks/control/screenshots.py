@@ -25,7 +25,7 @@ from mcp import Client
 from mcp.types import Implementation
 from PIL import Image
 from tests.browser.window import Window, window
-from tests.unit.application.reporting.shadowed import worked
+from tests.unit.application.reports.shadowed import worked
 
 from benchmarks.control.started import Started, started
 from benchmarks.control.usage import CLIENTS, ERRANDS, a_day, configuration

@@ -5,10 +5,10 @@
 
 The hosts are those of `benchmarks.hosts`. Those that load tools in the same way and get the same surface from riglm
 share a row. riglm learns from the first development sessions of a set and prices those that follow, as
-`riglm evaluate cost` does. Of a list with preload hints, a host loads the tools that have one, and searches for the
-others. A host that searches has its search tool next to riglm's list as well. `no proxy` is a host that loads every
-tool, and `search` is one whose tool search defers all of them. Exit code 1 if riglm saves no request of the search in a
-row, or is dearer. DIR is `RIGLM_EVAL_DATA`, by default `../shared/data`.
+`python -m benchmarks.evaluation cost` does. Of a list with preload hints, a host loads the tools that have one, and
+searches for the others. A host that searches has its search tool next to riglm's list as well. `no proxy` is a host
+that loads every tool, and `search` is one whose tool search defers all of them. Exit code 1 if riglm saves no request
+of the search in a row, or is dearer. DIR is `RIGLM_EVAL_DATA`, by default `../shared/data`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -24,11 +24,10 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.evaluation.cost import CostSet, evaluate_cost, read_cost_set
+from benchmarks.evaluation.dataset import DatasetError, find_sets
 from benchmarks.hosts.rows import HOSTS, Host, Loading
-from riglm.application.evaluation.cost import CostMetrics, CostSet, evaluate_cost, read_cost_set
-from riglm.application.evaluation.dataset import DatasetError, find_sets
-from riglm.application.evaluation.session_replay import ReplayedClient
-from riglm.cli.output import progress
+from riglm.application.reports.session_replay import ReplayedClient
 from riglm.composition.prediction import build_strategy
 from riglm.domain.client_support import CLIENTS, choose_surface, no_tool_search
 from riglm.domain.exposure import Surface
@@ -96,21 +95,12 @@ def group_hosts(hosts: Sequence[Host] = HOSTS) -> list[HostGroup]:
     return list(groups.values())
 
 
-def price_group(
-    group: HostGroup, found: CostSet, prices: Prices, learn: int, judge: int, on_session: Callable[[int], None]
-) -> PriceRow:
+def price_group(group: HostGroup, found: CostSet, prices: Prices, learn: int, judge: int) -> PriceRow:
     """Return the prices of a group."""
     settings = Settings()
-    figures: CostMetrics = asyncio.run(
+    figures = asyncio.run(
         evaluate_cost(
-            found,
-            settings.filtering,
-            prices,
-            build_strategy(settings),
-            learn=learn,
-            judge=judge,
-            client=group.client,
-            on_session=on_session,
+            found, settings.filtering, prices, build_strategy(settings), learn=learn, judge=judge, client=group.client
         )
     )
     cost = figures.cost
@@ -189,9 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     prices, groups, rows = Prices(search_reliability=given.search_reliability), group_hosts(), []
     for found in sets:
-        sessions = min(given.learn + given.judge, len(found.sessions))
-        with progress(f"{len(found.catalog.tools)} tools", len(groups) * sessions) as step:
-            rows += [price_group(group, found, prices, given.learn, given.judge, step) for group in groups]
+        rows += [price_group(group, found, prices, given.learn, given.judge) for group in groups]
     if given.json:
         print(json.dumps([asdict(row) | {"saved": round(row.saved, 1), "pays": row.pays} for row in rows], indent=1))
     else:

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.evaluation.dataset import find_sets
+from benchmarks.evaluation.retrieval import open_embedder, prepare
+from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
 from benchmarks.prediction.blend import BlendPredictor
 from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
-from riglm.application.evaluation.dataset import find_sets
-from riglm.application.evaluation.retrieval import prepare
-from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
-from riglm.cli.measuring import open_embedder, read_settings
 from riglm.ports.predictor import PredictorPort
 
 _FIGURES = ("new@5", "new@15", "h@5", "h@15")
@@ -22,7 +21,7 @@ def run(data: Path, names: list[str]) -> None:
         "blend": BlendPredictor,
     }
     print(f"{'':16}{'':22}{''.join(f'{figure:>8}' for figure in _FIGURES)}")
-    with open_embedder(read_settings(None), None) as embedder:
+    with open_embedder() as embedder:
         for directory in find_sets(data, names, side="dev", file="sessions.jsonl"):
             found = read_sessions(directory)
             prepared = prepare(found.dataset, embedder)

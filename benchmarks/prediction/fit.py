@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.evaluation.dataset import find_sets
+from benchmarks.evaluation.retrieval import open_embedder, prepare
+from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.adapters.prediction.counts import IndexedInput
 from riglm.adapters.prediction.hybrid import NEVER_NEGATIVE, NEW, STAGES, TURN, USED, HybridPredictor
 from riglm.adapters.prediction.online_logit import Matrix, log_softmax
-from riglm.application.evaluation.dataset import find_sets
-from riglm.application.evaluation.retrieval import prepare
-from riglm.application.evaluation.sequences import evaluate_sequences, read_sessions
-from riglm.cli.measuring import open_embedder, read_settings
 from riglm.domain.prediction import PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 
@@ -50,7 +49,7 @@ def run(data: Path, names: Sequence[str] = ()) -> None:
     """Print the weights by logit and feature: the mean over the sets, each fitted alone."""
     labels = {**dict.fromkeys(STAGES, NEW), "used": USED, "turn": TURN}
     found: dict[str, list[Scores]] = {logit: [] for logit in labels}
-    with open_embedder(read_settings(None), None) as embedder:
+    with open_embedder() as embedder:
         for directory in find_sets(data, list(names or _SETS), side="dev", file="sessions.jsonl"):
             sessions, recorder = read_sessions(directory, limit=_SESSIONS), _Recorder()
             embedded = prepare(sessions.dataset, embedder)

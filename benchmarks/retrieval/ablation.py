@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.retrieval.sets import print_table, untaught
-from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.application.evaluation.retrieval import (
+from benchmarks.evaluation.retrieval import (
     BASELINES,
     EmbeddedDataset,
     baseline,
@@ -16,6 +14,8 @@ from riglm.application.evaluation.retrieval import (
     example,
     halves,
 )
+from benchmarks.retrieval.sets import print_table, untaught
+from riglm.adapters.prediction.embedding import EmbeddingPredictor
 from riglm.domain.retrieval import contexts, pairs, retriever, static_index
 from riglm.domain.retrieval.scoring import FIELD_WEIGHTS, LexicalIndex
 from riglm.domain.retrieval.static_index import SignalWeights

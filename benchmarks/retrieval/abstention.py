@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from benchmarks.evaluation.retrieval import AbstentionMetrics, EmbeddedDataset, evaluate_abstention
 from benchmarks.retrieval.sets import print_table
-from riglm.application.evaluation.retrieval import AbstentionMetrics, EmbeddedDataset, evaluate_abstention
 
 _MOST = 200
 

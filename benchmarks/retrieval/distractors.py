@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from benchmarks.evaluation.retrieval import BASELINES, EmbeddedDataset, baseline, evaluate_retrieval
 from benchmarks.retrieval.sets import print_table, untaught
-from riglm.application.evaluation.retrieval import BASELINES, EmbeddedDataset, baseline, evaluate_retrieval
 
 
 def print_distractors(sets: Sequence[EmbeddedDataset]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.retrieval import EmbeddedDataset
+from benchmarks.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Scores
 from riglm.domain.retrieval.retriever import log_odds, probabilities
 from riglm.domain.retrieval.static_index import StaticIndex

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.embedding.factory import build_embedder
+from benchmarks.evaluation.dataset import Dataset, read_dataset, read_tools
+from benchmarks.evaluation.retrieval import EmbeddedDataset, PredictedRanking, open_embedder, prepare
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.application.evaluation.dataset import Dataset, read_dataset, read_tools
-from riglm.application.evaluation.retrieval import EmbeddedDataset, PredictedRanking, prepare
-from riglm.domain.schemas.section import EmbedderSettings
 
 NAMES = (
     "toolathlon",
@@ -30,13 +27,8 @@ DISTRACTORS = "mcp_catalog"
 
 def prepared_sets(data: Path, cache: Path, limit: int, names: Sequence[str] = ()) -> list[EmbeddedDataset]:
     """The development side of the sets; vectors are taken from the cache where it has them."""
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    vectors = SqlVectors(f"sqlite:///{cache}")
-    try:
-        with build_embedder(EmbedderSettings(), vectors) as embedder:
-            return [prepare(read_dataset(data / name, limit=limit), embedder) for name in names or NAMES]
-    finally:
-        vectors.close()
+    with open_embedder(cache) as embedder:
+        return [prepare(read_dataset(data / name, limit=limit), embedder) for name in names or NAMES]
 
 
 def mix_distractors(data: Path, cache: Path, sets: Sequence[EmbeddedDataset]) -> list[EmbeddedDataset]:
@@ -50,12 +42,8 @@ def mix_distractors(data: Path, cache: Path, sets: Sequence[EmbeddedDataset]) ->
 
 def with_tools(extra: Dataset, cache: Path, sets: Sequence[EmbeddedDataset]) -> list[EmbeddedDataset]:
     """Return the sets with the tools of `extra` added to each."""
-    vectors = SqlVectors(f"sqlite:///{cache}")
-    try:
-        with build_embedder(EmbedderSettings(), vectors) as embedder:
-            added = prepare(extra, embedder)
-    finally:
-        vectors.close()
+    with open_embedder(cache) as embedder:
+        added = prepare(extra, embedder)
     return [
         replace(
             given,

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from riglm.application.evaluation.retrieval import EmbeddedDataset
+from benchmarks.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.evaluation.dataset import Dataset
+from benchmarks.evaluation.retrieval import EmbeddedDataset
 from benchmarks.retrieval.sets import prepared_sets, with_tools
-from riglm.application.evaluation.dataset import Dataset
-from riglm.application.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.retrieval.words import split_name
 from riglm.domain.tool import ToolProfile
 

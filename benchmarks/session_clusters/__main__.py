@@ -1,12 +1,11 @@
 """How well session clusters agree with known kinds of work, and how little the order of learning matters.
 
-    python -m benchmarks.session_clusters [--data DIR] [--signal] [--json]
+    python -m benchmarks.session_clusters [--data DIR] [--json]
 
 Agreement is the adjusted Rand index (Hubert and Arabie 1985): 1 for equal partitions, about 0 for random ones.
 Stability is its mean over all pairs of ten clusterings, each after the sessions came in a different order: of all
-sessions, and of those that two windows of the latest half have in common. `--signal` measures instead whether the
-clusters improve the prediction of the next tool. DIR is `RIGLM_EVAL_DATA`, by default `../shared/data`. Exit code 1 if
-a set has an agreement below 0.6 or a stability below 0.9.
+sessions, and of those that two windows of the latest half have in common. DIR is `RIGLM_EVAL_DATA`, by default
+`../shared/data`. Exit code 1 if a set has an agreement below 0.6 or a stability below 0.9.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -26,9 +25,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.session_clusters import signal
-from riglm.application.evaluation.dataset import read_tools, rows
-from riglm.cli.measuring import open_embedder, read_settings
+from benchmarks.evaluation.dataset import read_tools, rows
+from benchmarks.evaluation.retrieval import open_embedder
 from riglm.domain.retrieval.words import request_texts
 from riglm.domain.session_clusters import ClusteredCall, SessionProfile, cluster_sessions
 from riglm.ports.embedder import EmbedderPort
@@ -37,7 +35,7 @@ _MIN_AGREEMENT: Final = 0.6
 _MIN_STABILITY: Final = 0.9
 _ORDERS: Final = 10
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def labels_in(data: Path) -> list[Labels]:
     work = data / "workbench"
     servers = {tool.name: tool.server for tool in read_tools(work)}
     wanted: dict[str, set[str]] = {}
-    for row, _ in rows(work / "dev" / "queries.jsonl", key="id"):
+    for row in rows(work / "dev" / "queries.jsonl"):
         wanted.setdefault(row["group"], set()).update(servers[tool] for tool in row["tools"])
 
     def by_answer(row: Row) -> str:
@@ -98,7 +96,7 @@ def labels_in(data: Path) -> list[Labels]:
 def read_profiles(directory: Path, embedder: EmbedderPort) -> tuple[list[Row], list[SessionProfile]]:
     """The sessions of a set's development side, with the features by which they are clustered."""
     servers = {tool.name: tool.server for tool in read_tools(directory)}
-    found = [row for row, _ in rows(directory / "dev" / "sessions.jsonl", key="id")]
+    found = list(rows(directory / "dev" / "sessions.jsonl"))
     vectors = embedder.embed_public([request_texts(row["context"])[0] for row in found])
     return found, [
         SessionProfile(calls=[ClusteredCall(call, servers[call]) for call in row["calls"]], context=vector)
@@ -157,13 +155,9 @@ def measure(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
-    parser.add_argument("--signal", action="store_true", help="measure the prediction of the next tool instead")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     chosen = parser.parse_args()
-    with open_embedder(read_settings(None), None) as embedder:
-        if chosen.signal:
-            signal.run(chosen.data, embedder, as_json=chosen.json)
-            return 0
+    with open_embedder() as embedder:
         kinds = labels_in(chosen.data)
         read = {name: read_profiles(chosen.data / name, embedder) for name in dict.fromkeys(kind.set for kind in kinds)}
     findings, pooled = [], []

@@ -8,16 +8,16 @@ import pytest
 from riglm.adapters.control.dashboard.files import page_files
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reporting.page import page as page_of
-from riglm.application.evaluation.history import walk_history
-from riglm.application.evaluation.record import read_figures
 from riglm.application.prediction.prediction_settings import Strategy
-from riglm.application.reporting.report import ReportInput, build_report
+from riglm.application.reports.figures import read_figures
+from riglm.application.reports.report import ReportInput, build_report
+from riglm.application.reports.session_replay import walk_history
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
 from tests.records import a_token_usage
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.reporting.shadowed import worked
+from tests.unit.application.reports.shadowed import worked
 
 CHARTS = "vendor/echarts/echarts.common.min.js"
 

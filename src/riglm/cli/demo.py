@@ -6,16 +6,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from riglm.cli.output import JsonOption, print_json, progress, write_page
+from riglm.cli.output import JsonOption, create_console, print_json, progress, write_page
 from riglm.domain.errors import RiglmError, UnusableInputError
+from riglm.domain.session_cost import Cost
 from riglm.domain.shortage import shortage_in
 
 if TYPE_CHECKING:
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from riglm.cli.demo_text import DemoSession
     from riglm.demo.agent import SessionLog, WorkSession
 
 _INSTALL_SECONDS: Final = 20.0
@@ -31,11 +33,68 @@ _GRACE_SECONDS: Final = 60.0  # Node servers on a busy machine take their time
 _STORING_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 _STORE: Final = "riglm.db"
-_WIDTH_OF_A_PIPE: Final = 100
 _LAST: Final = 5
 """The final numbers are those of the last sessions, up to this number."""
 
+_BLOCK: Final = 4
+"""Sessions of one point of the learning curve: one of each kind of work."""
+
+_BAR_COLUMNS: Final = 16
+
 Servers = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSession:
+    """One session: what the agent did, and the figures of what riglm recorded of it.
+
+    `shown` of `available` tools were in the first list. `hits` of `judged` calls were of tools in the list, or sent in
+    an earlier result; a list that hides nothing is not judged.
+    """
+
+    work: str
+    did: "SessionLog"
+    calls: int
+    shown: int
+    available: int
+    judged: int
+    hits: int
+    cost: Cost
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the session as JSON has it."""
+        return {
+            "work": self.work,
+            "tools": list(self.did.listed),
+            "found_by_search": [{"tool": tool, "query": query} for tool, query in self.did.found],
+            **summarize([self]),
+        }
+
+
+def summarize(sessions: Sequence[DemoSession]) -> dict[str, Any]:
+    """Return the figures of sessions; shares are in percent, costs in tokens of uncached input.
+
+    `calls_listed` counts all calls, `hit_rate` only those made with a list that hid something.
+    """
+    cost = sum((each.cost for each in sessions), Cost())
+    shown, available = sum(each.shown for each in sessions), sum(each.available for each in sessions)
+    judged, hits = sum(each.judged for each in sessions), sum(each.hits for each in sessions)
+    calls = sum(each.calls for each in sessions)
+    return {
+        "sessions": len(sessions),
+        "tools_listed": round(shown / len(sessions), 1),
+        "tools_available": round(available / len(sessions), 1),
+        "fewer_tools": round(100 * (1 - shown / available), 1),
+        "calls": calls,
+        "calls_listed": round(100 * (hits + calls - judged) / calls, 1),
+        "judged_calls": judged,
+        "hit_rate": round(100 * hits / judged, 1) if judged else None,
+        "cost": round(cost.riglm),
+        "cost_without_proxy": round(cost.no_proxy),
+        "cost_with_host_search": round(cost.host_search),
+        "price": round(cost.riglm / cost.no_proxy, 3),
+        "price_of_search": round(cost.riglm / cost.host_search, 3),
+    }
 
 
 def demo(
@@ -54,27 +113,17 @@ def demo(
     """
     if html is not None and (html.is_dir() or not os.access(html.absolute().parent, os.W_OK)):
         raise UnusableInputError(f"--html {html}: no file can be written there — fix: name a file that you may write")
-    from rich.console import Console
-
-    console = Console(
-        width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        quiet=as_json,
-    )
+    console = create_console(quiet=as_json)
     with _temporary_directory() as directory:
         servers, root = _servers(directory, bundled)
         sessions = _play(directory, servers, root, console)
-    from riglm.cli.demo_text import page, print_result, summarize
-
     if as_json:
         result = {"servers": list(servers), "sessions": [each.to_fields() for each in sessions]}
         print_json(result | {"all": summarize(sessions), f"last_{_LAST}": summarize(sessions[-_LAST:])})
     else:
-        print_result(console, sessions, _LAST)
+        _print_result(console, sessions)
     if html is not None:
-        write_page(html, page(sessions, _LAST))
+        write_page(html, _create_page(sessions))
         console.print(f"\nas a page: {html}")
 
 
@@ -107,9 +156,8 @@ def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     return bundled_servers(), ROOT
 
 
-def _play(directory: Path, servers: Servers, root: str, console: "Console") -> "list[DemoSession]":
+def _play(directory: Path, servers: Servers, root: str, console: "Console") -> list[DemoSession]:
     """Run the sessions one after the other, and print each."""
-    from riglm.cli.demo_text import print_heading, print_session
     from riglm.demo.agent import plan_sessions
 
     configuration = directory / "riglm.yaml"
@@ -126,17 +174,17 @@ def _play(directory: Path, servers: Servers, root: str, console: "Console") -> "
     sessions: list[DemoSession] = []
     seen: set[UUID] = set()
     with (directory / "riglm.log").open("wb") as log, progress("sessions", len(planned), shown) as advance:
-        print_heading(console, servers)
+        _print_heading(console, servers)
         for work in planned:
             sessions.append(_session(directory, configuration, work, log, seen))
-            print_session(console, len(sessions), sessions[-1])
+            _print_session(console, len(sessions), sessions[-1])
             advance(1)
     return sessions
 
 
 def _session(
     directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO, seen: "set[UUID]"
-) -> "DemoSession":
+) -> DemoSession:
     from riglm.demo.agent import Agent
 
     # Variables of the user must not change what the demo shows, nor send its traces to the user's collector.
@@ -156,11 +204,10 @@ def _session(
         ) from error
 
 
-def _figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> "DemoSession":
+def _figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> DemoSession:
     """Wait until the session is stored, and return its figures as reports have them; `seen` are earlier sessions."""
     from riglm.adapters.analytics.sql import SqlAnalytics
-    from riglm.application.evaluation.record import read_figures
-    from riglm.cli.demo_text import DemoSession
+    from riglm.application.reports.figures import read_figures
     from riglm.domain.schemas.section import PriceSettings
 
     deadline = time.monotonic() + _STORING_SECONDS
@@ -183,4 +230,97 @@ def _figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]"
         judged=len(judged),
         hits=sum(use.is_hit for use in judged),
         cost=record.costs[0].cost,
+    )
+
+
+def _print_heading(console: "Console", servers: Iterable[str]) -> None:
+    console.print(f"An agent works through sessions with the servers {', '.join(servers)}.")
+    console.print("Each session starts a new riglm process: what it knows comes from the store.")
+    console.print("Costs are those of model requests, in tokens of uncached input, with riglm,")
+    console.print("without a proxy, and with a host's tool search.\n")
+    console.print(f"{'':33}{'cost':^24}{'relative to':^16}", style="dim")
+    heads = f"{'#':>2} {'work':14}{'tools':9}{'hits':>7}{'riglm':>8}{'no proxy':>9}{'search':>7}"
+    console.print(f"{heads}{'no proxy':>9}{'search':>7}", style="dim")
+
+
+def _print_session(console: "Console", number: int, session: DemoSession) -> None:
+    """Print one session as a line, and below it the searches for tools that were hidden."""
+    cost, listed = session.cost, f"{session.shown} of {session.available}"
+    hits = f"{session.hits}/{session.judged}" if session.judged else "all"
+    costs = f"{cost.riglm:>8,.0f}{cost.no_proxy:>9,.0f}{cost.host_search:>7,.0f}"
+    prices = f"{cost.price or 0:>9.2f}{cost.price_of_search or 0:>7.2f}"
+    console.print(f"{number:>2} {session.work:14}{listed:9}{hits:>7}{costs}{prices}")
+    for tool, query in session.did.found:
+        console.print(f"   the search {query!r} found {tool}", style="dim", soft_wrap=True)
+
+
+def _print_result(console: "Console", sessions: Sequence[DemoSession]) -> None:
+    """Print the learning curve, what the last sessions show, and how to go on."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    table = Table(title="Learning curve", title_justify="left", title_style="bold", box=None)
+    for head in ("sessions", "tools listed, %", "", "calls in the list, %", "", "price, % of no proxy", ""):
+        table.add_column(head, justify="left" if head else "right")
+    for place, *values in _learning_curve(sessions):
+        cells = ((ProgressBar(100, value, width=_BAR_COLUMNS), f"{value:.0f}") for value in values)
+        table.add_row(place, *(cell for pair in cells for cell in pair))
+    console.print("", table, "")
+    console.print(_format_result(sessions), style="bold", soft_wrap=True)
+    console.print(_format_example(sessions), soft_wrap=True)
+    console.print("The store of the demo is deleted; nothing of yours was changed. To go on:\n")
+    console.print("  riglm init      put riglm in front of the servers of your clients")
+    console.print("  riglm report    after some days: the same numbers for your work")
+
+
+def _format_result(sessions: Sequence[DemoSession]) -> str:
+    """Return what the last sessions show, in one sentence."""
+    its = summarize(sessions[-_LAST:])
+    return (
+        f"In the last {its['sessions']} sessions riglm listed {its['tools_listed']:.0f} of "
+        f"{its['tools_available']:.0f} tools ({its['fewer_tools']:.0f} % fewer), {its['calls_listed']:.0f} % of the "
+        f"calls were of tools in the list, and the model requests cost {its['price']:.2f} of what they cost without a "
+        f"proxy and {its['price_of_search']:.2f} of what they cost with a host's tool search."
+    )
+
+
+def _format_example(sessions: Sequence[DemoSession]) -> str:
+    """Return what became of the first tool that was found by searches in several sessions and then listed, if any."""
+    numbered = list(enumerate(sessions, start=1))
+    for tool in dict.fromkeys(tool for each in sessions for tool, _ in each.did.found):
+        found = [number for number, each in numbered if tool in dict(each.did.found)]
+        listed = [number for number, each in numbered if number > found[0] and tool in each.did.listed]
+        if len(found) > 1 and listed:
+            return (
+                f"{tool} was hidden and found in sessions {found[0]} and {found[1]}, and listed in session {listed[0]}."
+            )
+    return ""
+
+
+def _learning_curve(sessions: Sequence[DemoSession]) -> list[tuple[str, float, float, float]]:
+    """Return the points of the learning curve: sessions, tools listed, hits and price in percent."""
+    points = []
+    for first in range(0, len(sessions), _BLOCK):
+        its = summarize(sessions[first : first + _BLOCK])
+        place = f"{first + 1} to {first + its['sessions']}"
+        points.append((place, round(100 - its["fewer_tools"]), round(its["calls_listed"]), round(100 * its["price"])))
+    return points
+
+
+def _create_page(sessions: Sequence[DemoSession]) -> str:
+    """Return a page with the learning curve, and what the last sessions show."""
+    from riglm.adapters.reporting.chart import Series, chart, lines
+
+    places, tools, hits, prices = zip(*_learning_curve(sessions), strict=True)
+    series = [
+        Series("calls in the list", hits),
+        Series("tools listed", tools),
+        Series("price relative to no proxy", prices),
+    ]
+    title = "What riglm learned in the sessions of the demo, %"
+    style = "body{font:15px system-ui;max-width:60rem;margin:2rem auto}"
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>riglm demo</title><style>{style}</style>\n'
+        f"<h1>riglm demo</h1>\n<p>{escape(_format_result(sessions))}</p>\n{chart(title, places, series, lines)}"
+        "</html>\n"
     )

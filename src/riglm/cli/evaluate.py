@@ -1,260 +1,183 @@
-"""`riglm evaluate`: measure retrieval, prediction and price, on data sets and on what riglm recorded."""
+"""`riglm evaluate`: recorded sessions replayed by each strategy, and the prices of what was recorded."""
 
-from collections.abc import Sequence
-from enum import StrEnum
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.cli import evaluate_retrieval
-from riglm.cli.measuring import (
-    CacheOption,
-    CutsOption,
-    NamesArgument,
-    SideOption,
-    data_option,
-    make_predictor,
-    open_embedder,
-    parse_cuts,
-    read_settings,
-    settings_in_use,
-    show_rows,
-    warn_skipped,
+from riglm.cli.output import (
+    MAX_ROWS,
+    ConfigOption,
+    JsonOption,
+    print_json,
+    print_nothing_recorded,
+    print_table,
+    progress,
 )
-from riglm.cli.output import ConfigOption, JsonOption, progress
-from riglm.cli.replaying import (
-    DatabaseOption,
-    DaysOption,
-    SessionsOption,
-    SinceOption,
-    StrategiesOption,
-    beginning,
-    recorded_sessions,
-    replayed,
-    store_of,
-    strategies,
-)
-from riglm.domain.errors import UnusableInputError
-from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, MAX_SESSIONS, SessionSizes
+from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
+from riglm.domain.naming import prefixed
+from riglm.domain.session_cost import MAX_SESSIONS
+from riglm.ports.prediction_store import ToolPinsPort
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.sequences import SessionSet
+    from riglm.application.reports.session_replay import ReplayedHistory
     from riglm.domain.schemas.settings import Settings
+    from riglm.ports.analytics import TrainingSession
+    from riglm.ports.predictor import PredictorPort
 
-app = typer.Typer(help="Measure retrieval, prediction and price.", rich_markup_mode=None, no_args_is_help=True)
-app.command()(evaluate_retrieval.retrieval)
-app.command()(evaluate_retrieval.usage)
+_DAY: Final = 86_400.0
 
-_DEFAULT_CUTS: Final = "1,5,10,15"
+StrategiesOption = Annotated[
+    list[str] | None,
+    typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
+]
+DaysOption = Annotated[
+    int | None, typer.Option("--days", metavar="N", min=1, max=36_500, help="Judge the sessions of the last N days.")
+]
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since",
+        metavar="DATE",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
+        help="Judge the sessions since then.",
+    ),
+]
 
 
-class ProtocolOption(StrEnum):
-    """How sessions are walked."""
-
-    KFOLD = "kfold"
-    ONLINE = "online"
-
-
-@app.command()
-def sequences(
-    data: Annotated[Path, data_option("sessions.jsonl")],
-    names: NamesArgument = None,
-    side: SideOption = "dev",
+def evaluate(
     predictor: StrategiesOption = None,
-    k: CutsOption = _DEFAULT_CUTS,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of sessions of a set, by hash of id.")
-    ] = 3_000,
-    protocol: Annotated[
-        ProtocolOption,
-        typer.Option(
-            "--protocol",
-            metavar="kfold|online",
-            help="kfold: learn from four fifths of the sessions, predict the rest; online: from an empty start, learn "
-            "from each session after predicting it.",
-        ),
-    ] = ProtocolOption.KFOLD,
-    config: ConfigOption = None,
-    cache: CacheOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Predict each call of each session from those before it.
-
-    h@k: share of calls whose tool is among the first k; new@k: the same for calls of tools that the session had not
-    used before; both in percent. calls and new_calls: how many there were. p50_ms, p99_ms: time of one prediction.
-    Sets with fewer than 20 sessions of two calls or more are left out.
-    """
-    from riglm.application.evaluation.retrieval import prepare, text_count
-    from riglm.application.evaluation.sequences import FOLDS, evaluate_sequences
-
-    cuts, settings = parse_cuts(k), read_settings(config)
-    makers = {kind: partial(make_predictor, kind, settings) for kind in strategies(predictor, settings)}
-    found = _session_sets(data, names, side, limit)
-    rows: list[dict[str, Any]] = []
-    with open_embedder(settings, cache) as embedder:
-        for one in found:
-            name = one.dataset.name
-            with progress(f"{name}: vectors", text_count(one.dataset)) as advance:
-                prepared = prepare(one.dataset, embedder, advance)
-            walked = len(one.sessions) * (FOLDS if protocol is ProtocolOption.KFOLD else 1)
-            for kind, make in makers.items():
-                with progress(f"{name}: {kind}", walked) as advance:
-                    figures = evaluate_sequences(
-                        one, prepared, make, protocol=protocol.value, cuts=cuts, on_session=advance
-                    )
-                told = {"dataset": name, "side": side, "predictor": kind, "protocol": protocol.value}
-                rows.append({**told, **figures})
-    show_rows(f"Next tool, {protocol.value}", rows, ("side", "protocol"), as_json=as_json)
-
-
-@app.command()
-def history(
-    predictor: StrategiesOption = None,
-    limit: SessionsOption = MAX_SESSIONS,
+        int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of sessions, the latest.")
+    ] = MAX_SESSIONS,
     days: DaysOption = None,
     since: SinceOption = None,
-    db: DatabaseOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Replay recorded sessions with the lists of each strategy, and compare what they would have cost.
-
-    Each learns from all earlier sessions, regardless of --days and --since. price: price of the model requests relative
-    to no proxy; price_of_search: relative to a host's tool search; requests: model requests of a session; hit_rate:
-    share of calls whose tool was in the list; new_hit_rate: the same for tools that the session had not used before;
-    mean_list: tools in the list; reduction: share of all tools that it did not show. Lists are made as the
-    configuration asks. Contexts are not recorded as text, so what they add is not measured here, and sessions that were
-    shown no list are learned from, not judged.
-    """
-    settings = settings_in_use(config)
-    begin = beginning(days, since)
-    kinds = strategies(predictor, settings)
-    recorded, definitions = recorded_sessions(settings, db, limit)
-    if not recorded and not as_json:
-        typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
-        return
-    walks = replayed(recorded, definitions, kinds, settings, begin) if recorded else {}
-    rows = [{"predictor": kind, **walk.figures()} for kind, walk in walks.items()]
-    show_rows("What would have been shown", rows, (), as_json=as_json)
-
-
-@app.command()
-def cost(
-    names: NamesArgument = None,
-    data: Annotated[Path | None, data_option("sessions.jsonl")] = None,
-    side: SideOption = "dev",
-    tools: Annotated[
-        int | None,
-        typer.Option("--tools", metavar="N", min=1, help="Maximum number of tools of a set: of the servers used most."),
-    ] = None,
-    learn: Annotated[
-        int, typer.Option("--learn", metavar="N", min=0, help="Sessions of a set to learn from first.")
-    ] = 40,
-    judge: Annotated[int, typer.Option("--judge", metavar="N", min=1, help="Sessions of a set to price then.")] = 30,
     coding_agent: Annotated[
         bool, typer.Option("--coding-agent", help="Price prompts of 20,000 tokens and results of 2,000.")
     ] = False,
-    limit: SessionsOption = MAX_SESSIONS,
-    days: DaysOption = None,
-    since: SinceOption = None,
     db: DatabaseOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Price sessions: through riglm, without a proxy, and with the tool search of a host.
+    """Compare strategies and prices on your recorded sessions.
 
-    Without --data the sessions that riglm recorded, as they happened; in shadow mode as they would have been. With
-    --data the sessions of data sets, in the order of the hashes of their ids. price: of all model requests, with prompt
-    caching, relative to no proxy. requests: model requests of a session. first_list: tools in its first list. listed:
-    share of the calls whose tool was in the list or was suggested, in percent, counting lists that hid something.
+    First, the sessions as they happened, in shadow mode as they would have been: price of all model requests, with
+    prompt caching, relative to no proxy; requests of a session; first_list: tools in its first list; listed: percent of
+    the calls whose tool was in the list or was suggested, counting lists that hid something.
+
+    Then, the same sessions replayed with the lists of each strategy, which learns from all earlier sessions, regardless
+    of --days and --since. hit_rate: percent of the calls whose tool was in the list; new_hit_rate: the same for tools
+    that the session had not used before; mean_list: tools in the list; reduction: percent of all tools that it did not
+    show. Contexts are not recorded as text, so what they add is not measured. Sessions that were shown no list are
+    learned from, not judged.
     """
-    settings = settings_in_use(config) if data is None else read_settings(config)
-    if data is None:
-        rows = _recorded_costs(settings, db, limit, beginning(days, since), coding_agent)
+    from riglm.application.reports.figures import read_figures
+    from riglm.application.reports.prices import cost_rows, recorded_figures
+
+    settings = settings_in_use(config)
+    begin, kinds = parse_beginning(days, since), parse_strategies(predictor, settings)
+    store = find_store(settings, db)
+    found: dict[str, list[dict[str, Any]]] = {"recorded": [], "strategies": []}
+    if store is not None:
+        with store:
+            history, definitions = store.list_training_sessions(limit), definitions_of(store)
+            record = read_figures(store, settings.prices.prices(), limit=limit, since=begin)
+        for mode in sorted({each.mode for each in record.costs}):
+            figures = recorded_figures(record.of(mode), as_coding_agent=coding_agent)
+            found["recorded"] += ({"mode": mode, **row} for row in cost_rows(figures))
+        if history:
+            replays = replay_history(history, definitions, kinds, settings, begin)
+            found["strategies"] = [{"predictor": kind, **replay.figures()} for kind, replay in replays.items()]
+    if as_json:
+        print_json(found)
+    elif not any(found.values()):
+        print_nothing_recorded()
     else:
-        sizes = CODING_AGENT if coding_agent else DEFAULT_SIZES
-        rows = _set_costs(settings, data, names, side, tools, learn, judge, sizes)
-    if rows or as_json:
-        shown = rows if as_json else [{**row, "price": f"{row['price']:.3f}"} for row in rows]
-        show_rows("Price of model requests, relative to no proxy", shown, (), as_json=as_json)
-    else:
-        typer.echo("no session with a priced list is recorded yet: put riglm in front of a server, or give --data")
+        _print_rows("Recorded sessions: price of model requests, relative to no proxy", found["recorded"])
+        _print_rows("What each strategy would have shown", found["strategies"])
 
 
-def _recorded_costs(
-    settings: "Settings", db: Path | None, limit: int, begin: float, coding_agent: bool
-) -> list[dict[str, Any]]:
-    from riglm.application.evaluation.cost import cost_rows, recorded_figures
-    from riglm.application.evaluation.record import read_figures
-
-    store = store_of(settings, db)
-    if store is None:
-        return []
-    with store:
-        record = read_figures(store, settings.prices.prices(), limit=limit, since=begin)
-    modes = dict.fromkeys(each.mode for each in record.costs)
-    figures = {mode: recorded_figures(record.of(mode), as_coding_agent=coding_agent) for mode in sorted(modes)}
-    return [{"mode": mode, **row} for mode, its in figures.items() for row in cost_rows(its)]
+def _print_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        cells = ((_format_cell(column, value) for column, value in row.items()) for row in rows)
+        print_table(title, tuple(rows[0]), map(tuple, cells))
 
 
-def _set_costs(
+def _format_cell(column: str, value: Any) -> Any:
+    """Return a value as a table shows it: a price has three decimals, because strategies differ in the third."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if column.startswith("price") else value
+
+
+def parse_beginning(days: int | None, since: datetime | None) -> float:
+    """Return from when on sessions are judged, in seconds since the epoch; 0 if all are.
+
+    Raises:
+        BadParameter: both are given.
+    """
+    if days is not None and since is not None:
+        raise typer.BadParameter("name either --days or --since", param_hint="--since")
+    if since is not None:
+        return 0.0 if since.year <= 1970 else since.timestamp()  # years without a time stamp raise
+    return 0.0 if days is None else time.time() - days * _DAY
+
+
+def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
+    """Return the kinds of predictors that are compared, each once: those that are given, or all."""
+    from riglm.adapters.prediction.selection import available
+
+    known = available()
+    kinds = list(dict.fromkeys(asked or known))
+    for kind in kinds:
+        if kind not in known:
+            raise typer.BadParameter(f"{kind!r} is none of {', '.join(known)}", param_hint="--predictor")
+        _create_predictor(kind, settings)
+    return kinds
+
+
+def definitions_of(store: object) -> Mapping[str, bytes]:
+    """Return the raw definitions that servers listed last, by the names that clients use; none without pins."""
+    pins = store.list_tool_pins() if isinstance(store, ToolPinsPort) else ()
+    return {name: pin.seen or pin.definition for pin in pins for name in (pin.name, prefixed(pin.server, pin.name))}
+
+
+def replay_history(
+    history: "Sequence[TrainingSession]",
+    definitions: Mapping[str, bytes],
+    kinds: Sequence[str],
     settings: "Settings",
-    data: Path,
-    names: Sequence[str] | None,
-    side: str,
-    tools: int | None,
-    learn: int,
-    judge: int,
-    sizes: SessionSizes,
-) -> list[dict[str, Any]]:
-    import asyncio
+    since: float,
+) -> "dict[str, ReplayedHistory]":
+    """Replay sessions with each strategy, by lists as the configuration asks for them; with a progress bar."""
+    from riglm.application.prediction.prediction_settings import Strategy
+    from riglm.application.reports.session_replay import walk_history
 
-    from riglm.application.evaluation.cost import cost_rows, evaluate_cost, read_cost_set
-    from riglm.application.evaluation.dataset import find_sets
-    from riglm.composition.prediction import build_strategy
-
-    rows, strategy = [], build_strategy(settings)
-    for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
-        found = read_cost_set(directory, side=side, max_tools=tools)
-        if len(found.sessions) <= learn:
-            warn_skipped(found.name, f"{len(found.sessions)} sessions are too few to price any after --learn {learn}")
-            continue
-        with progress(found.name, min(learn + judge, len(found.sessions))) as advance:
-            figures = asyncio.run(
-                evaluate_cost(
-                    found,
-                    settings.filtering,
-                    settings.prices.prices(),
-                    strategy,
-                    learn=learn,
-                    judge=judge,
-                    sizes=sizes,
-                    on_session=advance,
-                )
+    replays, prices = {}, settings.prices.prices()
+    for kind in kinds:
+        strategy = Strategy(name=kind, key=kind, make=partial(_create_predictor, kind, settings))
+        with progress(kind, len(history)) as advance:
+            replays[kind] = walk_history(
+                history,
+                strategy,
+                settings.filtering,
+                prices,
+                definitions,
+                by_principal=settings.learning.scope == "principal",
+                since=since,
+                on_session=advance,
             )
-        rows += [{"dataset": found.name, "tools": len(found.catalog.tools), **row} for row in cost_rows(figures)]
-    if not rows:
-        raise UnusableInputError(f"--learn {learn}: no set has more sessions — fix: a smaller --learn, or other sets")
-    return rows
+    return replays
 
 
-def _session_sets(data: Path, names: Sequence[str] | None, side: str, limit: int) -> "list[SessionSet]":
-    """The sets that are asked for, but those with few sessions; it is an error if there is none."""
-    from riglm.application.evaluation.dataset import DatasetError, find_sets
-    from riglm.application.evaluation.sequences import MIN, read_sessions
+def _create_predictor(kind: str, settings: "Settings") -> "PredictorPort":
+    """Return a predictor of this kind, with its options if it is the configured one."""
+    from riglm.composition.prediction import build_predictor
 
-    kept = []
-    for directory in find_sets(data, names or (), side=side, file="sessions.jsonl"):
-        one = read_sessions(directory, side=side, limit=limit)
-        if len(one.sessions) < MIN:
-            warn_skipped(one.dataset.name, f"{len(one.sessions)} sessions of two calls or more are too few")
-        else:
-            kept.append(one)
-    if not kept:
-        raise DatasetError(
-            f"{data}: no set has {MIN} sessions of two calls or more to be measured — fix: more sessions or a "
-            "larger --limit, or other sets"
-        )
-    return kept
+    if kind != settings.predictor.kind:
+        chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
+        settings = settings.model_copy(update={"predictor": chosen})
+    return build_predictor(settings)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riglm.cli.control import ControlApi, ControlApiRejectedError, ControlApiUnavailableError, configured
-from riglm.cli.measuring import files_in_use, installed, read_settings
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, printable
+from riglm.cli.store_access import find_configurations, find_store, list_installations, read_settings
 from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.exposure import Mode
 
@@ -99,7 +99,7 @@ def _switch(
     if not dry_run:
         _take_over(_prepared(files, mode))  # again: a running riglm may have written its file meanwhile
     preloading = _preloading(files, mode, dry_run=dry_run)
-    clients_of = {file: name for name, file in installed()}
+    clients_of = {file: name for name, file in list_installations()}
     report = {
         "mode": mode,
         "dry_run": dry_run,
@@ -131,7 +131,7 @@ def _switch(
 
 def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
     if clients is None:
-        found = files_in_use(config)
+        found = find_configurations(config)
         if not found:
             raise UnusableInputError(
                 "there is no configuration to change: no riglm.yaml here, and none that `riglm init` made — fix: name "
@@ -140,7 +140,7 @@ def _files(config: Path | None, clients: Sequence[str] | None) -> list[Path]:
         return found
     if config is not None:
         raise typer.BadParameter("name either --client or --config", param_hint="--client")
-    known = installed()
+    known = list_installations()
     for name in clients:
         if name not in {client for client, _ in known}:
             names = ", ".join(sorted({client for client, _ in known})) or "none"
@@ -225,10 +225,8 @@ def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run
 
 def _open_sessions(file: Path) -> list[dict[str, Any]]:
     """The sessions that riglm may still serve by what it read at its start; none where the store cannot say."""
-    from riglm.cli.usage import recorded
-
     with contextlib.suppress(RiglmError):
-        store = recorded(read_settings(file))
+        store = find_store(read_settings(file))
         if store is not None:
             with store:
                 found = [summary.session for summary in store.list_sessions(20, active_only=True)]

@@ -142,14 +142,14 @@ def _whom(
 
 
 def _session_id(store: "AnalyticsPort", wanted: str) -> str:
-    from riglm.cli.usage import the_session
+    from riglm.cli.usage import find_session
     from riglm.domain.session import parsed_uuid
 
     whole = parsed_uuid(wanted)
     if whole is not None:
         return str(whole)
     try:
-        return str(the_session(store, wanted).session.id)
+        return str(find_session(store, wanted).session.id)
     except RiglmError:
         erased = [each.key for each in store.list_erased_sessions() if each.key.endswith(wanted.lower())]
         if len(erased) != 1:

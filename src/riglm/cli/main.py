@@ -22,7 +22,6 @@ from riglm.cli import (
     learning_from,
     report,
     serving,
-    top,
     trust,
     undo,
     usage,
@@ -33,7 +32,7 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 _GROUPS = {
     "Set up": ("init", "undo", "login", "logout", "accounts", "learn-from", "doctor", "demo"),
     "Run": ("run", "serve"),
-    "Observe": ("report", "stats", "sessions", "tools", "top", "evaluate"),
+    "Observe": ("report", "stats", "sessions", "tools", "evaluate"),
     "Configure": ("enforce", "shadow", "config", "trust", "control"),
     "Maintain": ("db", "embedder", "knowledge", "audit"),
 }
@@ -67,7 +66,6 @@ app.command()(init.init)
 app.command()(undo.undo)
 app.command()(usage.sessions)
 app.command()(usage.stats)
-app.command()(top.top)
 app.command()(demo.demo)
 app.command()(accounts.login)
 app.command()(accounts.logout)
@@ -75,6 +73,7 @@ app.command("accounts")(accounts.list_accounts)
 app.command("learn-from")(learning_from.learn_from)
 app.command()(doctor.doctor)
 app.command()(report.report)
+app.command()(evaluate.evaluate)
 app.command()(filtering_mode.enforce)
 app.command()(filtering_mode.shadow)
 app.add_typer(trust.tools, name="tools")
@@ -83,7 +82,6 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 app.add_typer(control.app, name="control")
 app.add_typer(database.app, name="db")
-app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(embedder.app, name="embedder")
 app.add_typer(knowledge.app, name="knowledge")
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_WIDTH_OF_A_PIPE = 200
-_BORDER = 3
-_MIN_TEXT = 24
-"""Maximum number of characters of a text on one line; longer texts may continue on the next line."""
+_PIPE_COLUMNS = 10_000
+"""Width of tables in pipes and files, where each row stays on one line."""
 
 
 def print_json(value: Any) -> None:
@@ -30,53 +28,36 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, labels: int = 1) -> None:
-    """A table on stdout, as several where the terminal is too narrow: each begins with the first columns, its labels.
+def print_nothing_recorded() -> None:
+    """Print how to record something."""
+    typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
 
-    Numbers are set right; control characters in names, which strangers choose, are shown as ?.
-    """
+
+def create_console(*, quiet: bool = False) -> "Console":
+    """Return a console on stdout that prints text as it is."""
     from rich.console import Console
 
-    given = [list(row) for row in rows]
-    numeric = [bool(given) and all(isinstance(row[at], int | float) for row in given) for at in range(len(columns))]
-    cells = [[printable(_written(cell)) for cell in row] for row in given]
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    needed = [
-        width if at < labels or numeric[at] else min(width, max(len(columns[at]), _MIN_TEXT))
-        for at, width in enumerate(widths)
-    ]
-    for number, part in enumerate(_parts(needed, labels, console.width)):
-        whole = [numeric[at] or (at < labels and needed[at] <= console.width // 2) for at in part]
-        heads = [(columns[at], "right" if numeric[at] else "left") for at in part]
-        console.print(_table("" if number else title, heads, whole, [[row[at] for at in part] for row in cells]))
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    return Console(width=width, markup=False, emoji=False, highlight=False, quiet=quiet)
 
 
-def _parts(widths: Sequence[int], labels: int, room: int) -> list[list[int]]:
-    """Return the columns of each table, by number: as many as fit next to the labels."""
-    first = list(range(labels))
-    empty = 1 + sum(widths[at] + _BORDER for at in first)
-    parts, used = [list(first)], empty
-    for at in range(labels, len(widths)):
-        if used + widths[at] + _BORDER > room and len(parts[-1]) > labels:
-            parts.append(list(first))
-            used = empty
-        parts[-1].append(at)
-        used += widths[at] + _BORDER
-    return parts
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on stdout."""
+    create_console().print(create_table(title, columns, rows))
 
 
-def _table(
-    title: str, heads: Sequence[tuple[str, Any]], whole: Sequence[bool], rows: Sequence[Sequence[str]]
-) -> "Table":
+def create_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
+    """Return a table, numbers to the right; control characters in names, which strangers choose, are shown as ?."""
     from rich.table import Table
     from rich.text import Text
 
+    given = [list(row) for row in rows]
     table = Table(title=title or None, title_justify="left")
-    for (head, side), unbroken in zip(heads, whole, strict=True):
-        table.add_column(head, justify=side, overflow="fold", no_wrap=unbroken)
-    for row in rows:
-        table.add_row(*map(Text, row))
+    for place, name in enumerate(columns):
+        is_number = bool(given) and all(isinstance(row[place], int | float) for row in given)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in given:
+        table.add_row(*(Text(printable(_written(cell))) for cell in row))
     return table
 
 

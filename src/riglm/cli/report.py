@@ -9,27 +9,39 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from riglm.cli.measuring import settings_in_use
-from riglm.cli.output import MAX_ROWS, ConfigOption, JsonOption, json_time, print_json, progress, write_page
-from riglm.cli.replaying import (
-    DatabaseOption,
+from riglm.cli.evaluate import (
     DaysOption,
-    ProfileOption,
     SinceOption,
     StrategiesOption,
-    beginning,
     definitions_of,
-    replayed,
-    store_of,
-    strategies,
+    parse_beginning,
+    parse_strategies,
+    replay_history,
 )
+from riglm.cli.output import (
+    MAX_ROWS,
+    ConfigOption,
+    JsonOption,
+    create_console,
+    create_table,
+    json_time,
+    print_json,
+    printable,
+    progress,
+    write_page,
+)
+from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
 from riglm.domain.duration import to_utc_datetime
 from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.plurals import format_count
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session_cost import MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.record import Observations
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from riglm.application.reports.figures import Observations
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import SessionHistoryPort, TrainingSession
 
@@ -40,6 +52,14 @@ _MAX_PREDICTIONS: Final = 2_400
 
 _QUARTER_SECONDS: Final = 900
 """Time zones differ by quarters of an hour."""
+
+_BAR_COLUMNS: Final = 24
+_MAX_DAYS: Final = 31
+_MARKS: Final = {True: ("yes", "green"), False: ("no", "red"), None: ("?", "yellow")}
+_RECORDED: Final = {
+    "shadow": "What shadow mode recorded: estimates, of the lists that filtering would have shown",
+    "enforce": "What was recorded of lists that were shown",
+}
 
 
 def report(
@@ -57,7 +77,9 @@ def report(
         ),
     ] = None,
     predictor: StrategiesOption = None,
-    profile: ProfileOption = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Only the sessions of this profile.")
+    ] = None,
     tools: Annotated[
         int,
         typer.Option("--tools", metavar="N", min=0, max=1_000, help="Maximum number of tools to name of each kind."),
@@ -72,28 +94,28 @@ def report(
     """Report what filtering would have saved and missed.
 
     Two sources are compared: what shadow mode recorded of the lists that it would have shown, and the
-    recorded sessions replayed by each strategy, as `riglm evaluate history` does.
+    recorded sessions replayed by each strategy, as `riglm evaluate` does.
     """
     settings = settings_in_use(config)
-    begin = beginning(days, since)
-    found = _report(settings, strategies(predictor, settings), db, limit, begin, profile)
+    begin = parse_beginning(days, since)
+    found = _build(settings, parse_strategies(predictor, settings), db, limit, begin, profile)
     if html is not None:
-        _write_page(html, found)
+        _write_html(html, found)
     if as_json:
         print_json(found)
         return
-    from riglm.cli.report_text import print_report
-
-    print_report(found, tools)
+    console = create_console()
+    for part in _render(found, tools):
+        console.print(part)
     if html is not None:
-        typer.echo(f"as a page: {html}")
+        console.print(f"as a page: {html}")
 
 
-def _report(
+def _build(
     settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int | None, since: float, profile: str | None
 ) -> dict[str, Any]:
-    from riglm.application.evaluation.record import Observations, read_figures
-    from riglm.application.reporting.report import ReportInput, build_report
+    from riglm.application.reports.figures import Observations, read_figures
+    from riglm.application.reports.report import ReportInput, build_report
 
     most = limit or MAX_SESSIONS
 
@@ -113,7 +135,7 @@ def _report(
     findings = ReportInput(
         settings=settings,
         stored=stored,
-        replays=replayed(history, definitions, kinds, settings, since) if history else {},
+        replays=replay_history(history, definitions, kinds, settings, since) if history else {},
         skipped=0 if limit else max(0, used - judged),
         record=record,
         since=since,
@@ -131,7 +153,7 @@ def _ask(
     While ClickHouse is unavailable the store answers. None if nothing was ever recorded.
     """
     days = settings.retention.usage_days
-    with store_of(settings, db) or nullcontext() as store:
+    with find_store(settings, db) or nullcontext() as store:
         if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
             from riglm.composition.container import Container
 
@@ -154,7 +176,7 @@ def _day_of_quarter(quarter: int) -> str:
     return to_utc_datetime(quarter * _QUARTER_SECONDS).astimezone().strftime("%Y-%m-%d")
 
 
-def _write_page(file: Path, found: dict[str, Any]) -> None:
+def _write_html(file: Path, found: dict[str, Any]) -> None:
     from riglm.adapters.control.dashboard.files import page_files
     from riglm.adapters.reporting.page import page
 
@@ -166,3 +188,172 @@ def _write_page(file: Path, found: dict[str, Any]) -> None:
         if path.startswith(vendor) and not path.endswith(".js")
     ]
     write_page(file, page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences))
+
+
+def _render(found: dict[str, Any], most_tools: int) -> "Sequence[RenderableType]":
+    """Return the parts of the report, with at most `most_tools` tools of each kind."""
+    code = found["verdict"]["code"]
+    parts = _render_verdict(found)
+    if found["bill"]["clients"] or code != "empty":
+        parts += _render_bill(found["bill"])
+    if code == "empty":
+        return parts
+    for mode, title in _RECORDED.items():
+        if found["record"][mode] is not None:
+            parts += (_render_recorded(found["record"][mode], title, searched=mode == "enforce"), "")
+    if found["days"]:
+        parts += (_render_days(found["days"], found["replayed_with"]), "")
+    return [*parts, *_render_strategies(found), *_render_tools(found["tools"], most_tools), found["explanation"]]
+
+
+def _render_verdict(found: dict[str, Any]) -> "list[RenderableType]":
+    from rich.table import Table
+    from rich.text import Text
+
+    rules, verdict = found["rules"], found["verdict"]
+    lines = [Text(verdict["text"], style="bold")]
+    lines.append(Text(f"{_format_counts(found, ', ')}, {found['failed_calls']:,} failed"))
+    lines += map(Text, found["headline"])
+    if not verdict["reasons"]:
+        return [*lines, ""]
+    reasons = Table.grid(padding=(0, 1, 0, 2))
+    for reason in verdict["reasons"]:
+        mark, color = _MARKS[reason["met"]]
+        reasons.add_row(Text(mark, style=color), printable(reason["text"]))
+    about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
+    about += f"{rules['max_tools']} tools"
+    about += "" if rules["coverage"] is None else f" for {rules['coverage']:.0%} of the calls"
+    return [*lines, reasons, Text(printable(about), style="dim"), ""]
+
+
+def _render_bill(bill: dict[str, Any]) -> "list[RenderableType]":
+    """Return what sessions in transcripts were billed, and what the price model computes for as many requests."""
+    sizes = ("prompt_tokens", "call_tokens", "output_tokens")
+    columns = ("client", "sessions", "requests", "billed", "modeled", "by default", "prompt", "result", "output")
+    rows = [
+        (
+            one["client"],
+            one["sessions"],
+            one["requests_per_session"],
+            *(round(one[price]) for price in ("billed", "modeled", "modeled_by_default")),
+            *(round(one["sizes"][size]) for size in sizes),
+            f"{one['sizes']['cached_share']:.0%}",
+        )
+        for one in bill["clients"]
+    ]
+    title = "Your own bill next to the price model, in tokens of uncached input, and the sizes fitted to it"
+    return [*([create_table(title, (*columns, "cached"), rows)] if rows else []), bill["text"], ""]
+
+
+def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> "Table":
+    cost, interval = its["cost"], its["hit_rate_interval"]
+    missed = format_count(its["missed"], "call")
+    if its["missed"]:
+        missed += f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"
+    facts = {
+        "price, with every request counted": f"{_format(cost['price'], '.2f')} of no proxy, "
+        f"{_format(cost['price_of_search'], '.2f')} of the host's tool search "
+        f"({format_count(cost['sessions'], 'session')})",
+        "sessions, lists": f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)",
+        "hit rate": f"{_format(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
+        "the same for tools new to the session": f"{_format(its['new_hit_rate'], '.1f', ' %')} of {its['new_calls']:,}",
+        "tools in the list at a call": f"{_format(its['mean_list'], '.1f')} of {_format(its['mean_available'], '.1f')}",
+        "missed": missed,
+        "tokens, each list sent once": f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - "
+        f"{its['tokens_resent']:,} re-sent = {its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
+        "surfaces": ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items()),
+    }
+    table = _create_plain_table(title)
+    table.show_header = False
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, text in facts.items():
+        table.add_row(name, printable(text))
+    return table
+
+
+def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> "Table":
+    """Return the plot: each day's hit rate, list size and net tokens."""
+    from rich.progress_bar import ProgressBar
+
+    table = _create_plain_table(f"Day by day, replayed with {strategy}; tokens as recorded")
+    for head in ("day", "calls", "hit rate", "%", "95 of 100", "tools in the list", "", "tokens net"):
+        table.add_column(head, justify="right" if head in {"calls", "%", "", "tokens net"} else "left", no_wrap=True)
+    shown = days[-_MAX_DAYS:]
+    longest = max((day["mean_list"] or 0 for day in shown), default=0) or 1
+    for day in shown:
+        recorded = day["recorded"]
+        table.add_row(
+            day["day"],
+            f"{day['calls']:,}",
+            ProgressBar(100, day["hit_rate"] or 0, width=_BAR_COLUMNS),
+            _format(day["hit_rate"], ".1f"),
+            _format_range(day["hit_rate_interval"]),
+            ProgressBar(longest, day["mean_list"] or 0, width=_BAR_COLUMNS // 2),
+            _format(day["mean_list"], ",.1f"),
+            f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
+        )
+    return table
+
+
+def _render_strategies(found: dict[str, Any]) -> "list[RenderableType]":
+    if not found["strategies"]:
+        return []
+    columns = ("predictor", "price", "requests", "calls", "hit_rate", "range", "new_hit_rate", "range", "mean_list")
+    rows = [
+        (
+            f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"],
+            _format(one["price"], ".3f"),
+            _or_dash(one["requests"]),
+            one["calls"],
+            _or_dash(one["hit_rate"]),
+            _format_range(one["hit_rate_interval"]),
+            _or_dash(one["new_hit_rate"]),
+            _format_range(one["new_hit_rate_interval"]),
+            _or_dash(one["mean_list"]),
+        )
+        for one in found["strategies"]
+    ]
+    replayed = found["replayed"]
+    of = _format_counts(replayed, " with ")
+    of += f", the latest; {replayed['skipped']:,} before them were skipped" if replayed["skipped"] else ""
+    return [create_table(f"Replayed by strategy (* configured): {of}", columns, rows)]
+
+
+def _render_tools(tools: dict[str, Any], most: int) -> "list[RenderableType]":
+    missed, unused = tools["missed"], tools["never_used"]
+    parts: list[RenderableType] = []
+    if missed and most:
+        columns = ("tool", "server", "missed", "calls", "recorded: missed", "calls", "searched", "by name")
+        keys = ("missed", "calls", "recorded_missed", "recorded_calls", "searched", "named")
+        rows = [(row["tool"], row["server"], *(_or_dash(row[key]) for key in keys)) for row in missed[:most]]
+        parts.append(create_table("Missed tools: a search finds them, one call more", columns, rows))
+        if len(missed) > most:
+            parts.append(f"and {len(missed) - most:,} more")
+    if unused:
+        names = ", ".join(map(printable, unused[:most]))
+        more = f" and {len(unused) - most:,} more" if len(unused) > most else ""
+        parts.append(f"Never used, of the tools that were shown: {len(unused):,}: {names}{more}\n")
+    return parts
+
+
+def _create_plain_table(title: str) -> "Table":
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+
+
+def _format_counts(counts: dict[str, Any], between: str) -> str:
+    return f"{format_count(counts['sessions'], 'session')}{between}{format_count(counts['calls'], 'call')}"
+
+
+def _format(number: float | None, form: str, unit: str = "") -> str:
+    return "-" if number is None else f"{number:{form}}{unit}"
+
+
+def _format_range(interval: Sequence[float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:.0f} to {interval[1]:.0f} %"
+
+
+def _or_dash(number: float | None) -> object:
+    return "-" if number is None else number

@@ -1,4 +1,4 @@
-"""The store as maintenance commands open it."""
+"""The settings and the store as commands open them: to look at what was recorded, and to maintain it."""
 
 import os
 import re
@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError
+import typer
+
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
@@ -22,6 +24,41 @@ _TRY_AGAIN_SECONDS = 0.25
 _HASH = re.compile(r"[0-9a-f]{32}")
 
 _Step = TypeVar("_Step")
+
+DatabaseOption = Annotated[
+    Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
+]
+
+
+def read_settings(config: Path | None) -> "Settings":
+    """Return the settings that a configuration file makes."""
+    from riglm.adapters.configuration.loading import Options, load
+
+    return load(Options(config=config, with_servers=False)).settings
+
+
+def find_configurations(config: Path | None) -> list[Path]:
+    """Return the file that is named, else ./riglm.yaml, else those that `riglm init` made."""
+    from riglm.adapters.configuration.loading import FILE_NAME
+
+    if config is not None:
+        return [config]
+    here = Path(FILE_NAME)
+    return [here] if here.is_file() else [file for _, file in list_installations()]
+
+
+def list_installations() -> list[tuple[str, Path]]:
+    """Return the clients that `riglm init` put riglm in front of, each with its configuration; every file once."""
+    from riglm.cli.setup_access import installations
+
+    found = {one.configuration: one.client for one in installations() if one.configuration.is_file()}
+    return [(client, file) for file, client in found.items()]
+
+
+def settings_in_use(config: Path | None) -> "Settings":
+    """Return the settings of the first configuration that is found, for a command that reads what was recorded."""
+    files = find_configurations(config)
+    return read_settings(files[0] if files else None)
 
 
 def settings_of(config: Path | None) -> "Settings":
@@ -48,6 +85,27 @@ def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> "
             "postgresql"
         )
     return configuration
+
+
+def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort | None":
+    """Return the store of the settings, or the file that is named, not yet open; None if nothing was ever recorded.
+
+    Raises:
+        UnusableInputError: there is no such file.
+        AnalyticsUnavailableError: nothing could be recorded where the store would be.
+    """
+    from riglm.composition.container import Container
+    from riglm.composition.storage import store_path
+
+    if db is not None:
+        if not db.is_file():
+            raise UnusableInputError(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
+        storage = settings.storage.model_copy(update={"kind": "sqlite", "path": str(db)})
+        settings = settings.model_copy(update={"storage": storage})
+    kind = settings.storage.kind
+    if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):
+        return None
+    return Container(settings).create_store()
 
 
 def require_store(settings: "Settings") -> None:

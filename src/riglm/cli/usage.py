@@ -1,30 +1,34 @@
 """`riglm sessions`, `riglm tools` and `riglm stats`: what was recorded."""
 
+import contextlib
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.cli.measuring import settings_in_use
 from riglm.cli.output import (
     MAX_ROWS,
     ConfigOption,
     JsonOption,
+    create_console,
+    create_table,
     json_time,
     print_json,
+    print_nothing_recorded,
     print_table,
-    progress,
     written_time,
 )
+from riglm.cli.store_access import find_store, settings_in_use
 from riglm.domain.errors import RiglmError
 from riglm.domain.plurals import format_count
 from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from riglm.application.evaluation.record import Observations
-    from riglm.application.evaluation.usage_figures import ToolStatistics
+    from rich.console import Group, RenderableType
+
+    from riglm.application.reports.figures import Observations
+    from riglm.application.reports.tool_figures import ToolStatistics
     from riglm.domain.cooccurrence import Cooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
@@ -32,89 +36,44 @@ if TYPE_CHECKING:
     from riglm.ports.dashboard import SessionSummary
 
 
-LIST_COLUMNS = (
-    "filtering",
-    "sessions",
-    "lists",
-    "changed",
-    "searches",
-    "tokens shown",
-    "hidden",
-    "meta-tools",
-    "re-sent",
-    "net saved",
-)
-"""Titles of the figures of lists."""
-
-COUNTED = (
+_COUNTED: Final = (
     f"the latest {MAX_SESSIONS:,} sessions that riglm proxied, with up to {MAX_CALLS:,} calls; sessions imported from "
     "transcripts are left out"
 )
 """The sessions that figures are of."""
 
-SESSIONS_EXPLANATION = (
+_SESSIONS_EXPLANATION: Final = (
     "These are all recorded sessions, imported ones included, and their calls include those of meta-tools. `riglm "
-    f"stats`, `tools`, `report` and the dashboard count {COUNTED}, and so are calls of meta-tools."
+    f"stats`, `tools`, `report` and the dashboard count {_COUNTED}, and so are calls of meta-tools."
 )
 
-TOOLS_EXPLANATION = (
-    f"Calls are those of {COUNTED}, as in `riglm stats`. Meta-tools are not listed, nor names that no server has."
+_TOOLS_EXPLANATION: Final = (
+    f"Calls are those of {_COUNTED}, as in `riglm stats`. Meta-tools are not listed, nor names that no server has."
 )
 
-EXPLANATION = (
-    f"All figures are of {COUNTED}, as in `riglm report` and on the dashboard. Pairs are of all "
+_STATS_EXPLANATION: Final = (
+    f"All figures are of {_COUNTED}, as in `riglm report` and on the dashboard. Pairs are of all "
     "sessions, up to 50,000. The hit rate is the share of calls whose tool was in the list, of calls with a list that"
     " hid something. A price counts all model requests, with prompt caching: 1 is the price without a proxy; it takes"
     " two sessions. In the mode shadow nothing was hidden, and the figures are estimates, of the lists that filtering"
     " would have shown."
 )
-"""What is counted, and in which sessions."""
 
-
-def totals(figures: "Observations") -> dict[str, int | float | None]:
-    """Return the numbers of sessions, calls and tools; shares are None if there is nothing to share."""
-    from riglm.application.evaluation.record import hit_figures, list_figures
-
-    usage, uses, lists = figures.usage, hit_figures(figures.now.judged), list_figures(figures.lists)
-    judged = uses["hits"] + uses["missed"]
-    return {
-        "sessions": usage.sessions,
-        "calls": usage.calls,
-        "failed_calls": usage.failures,
-        "meta_tool_calls": usage.meta_tool_calls,
-        "tools_seen": len(usage.known),
-        "tools_used": len(usage.used),
-        "calls_found_by_search": usage.found_by_search,
-        "hit_rate_percent": round(100 * uses["hits"] / judged, 1) if judged else None,
-        "searches_per_session": round(lists["searches"] / usage.sessions, 3) if usage.sessions else None,
-        "list_changes_per_session": round(lists["changes"] / usage.sessions, 3) if usage.sessions else None,
-    }
-
-
-_TITLES = {"meta_tool_calls": "calls of meta-tools", "hit_rate_percent": "hit rate, percent"}
-
-
-def price_line(mode: str, priced: dict[str, Any], net: int) -> str:
-    """Return in words what the sessions of a mode cost and the tokens that their lists saved; empty without a price."""
-    if priced["price"] is None:
-        return ""
-    would = "would have been " if mode == "shadow" else ""
-    words = f"price {would}{priced['price']:.2f} of no proxy, {priced['price_of_search']:.2f} of the host's tool search"
-    return f"{mode}: {words}; net {net:,} tokens, in {format_count(priced['sessions'], 'session')}"
-
-
-_LIST_FIGURES = (
-    "sessions",
-    "lists",
-    "changes",
-    "searches",
-    "tokens_shown",
-    "tokens_hidden",
-    "tokens_meta_tools",
-    "tokens_resent",
-    "tokens_net",
-)
-_MAX_PAIRS = 20
+_TITLES: Final = {"meta_tool_calls": "calls of meta-tools", "hit_rate_percent": "hit rate, percent"}
+_LIST_COLUMNS: Final = {
+    "mode": "filtering",
+    "sessions": "sessions",
+    "lists": "lists",
+    "changes": "changed",
+    "searches": "searches",
+    "tokens_shown": "tokens shown",
+    "tokens_hidden": "hidden",
+    "tokens_meta_tools": "meta-tools",
+    "tokens_resent": "re-sent",
+    "tokens_net": "net saved",
+}
+_MAX_PAIRS: Final = 20
+_WATCH_SECONDS: Final = 2.0
 
 
 def sessions(
@@ -131,94 +90,152 @@ def sessions(
 
     Sessions imported from transcripts and calls of meta-tools are included; `riglm stats` counts neither.
     """
-    store = _store(config)
-    if store is None:
-        if session_id is not None:
+    store = find_store(settings_in_use(config))
+    if session_id is not None:
+        if store is None:
             raise _no_session("no session ends", session_id)
-        _nothing(as_json, [])
+        with store:
+            _print_session(store, session_id, as_json)
         return
-    with store:
-        if session_id is not None:
-            _show_session(store, session_id, as_json)
-            return
-        found = store.list_sessions(limit)
+    with store or contextlib.nullcontext() as stored:
+        found = [] if stored is None else stored.list_sessions(limit)
     if as_json:
         print_json([session_fields(summary) for summary in found])
     elif not found:
-        _nothing(as_json, [])
+        print_nothing_recorded()
     else:
         columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
         print_table("Sessions", columns, map(_session_row, found))
-        typer.echo(SESSIONS_EXPLANATION)
+        typer.echo(_SESSIONS_EXPLANATION)
 
 
 def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the tools that were listed or used, in the sessions that `riglm stats` counts."""
-    settings = settings_in_use(config)
-    store = recorded(settings)
-    if store is None:
-        _nothing(as_json, [])
-        return
-    from riglm.application.evaluation.usage_figures import tool_statistics
+    from riglm.application.reports.tool_figures import tool_statistics
 
-    with store:
-        found = tool_statistics(_figures(store, settings))
+    settings = settings_in_use(config)
+    with find_store(settings) or contextlib.nullcontext() as store:
+        found = [] if store is None else tool_statistics(_read_figures(store, settings))
     if as_json:
         print_json([tool_fields(tool) for tool in found])
     elif not found:
-        _nothing(as_json, [])
+        print_nothing_recorded()
     else:
-        columns = (
-            "tool",
-            "server",
-            "calls",
-            "failed",
-            "listed",
-            "searched",
-            "sessions",
-            "median ms",
-            "p95 ms",
-            "last used",
-        )
-        print_table("Tools", columns, map(_tool_row, found))
-        typer.echo(TOOLS_EXPLANATION)
+        columns = ("tool", "server", "calls", "failed", "listed", "searched", "sessions")
+        print_table("Tools", (*columns, "median ms", "p95 ms", "last used"), map(_tool_row, found))
+        typer.echo(_TOOLS_EXPLANATION)
 
 
-def stats(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def stats(
+    watch: Annotated[bool, typer.Option("--watch", help="Show the figures until Ctrl-C, every 2 seconds.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Sum up what was recorded."""
-    from riglm.application.evaluation.record import Observations
+    from riglm.application.reports.figures import Observations
 
     settings = settings_in_use(config)
-    store = recorded(settings)
+    store = find_store(settings)
     if store is None:
-        _nothing(as_json, _summary(Observations(), ()))
+        print_json(_summarize(Observations(), ())) if as_json else print_nothing_recorded()
         return
     with store:
-        stored = store.count_sessions()[1]
-        if stored <= MAX_SESSIONS:  # of more, maintenance does it
-            store.refresh_cooccurrences(time.time())
-        figures = _figures(store, settings)
-        pairs = store.get_cooccurrences(sorted(figures.usage.known))
-    found = _summary(figures, pairs)
-    if as_json:
-        print_json(found)
-        return
-    for row in found["exposures"]:
-        if line := price_line(row["mode"], row["priced"], row["tokens_net"]):
-            typer.echo(line)
+        found = _read_stats(store, settings)
+        if as_json:
+            print_json(found)
+        elif watch:
+            with contextlib.suppress(KeyboardInterrupt):
+                _watch(store, settings, found)
+        else:
+            create_console().print(_render_stats(found, store.count_sessions()[1]))
+
+
+def _watch(store: "AnalyticsPort", settings: "Settings", found: dict[str, Any]) -> None:
+    from rich.live import Live
+
+    with Live(console=create_console(), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_render_stats(found, store.count_sessions()[1]), refresh=True)
+            time.sleep(_WATCH_SECONDS)
+            found = _read_stats(store, settings)
+
+
+def _read_stats(store: "AnalyticsPort", settings: "Settings") -> dict[str, Any]:
+    if store.count_sessions()[1] <= MAX_SESSIONS:  # of more, maintenance does it
+        store.refresh_cooccurrences(time.time())
+    figures = _read_figures(store, settings)
+    return _summarize(figures, store.get_cooccurrences(sorted(figures.usage.known)))
+
+
+def _read_figures(store: "AnalyticsPort", settings: "Settings") -> "Observations":
+    from riglm.application.reports.figures import read_figures
+
+    return read_figures(store, settings.prices.prices())
+
+
+def _summarize(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
+    """Return the figures for JSON output; shares are None if there is nothing to share."""
+    from riglm.application.reports.figures import cost_fields, hit_figures, list_figures
+
+    usage, uses, lists = figures.usage, hit_figures(figures.now.judged), list_figures(figures.lists)
+    judged = uses["hits"] + uses["missed"]
+    by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}
+    return {
+        "sessions": usage.sessions,
+        "calls": usage.calls,
+        "failed_calls": usage.failures,
+        "meta_tool_calls": usage.meta_tool_calls,
+        "tools_seen": len(usage.known),
+        "tools_used": len(usage.used),
+        "calls_found_by_search": usage.found_by_search,
+        "hit_rate_percent": round(100 * uses["hits"] / judged, 1) if judged else None,
+        "searches_per_session": round(lists["searches"] / usage.sessions, 3) if usage.sessions else None,
+        "list_changes_per_session": round(lists["changes"] / usage.sessions, 3) if usage.sessions else None,
+        "exposures": [
+            {"mode": mode, **list_figures(its.lists), "priced": cost_fields(its.cost)} for mode, its in by_mode.items()
+        ],
+        "cooccurrences": [
+            {
+                "tool_a": pair.tool_a,
+                "tool_b": pair.tool_b,
+                "count": pair.count,
+                "average_distance": round(pair.average_distance, 3),
+            }
+            for pair in pairs
+        ],
+        "explanation": _STATS_EXPLANATION,
+    }
+
+
+def _render_stats(found: dict[str, Any], stored: int) -> "Group":
+    from rich.console import Group
+
+    prices = (_format_price(row["mode"], row["priced"], row["tokens_net"]) for row in found["exposures"])
+    of = f"the latest {found['sessions']:,} of {stored:,} sessions" if stored > MAX_SESSIONS else "all sessions"
+    numbers = {name: value for name, value in found.items() if not isinstance(value, list | str)}
     rows = [
-        (_TITLES.get(name, name.replace("_", " ")), "-" if number is None else number)
-        for name, number in totals(figures).items()
+        (_TITLES.get(name, name.replace("_", " ")), "-" if value is None else value) for name, value in numbers.items()
     ]
-    of = f"the latest {figures.usage.sessions:,} of {stored:,} sessions" if stored > MAX_SESSIONS else "all sessions"
-    print_table(f"Recorded in {of}", ("what", "number"), rows)
+    parts: list[RenderableType] = [line for line in prices if line]
+    parts.append(create_table(f"Recorded in {of}", ("what", "number"), rows))
     if found["exposures"]:
-        lists = [[row[name] for name in ("mode", *_LIST_FIGURES)] for row in found["exposures"]]
-        print_table("Lists and estimated tokens, by mode of filtering", LIST_COLUMNS, lists)
-    if pairs:
-        together = [(pair.tool_a, pair.tool_b, pair.count, pair.average_distance) for pair in pairs[:_MAX_PAIRS]]
-        print_table("Used together", ("tool", "and tool", "sessions", "calls apart"), together)
-    typer.echo(EXPLANATION)
+        lists = [[row[name] for name in _LIST_COLUMNS] for row in found["exposures"]]
+        parts.append(
+            create_table("Lists and estimated tokens, by mode of filtering", tuple(_LIST_COLUMNS.values()), lists)
+        )
+    if found["cooccurrences"]:
+        pairs = [tuple(pair.values()) for pair in found["cooccurrences"][:_MAX_PAIRS]]
+        parts.append(create_table("Used together", ("tool", "and tool", "sessions", "calls apart"), pairs))
+    return Group(*parts, found["explanation"])
+
+
+def _format_price(mode: str, priced: dict[str, Any], net: int) -> str:
+    """Return what the sessions of a mode cost and the tokens that their lists saved; empty without a price."""
+    if priced["price"] is None:
+        return ""
+    would = "would have been " if mode == "shadow" else ""
+    words = f"price {would}{priced['price']:.2f} of no proxy, {priced['price_of_search']:.2f} of the host's tool search"
+    return f"{mode}: {words}; net {net:,} tokens, in {format_count(priced['sessions'], 'session')}"
 
 
 def session_fields(summary: "SessionSummary") -> dict[str, Any]:
@@ -281,18 +298,8 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
     }
 
 
-def pair_fields(pair: "Cooccurrence") -> dict[str, Any]:
-    """A pair of tools for JSON output."""
-    return {
-        "tool_a": pair.tool_a,
-        "tool_b": pair.tool_b,
-        "count": pair.count,
-        "average_distance": round(pair.average_distance, 3),
-    }
-
-
-def the_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
-    """The one session whose id ends so.
+def find_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
+    """Return the one session whose id ends so.
 
     Raises:
         RiglmError: there is none, or there are several.
@@ -301,69 +308,22 @@ def the_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
         found for found in store.list_sessions(limit=MAX_ROWS) if str(found.session.id).endswith(wanted.lower())
     ]
     if len(matching) != 1:
-        what = f"{len(matching)} sessions end" if matching else "no session ends"
-        raise _no_session(what, wanted)
+        raise _no_session(f"{len(matching)} sessions end" if matching else "no session ends", wanted)
     return matching[0]
-
-
-def recorded(settings: "Settings") -> "AnalyticsPort | None":
-    """The store that these settings name, not yet opened; None when nothing was ever recorded in it.
-
-    Raises:
-        AnalyticsUnavailableError: nothing could be recorded where the store would be.
-    """
-    from riglm.cli.store_access import is_there
-    from riglm.composition.container import Container
-    from riglm.composition.storage import store_path
-
-    kind = settings.storage.kind
-    if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):
-        return None
-    return Container(settings).create_store()
-
-
-def _store(config: Path | None) -> "AnalyticsPort | None":
-    return recorded(settings_in_use(config))
-
-
-def _figures(store: "AnalyticsPort", settings: "Settings") -> "Observations":
-    from riglm.application.evaluation.record import read_figures
-
-    with progress("sessions", min(MAX_SESSIONS, store.count_sessions()[1])) as advance:
-        return read_figures(store, settings.prices.prices(), on_session=advance)
-
-
-def _nothing(as_json: bool, empty: list[Any] | dict[str, Any]) -> None:
-    if as_json:
-        print_json(empty)
-    else:
-        typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
-
-
-def _summary(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
-    from riglm.application.evaluation.record import cost_fields, list_figures
-
-    by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}
-    lists = [
-        {"mode": mode, **list_figures(its.lists), "priced": cost_fields(its.cost)} for mode, its in by_mode.items()
-    ]
-    together = [pair_fields(pair) for pair in pairs]
-    return {**totals(figures), "exposures": lists, "cooccurrences": together, "explanation": EXPLANATION}
 
 
 def _no_session(what: str, wanted: str) -> RiglmError:
     return RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
 
 
-def _show_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
-    found = the_session(store, wanted)
+def _print_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
+    found = find_session(store, wanted)
     calls = store.list_invocations(found.session.id)
     if as_json:
-        fields = session_fields(found)
-        print_json({"session": fields, "invocations": [invocation_fields(call) for call in calls]})
+        print_json({"session": session_fields(found), "invocations": [invocation_fields(call) for call in calls]})
         return
     columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
-    print_table(f"Calls of session {found.session.id}", columns, map(call_row, calls))
+    print_table(f"Calls of session {found.session.id}", columns, map(_call_row, calls))
 
 
 def _session_row(summary: "SessionSummary") -> Sequence[object]:
@@ -376,14 +336,12 @@ def _session_row(summary: "SessionSummary") -> Sequence[object]:
 
 
 def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
-    used = written_time(tool.last_used)
     times = ("-" if each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
-    return tool.tool, tool.upstream or "-", *counts, *times, used
+    return tool.tool, tool.upstream or "-", *counts, *times, written_time(tool.last_used)
 
 
-def call_row(call: "ToolInvocation") -> Sequence[object]:
-    """An invocation as a row: number, time, tool, server, milliseconds, outcome, how the tool was found."""
+def _call_row(call: "ToolInvocation") -> Sequence[object]:
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
     time = written_time(call.timestamp)
     return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value

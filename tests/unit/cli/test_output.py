@@ -24,28 +24,11 @@ def shown(monkeypatch, capsys):
     return shown
 
 
-def _cells(lines):
-    return [[cell.strip() for cell in line.strip("│┃ ").split("│")] for line in lines if "│" in line]
-
-
-def test_a_table_too_wide_for_the_terminal_becomes_several_that_begin_with_the_same_labels(shown):
-    rows = [[name, "hybrid", *(100.0 + number for number in range(12))] for name in ("toolathlon", "bfcl_multiturn")]
-    lines = shown(["dataset", "predictor", *FIGURES], rows, labels=2)
-    assert max(map(len, lines)) <= 80
-    cells = _cells(lines)
-    assert all(row[1] == "hybrid" for row in cells)
-    for name, _, *numbers in rows:
-        told = [cell for row in cells if row[0] == name for cell in row[2:]]
-        assert told == [f"{number:.1f}" for number in numbers]
-    assert sum("Title" in line for line in lines) == 1
-
-
-def test_a_long_text_goes_on_in_the_next_line_and_numbers_and_labels_do_not(shown):
+def test_a_table_fits_into_the_terminal_and_loses_nothing(shown):
     lines = shown(["tool", "ms", "answer"], [["read_multiple_files", 1234.5, "word " * 40]])
     assert max(map(len, lines)) <= 80
-    assert sum("read_multiple_files" in line for line in lines) == 1
+    assert sum(line.count("word") for line in lines) == 40
     assert sum("1234.5" in line for line in lines) == 1
-    assert sum("word" in line for line in lines) > 1
 
 
 def test_a_label_wider_than_half_of_the_terminal_is_shown_whole_over_several_lines(shown):

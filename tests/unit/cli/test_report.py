@@ -15,7 +15,7 @@ from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
 from riglm.domain.session import IdentificationMethod
 from tests.records import a_session, an_exposure, an_invocation
-from tests.unit.application.reporting.shadowed import TOOLS, worked
+from tests.unit.application.reports.shadowed import TOOLS, worked
 
 KINDS = ("--predictor", "hybrid", "--predictor", "frequency", "--predictor", "sequence")
 TIMES = {"p50_ms", "p99_ms"}
@@ -49,9 +49,9 @@ def recorded(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("place", "window"), [("sqlite", ()), ("sqlite", ("--since", "2026-09-26T00:00:30")), ("postgresql", ())]
 )
-def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate_history(recorded, request, place, window):
+def test_the_report_on_a_hundred_sessions_has_the_numbers_of_evaluate(recorded, request, place, window):
     ask = recorded(worked(100), request.getfixturevalue("postgres_url") if place == "postgresql" else "")
-    evaluated = json.loads(ask("evaluate", "history", *KINDS, *window, "--json"))
+    evaluated = json.loads(ask("evaluate", *KINDS, *window, "--json"))["strategies"]
     report = json.loads(ask("report", *KINDS, *window, "--json"))
     assert len(evaluated) == len(report["strategies"]) == 3
     for expected, found in zip(evaluated, report["strategies"], strict=True):
@@ -133,7 +133,7 @@ def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_too
     shown = recorded(worked(100))("report", "--predictor", "hybrid", "--tools", "3")
     assert "Worth switching on: `riglm enforce`." in shown
     assert "What shadow mode recorded" in shown
-    bars = [line for line in shown.splitlines() if "█" in line]
+    bars = [line for line in shown.splitlines() if "━" in line]
     assert len(bars) >= 10
     assert "hybrid *" in shown
     assert "one call more" in shown

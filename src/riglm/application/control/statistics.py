@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from riglm.application.control.thread_bridge import CachedQueries
 from riglm.application.control.tool_use import ToolQueries, mean
-from riglm.application.evaluation.record import ListObservation, cost_fields, hit_figures, list_figures
-from riglm.application.reporting.verdict import judge_figures
+from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures
+from riglm.application.reports.verdict import judge_figures
 from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.exposure import Mode
 from riglm.domain.schemas.control_api import (

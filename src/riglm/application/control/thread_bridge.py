@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
-from riglm.application.evaluation.record import Observations, read_figures
+from riglm.application.reports.figures import Observations, read_figures
 from riglm.application.worker import Worker
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.errors import AnalyticsUnavailableError

@@ -6,7 +6,7 @@ from typing import Final
 
 from riglm.application.control.sessions import cursor_of, key_of, page
 from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop
-from riglm.application.evaluation.usage_figures import (
+from riglm.application.reports.tool_figures import (
     ToolStatistics,
     UsageCounts,
     tool_statistics,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.evaluation.history import walk_history
 from riglm.application.prediction.prediction_settings import Strategy
+from riglm.application.reports.session_replay import walk_history
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.prediction import Prediction, PredictionInput

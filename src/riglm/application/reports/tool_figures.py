@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from riglm.application.evaluation.record import Observations
+from riglm.application.reports.figures import Observations
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.ports.analytics import TrainingCall
 

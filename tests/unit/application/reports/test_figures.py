@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from riglm.application.evaluation.record import cost_fields, hit_figures, read_figures, read_record
+from riglm.application.reports.figures import cost_fields, hit_figures, read_figures, read_record
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, IdentificationMethod, uuid7

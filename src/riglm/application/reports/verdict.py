@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.record import Observations
+from riglm.application.reports.figures import Observations
 from riglm.domain.exposure import Surface
 from riglm.domain.plurals import format_count
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.reporting.verdict import Interval, VerdictInput, judge
+from riglm.application.reports.verdict import Interval, VerdictInput, judge
 
 GOOD = VerdictInput(is_on=False, others=0, sessions=40, calls=400, recorded=40, hidden=True, price=Interval(0.6, 0.9))
 

@@ -2,28 +2,20 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from riglm.application.evaluation.dataset import (
-    Dataset,
-    Query,
-    digest,
-    group_of,
-    name_list,
-    read_tools,
-    rows,
-    text_of,
-    unknown_tool,
-)
-from riglm.application.evaluation.history import CUTS, RankTally, rank
-from riglm.application.evaluation.retrieval import EmbeddedDataset
-from riglm.application.json_lines import JsonRow
+import numpy as np
+
+from benchmarks.evaluation.dataset import Dataset, Query, Row, read_tools, rows
+from benchmarks.evaluation.retrieval import EmbeddedDataset
+from riglm.application.reports.session_replay import digest
 from riglm.domain.prediction import Context, PredictionInput, Relevance
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.predictor import PredictorPort
 
+CUTS: Final = (1, 5, 10, 15)
 DEFAULT_LIMIT: Final = 3_000
 MIN: Final = 20
 """Sessions that a set must have to be measured."""
@@ -31,6 +23,43 @@ FOLDS: Final = 5
 
 Protocol = Literal["kfold", "online"]
 """`kfold`: learn from four parts of the sessions, predict the fifth; `online`: learn from each after predicting it."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RankTally:
+    """Predicted calls: the rank of each called tool from 0, whether its session was new to it, and the time taken."""
+
+    ranks: list[int] = field(default_factory=list)
+    fresh: list[bool] = field(default_factory=list)
+    taken_ms: list[float] = field(default_factory=list)
+
+    def figures(self, cuts: Sequence[int] = CUTS) -> dict[str, Any]:
+        """`h@k` of all calls and `new@k` of fresh ones, in percent, their numbers, and milliseconds per prediction."""
+        fresh_ranks = [rank for rank, fresh in zip(self.ranks, self.fresh, strict=True) if fresh]
+        return {
+            **hits("h", self.ranks, cuts),
+            **hits("new", fresh_ranks, cuts),
+            "calls": len(self.ranks),
+            "new_calls": len(fresh_ranks),
+            "p50_ms": percentile(self.taken_ms, 0.5),
+            "p99_ms": percentile(self.taken_ms, 0.99),
+        }
+
+
+def hits(name: str, ranks: Sequence[int], cuts: Sequence[int]) -> dict[str, float | None]:
+    """The share of ranks among the first k, in percent, for each k; None without ranks."""
+    found = np.array(ranks)
+    return {f"{name}@{cut}": round(100 * float((found < cut).mean()), 2) if ranks else None for cut in cuts}
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """A percentile, to a thousandth; None of nothing."""
+    return round(float(np.quantile(values, share)), 3) if values else None
+
+
+def rank(scores: "np.typing.NDArray[np.float64]", target: int) -> int:
+    """How many candidates come before one; of equals, the first in the catalogue."""
+    return int((scores > scores[target]).sum() + (scores[:target] == scores[target]).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +81,11 @@ class SessionSet:
 
 
 def read_sessions(directory: Path, *, side: str = "dev", limit: int = DEFAULT_LIMIT) -> SessionSet:
-    """Read `tools.jsonl` and the side's `sessions.jsonl`; sessions of a single call have nothing to predict.
-
-    Raises:
-        DatasetError: a file is missing, or a line is not what it must be.
-    """
+    """Read `tools.jsonl` and the side's `sessions.jsonl`; sessions of a single call have nothing to predict."""
     tools = read_tools(directory)
-    known = {tool.name for tool in tools}
-    found = [_session(row, known, place) for row, place in rows(directory / side / "sessions.jsonl", key="id")]
+    found = [_session(row) for row in rows(directory / side / "sessions.jsonl")]
     sessions = sorted((session for session in found if len(session.calls) > 1), key=lambda one: digest(one.id))[:limit]
-    queries = tuple(
-        Query(id=session.id, text=session.context, group="", gold=()) for session in sessions if session.context
-    )
+    queries = tuple(Query(id=session.id, text=session.context) for session in sessions if session.context)
     dataset = Dataset(name=directory.name, side=side, tools=tuple(tools), queries=queries)
     return SessionSet(dataset=dataset, sessions=tuple(sessions))
 
@@ -75,12 +97,10 @@ def evaluate_sequences(
     *,
     protocol: Protocol = "kfold",
     cuts: Sequence[int] = CUTS,
-    on_session: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the figures of a predictor.
 
     Each prediction is made before its call is learned, and what contexts taught comes from earlier sessions only.
-    `on_session` is called after each session.
     """
     tally = RankTally()
     if protocol == "online":
@@ -88,18 +108,15 @@ def evaluate_sequences(
         for session in found.sessions:
             walk.predict(session, tally)
             walk.learn(session)
-            on_session(1)
     else:
         for fold in range(FOLDS):
             walk = _SequenceReplay(prepared, make_predictor())
             for session in found.sessions:
                 if session.fold != fold:
                     walk.learn(session)
-                    on_session(1)
             for session in found.sessions:
                 if session.fold == fold:
                     walk.predict(session, tally)
-                    on_session(1)
     return {"n": len(found.sessions), **tally.figures(cuts)}
 
 
@@ -158,10 +175,7 @@ class _SequenceReplay:
         )
 
 
-def _session(row: JsonRow, known: set[str], place: str) -> CalledSession:
-    identity, calls, context = row["id"], name_list(row.get("calls"), "calls", place), text_of(row, "context", place)
-    for call in calls:
-        if call not in known:
-            raise unknown_tool(place, "calls", call)
-    group = (group_of(row, place) or context or identity).lower()
-    return CalledSession(id=identity, context=context, calls=tuple(calls), fold=digest("fold" + group) % FOLDS)
+def _session(row: Row) -> CalledSession:
+    context = row.get("context") or ""
+    group = (str(row.get("group") or "") or context or row["id"]).lower()
+    return CalledSession(id=row["id"], context=context, calls=tuple(row["calls"]), fold=digest("fold" + group) % FOLDS)

@@ -1,13 +1,15 @@
-"""The prices of recorded sessions, next to what the sessions in transcripts were billed."""
+"""The prices of sessions relative to no proxy, and what the sessions in transcripts were billed."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from riglm.application.evaluation.record import Observations, cost_fields
+from riglm.application.reports.figures import Observations, cost_fields
 from riglm.domain.list_plan import Prices
 from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, Cost, SessionSizes
 from riglm.domain.token_usage import ClientBill
 
+_ARMS: Final = ("no_proxy", "host_search", "riglm")
 _TOKENS: Final = ("uncached", "cached", "written", "output")
 
 
@@ -65,3 +67,54 @@ def _format_price(name: str, cost: Cost, sizes: str) -> list[str]:
 
 def _format_sizes(sizes: SessionSizes) -> str:
     return f"prompts of {sizes.prompt_tokens:,.0f} tokens and results of {sizes.call_tokens:,.0f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostMetrics:
+    """What sessions cost, the mean number of tools in their first lists, and the share of calls whose tool was listed.
+
+    `listed` is None if no list hid anything.
+    """
+
+    cost: Cost
+    tools: float
+    first_list: float
+    listed: float | None
+
+
+def recorded_figures(record: Observations, *, as_coding_agent: bool = False) -> CostMetrics:
+    """Return the figures of recorded sessions, of one mode."""
+    first = {each.session: each for each in reversed(record.lists)}
+    shown = [first[each.session] for each in record.costs]
+    uses = record.judged
+    return CostMetrics(
+        cost=record.cost_as_coding_agent if as_coding_agent else record.cost,
+        tools=mean_or_zero([each.available for each in shown]),
+        first_list=mean_or_zero([each.shown for each in shown]),
+        listed=mean_or_zero([use.is_hit for use in uses]) if uses else None,
+    )
+
+
+def cost_rows(figures: CostMetrics) -> list[dict[str, Any]]:
+    """Return the figures of at least one session as one row for each arm; shares are in percent."""
+    cost, listed = figures.cost, figures.listed
+    lists = {
+        "no_proxy": (round(figures.tools, 1), 100.0),
+        "host_search": (None, None),
+        "riglm": (round(figures.first_list, 1), None if listed is None else round(100 * listed, 1)),
+    }
+    return [
+        {
+            "arm": arm,
+            "price": round(getattr(cost, arm) / cost.no_proxy, 3),
+            "requests": round(getattr(cost, f"{arm}_requests") / cost.sessions, 1),
+            "first_list": lists[arm][0],
+            "listed": lists[arm][1],
+        }
+        for arm in _ARMS
+    ]
+
+
+def mean_or_zero(values: Sequence[float]) -> float:
+    """Return the mean; 0 of nothing."""
+    return sum(values) / len(values) if values else 0.0

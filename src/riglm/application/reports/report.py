@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-from riglm.application.evaluation.history import ReplayedCall, ReplayedHistory, figures
-from riglm.application.evaluation.record import (
+from riglm.application.reports.figures import (
     CallObservation,
     ListObservation,
     Observations,
@@ -14,8 +13,9 @@ from riglm.application.evaluation.record import (
     hit_figures,
     list_figures,
 )
-from riglm.application.reporting.bill import bill_fields, format_headline
-from riglm.application.reporting.verdict import Interval, judge_figures, share_by_session, wilson
+from riglm.application.reports.prices import bill_fields, format_headline
+from riglm.application.reports.session_replay import ReplayedCall, ReplayedHistory, figures
+from riglm.application.reports.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.schemas.settings import Settings
 

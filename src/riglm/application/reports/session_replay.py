@@ -4,11 +4,15 @@ The search is taken to find the tool that the session calls next, and so is the 
 Contexts are not set.
 """
 
+import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
 
-from riglm.application.evaluation.dataset import digest
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.calibration import CalibratedPredictor
@@ -21,8 +25,10 @@ from riglm.domain import jsonrpc
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.jsonrpc import Raw
 from riglm.domain.learning import SIGNALS
 from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
+from riglm.domain.naming import server_in
 from riglm.domain.prediction import Prediction, PredictionInput, ToolMatch, ToolSearchResult
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import (
@@ -36,8 +42,9 @@ from riglm.domain.session import (
 )
 from riglm.domain.session_cost import DEFAULT_SIZES, Cost, SessionCost, SessionSizes
 from riglm.domain.session_state import SessionState
-from riglm.domain.tool import ToolCatalog
+from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet, WarmSetKey
+from riglm.ports.analytics import TrainingSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,3 +252,163 @@ def usual_schema(name: str) -> dict[str, Any]:
     """Return a schema of a usual size for a tool whose schema is not known."""
     described = {"type": "string", "description": "what the tool needs to know of this"}
     return {"type": "object", "properties": {f"parameter_{place}": described for place in range(2 + digest(name) % 6)}}
+
+
+def digest(text: str) -> int:
+    """Return a number that orders and splits samples, the same on every machine."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:6], "big")
+
+
+_MAX_CATALOGS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCall:
+    """One recorded call, and the list that the session had.
+
+    `size` is the number of tools in the list, out of `candidates`. `is_hit` is True if the list had the tool, or riglm
+    had sent its definition without being asked for it; `fresh` is True if the session had not used the tool before.
+    `at` is in seconds since the epoch.
+    """
+
+    session: UUID
+    at: float
+    tool: str
+    server: str
+    fresh: bool
+    is_hit: bool
+    size: int
+    candidates: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayedHistory:
+    """The calls of the sessions that count, and what the sessions cost."""
+
+    calls: list[ReplayedCall] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the calls, and the price relative to no proxy and to a host's search."""
+        cost = sum(self.costs, Cost())
+        price, search = cost.price, cost.price_of_search
+        return {
+            **figures(self.calls),
+            "price": None if price is None else round(price, 3),
+            "price_of_search": None if search is None else round(search, 3),
+            "requests": round(cost.riglm_requests / cost.sessions, 1) if cost.sessions else None,
+        }
+
+
+def walk_history(
+    history: Sequence[TrainingSession],
+    strategy: Strategy,
+    rules: FilteringSettings,
+    prices: Prices,
+    definitions: Mapping[str, bytes],
+    *,
+    by_principal: bool = False,
+    since: float = 0.0,
+    on_session: Callable[[int], None] = lambda _: None,
+) -> ReplayedHistory:
+    """Walk the sessions once, oldest first; each gets its list before it is learned.
+
+    With `by_principal` a principal learns only from its sessions.
+
+    `definitions` has raw definitions by tool; a tool without one counts as a usual one. Sessions that started before
+    `since`, or whose catalog is unknown, are only learned from. Contexts are not recorded as text, so they play no
+    part. Failed calls are not learned.
+    """
+    servers, replays = _servers(history), dict[str, SessionReplay]()
+
+    def replay_of(session: TrainingSession) -> SessionReplay:
+        whose = session.principal if by_principal else ""
+        if whose not in replays:
+            replays[whose] = SessionReplay(rules, prices, strategy, servers)
+        return replays[whose]
+
+    with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
+        return thread.submit(asyncio.run, _walk(history, replay_of, definitions, since, on_session)).result()
+
+
+async def _walk(
+    history: Sequence[TrainingSession],
+    replay_of: Callable[[TrainingSession], SessionReplay],
+    definitions: Mapping[str, bytes],
+    since: float,
+    on_session: Callable[[int], None],
+) -> ReplayedHistory:
+    found, catalogs = ReplayedHistory(), lru_cache(_MAX_CATALOGS)(lambda names: _catalog(names, definitions))
+    for session in history:
+        calls = session.calls
+        names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
+        priced = await replay_of(session).price(
+            ReplayedSession(
+                calls=tuple(call.tool for call in calls),
+                failures=frozenset(place for place, call in enumerate(calls) if not call.success),
+                catalog=catalogs(names),
+                started_at=session.started_at,
+                client=ReplayedClient(name=session.client),
+                principal=session.principal,
+                profile=session.profile,
+                project=session.project,
+            )
+        )
+        if session.started_at >= since and session.tools_available and calls:
+            found.costs.append(priced.cost)
+            used: set[str] = set()
+            for call, is_hit in zip(calls, priced.hits, strict=True):
+                found.calls.append(
+                    ReplayedCall(
+                        session=session.id,
+                        at=call.timestamp,
+                        tool=call.tool,
+                        server=call.upstream,
+                        fresh=call.tool not in used,
+                        is_hit=is_hit,
+                        size=priced.first_list,
+                        candidates=len(names),
+                    )
+                )
+                used.add(call.tool)
+        on_session(1)
+    return found
+
+
+def _servers(history: Sequence[TrainingSession]) -> Mapping[str, str]:
+    named = {tool: server_in(tool) for session in history for tool in session.tools_available}
+    return named | {call.tool: call.upstream for session in history for call in session.calls}
+
+
+def _catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) -> ToolCatalog:
+    def definition(name: str) -> bytes:
+        known = definitions.get(name)
+        if known is not None:
+            return bytes(jsonrpc.with_member(Raw(known), ("name",), jsonrpc.encode(name)))
+        return jsonrpc.encode({"name": name, "description": "", "inputSchema": usual_schema(name)})
+
+    return ToolCatalog(tuple(Tool(name, Raw(definition(name))) for name in names))
+
+
+def figures(calls: Sequence[ReplayedCall]) -> dict[str, Any]:
+    """The figures of replayed calls; shares are in percent, and None where there is nothing to share.
+
+    `calls` and `new_calls` (of tools that the session had not used) are counted, `hit_rate` and `new_hit_rate` are the
+    shares of them whose tool was in the list, `reduction` how many of all tools it did not show; `mean_list` is its
+    mean length.
+    """
+    fresh = [call for call in calls if call.fresh]
+    shown, available = sum(call.size for call in calls), sum(call.candidates for call in calls)
+    return {
+        "sessions": len({call.session for call in calls}),
+        "calls": len(calls),
+        "new_calls": len(fresh),
+        "hit_rate": _percent(sum(call.is_hit for call in calls), len(calls)),
+        "new_hit_rate": _percent(sum(call.is_hit for call in fresh), len(fresh)),
+        "mean_list": round(shown / len(calls), 2) if calls else None,
+        "reduction": _percent(available - shown, available),
+    }
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 2) if whole else None

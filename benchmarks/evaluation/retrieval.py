@@ -1,16 +1,21 @@
-"""How well a catalogue is ranked for a request when nothing was learned."""
+"""How well a catalog is ranked for a request, before and after learning, and when a search abstains."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from riglm.application.evaluation.dataset import Dataset, Query, digest
-from riglm.domain.errors import RiglmError
+from benchmarks.evaluation.dataset import Dataset, DatasetError, Query
+from riglm.adapters.analytics.vectors import SqlVectors
+from riglm.adapters.embedding.factory import build_embedder
+from riglm.application.reports.session_replay import digest
+from riglm.cli.output import progress
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS
 from riglm.domain.prediction import Context, PredictionInput, Scores, Vector
@@ -18,14 +23,12 @@ from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.retriever import Retriever
 from riglm.domain.retrieval.scoring import LexicalIndex
 from riglm.domain.retrieval.words import request_texts, tool_text, words
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
 
 _BATCH_SIZE: Final = 32
-
-
-class EmbedderChangedError(RiglmError):
-    """Another model took over while a set was embedded: its vectors cannot be compared. Run the command again."""
+VECTORS: Final = Path(".cache/evaluation.sqlite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,39 +45,39 @@ class EmbeddedDataset:
         return Retriever(self.dataset.tools, pairs=pairs).with_vectors(self.model, self.vectors)
 
 
-def prepare(
-    dataset: Dataset, embedder: EmbedderPort, on_embedded: Callable[[int], None] = lambda _: None
-) -> EmbeddedDataset:
-    """Embed a set; `on_embedded` is called with the number of texts just embedded.
+@contextmanager
+def open_embedder(vectors: Path = VECTORS) -> Iterator[EmbedderPort]:
+    """Yield the default embedder, whose vectors are kept in a file."""
+    vectors.parent.mkdir(parents=True, exist_ok=True)
+    kept = SqlVectors(f"sqlite:///{vectors}")
+    try:
+        with build_embedder(EmbedderSettings(), kept) as embedder:
+            yield embedder
+    finally:
+        kept.close()
 
-    Raises:
-        EmbedderUnavailableError: the embedder does not answer.
-        EmbedderChangedError: another model took over meanwhile.
-    """
+
+def prepare(dataset: Dataset, embedder: EmbedderPort) -> EmbeddedDataset:
+    """Embed the tools and the requests of a set."""
     tools = [tool_text(tool) for tool in dataset.tools]
     requests = [request_texts(query.text) for query in dataset.queries]
     texts = list(dict.fromkeys([*tools, *(text for request in requests for text in request)]))
-    embedder.embed_public(texts[:1])
+    embedder.embed_public(texts[:1])  # the model loads
     model = embedder.model
     known: dict[str, Vector] = {}
-    for start in range(0, len(texts), _BATCH_SIZE):
-        some = texts[start : start + _BATCH_SIZE]
-        known.update(zip(some, embedder.embed_public(some), strict=True))
-        if embedder.model != model:
-            raise EmbedderChangedError(f"{dataset.name}: {embedder.model} took over from {model} — fix: run it again")
-        on_embedded(len(some))
+    with progress(f"{dataset.name}: vectors", len(texts)) as advance:
+        for start in range(0, len(texts), _BATCH_SIZE):
+            some = texts[start : start + _BATCH_SIZE]
+            known.update(zip(some, embedder.embed_public(some), strict=True))
+            advance(len(some))
+    if embedder.model != model:
+        raise DatasetError(f"{dataset.name}: {embedder.model} took over from {model}, run it again")
     return EmbeddedDataset(
         dataset=dataset,
         model=model,
         vectors={tool.name: known[text] for tool, text in zip(dataset.tools, tools, strict=True)},
         contexts=tuple(_context(request, known, model) for request in requests),
     )
-
-
-def text_count(dataset: Dataset) -> int:
-    """How many different texts of a set are embedded."""
-    requests = (text for query in dataset.queries for text in request_texts(query.text))
-    return len({*map(tool_text, dataset.tools), *requests})
 
 
 def _context(request: Sequence[str], known: Mapping[str, Vector], model: str) -> Context:
@@ -89,39 +92,27 @@ BASELINES: Final = ("lexical", "dense", "rrf")
 Ranker: TypeAlias = Callable[[Context], Scores]
 """Scores of a whole catalogue for a context, in the catalogue's order."""
 
-Gold: TypeAlias = Sequence[Sequence[Sequence[int]]]
-"""For each request groups of equally right columns."""
-
 _DISCOUNTED: Final = 10
 _RANK_CONSTANT: Final = 60
 
 
-def evaluate_retrieval(
-    prepared: EmbeddedDataset,
-    ranker: Ranker,
-    cuts: Sequence[int] = CUTS,
-    on_ranked: Callable[[int], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Return the metrics of one ranker on all requests of a set; `on_ranked` is called after each."""
-    return measured(ranker, prepared.contexts, [query.gold for query in prepared.dataset.queries], cuts, on_ranked)
+def evaluate_retrieval(prepared: EmbeddedDataset, ranker: Ranker, cuts: Sequence[int] = CUTS) -> dict[str, Any]:
+    """Return the figures of one ranker on all requests of a set."""
+    return evaluate_usage(prepared, ranker, range(len(prepared.contexts)), cuts)
 
 
-def measured(
-    ranker: Ranker,
-    contexts: Sequence[Context],
-    gold: Gold,
-    cuts: Sequence[int] = CUTS,
-    on_ranked: Callable[[int], None] = lambda _: None,
+def evaluate_usage(
+    prepared: EmbeddedDataset, ranker: Ranker, rest: Sequence[int], cuts: Sequence[int] = CUTS
 ) -> dict[str, Any]:
-    """`n`, shares in percent, and the time of ranking in milliseconds."""
+    """Return the figures of a ranker on some requests of a set: `n`, shares in percent, and milliseconds."""
     ranks, taken_ms = [], []
-    for context, groups in zip(contexts, gold, strict=True):
+    for request in rest:
         started = time.perf_counter()
-        scores = ranker(context)
+        scores = ranker(prepared.contexts[request])
         taken_ms.append((time.perf_counter() - started) * 1e3)
         place = _places(scores)
+        groups = prepared.dataset.queries[request].gold
         ranks.append(np.sort([min(place[column] for column in group) for group in groups]))
-        on_ranked(1)
     return {
         "n": len(ranks),
         **figures(ranks, cuts),
@@ -155,7 +146,7 @@ def baseline(kind: str, prepared: EmbeddedDataset) -> Ranker:
         return index.scores(words(context.text))
 
     def dense(context: Context) -> Scores:
-        assert context.vector is not None  # noqa: S101  # prepared contexts have vectors
+        assert context.vector is not None  # prepared contexts have vectors
         return np.asarray(matrix @ context.vector[0], np.float64)
 
     def fused(context: Context) -> Scores:
@@ -276,16 +267,3 @@ def example(prepared: EmbeddedDataset, predictor: PredictorPort, history: Sequen
             predictor.learn(prediction_input, tool.name, signal)
             pairs.learn(context, tool.name, signal, scope="", at=float(at), description_hash=tool.fingerprint)
     return ranking
-
-
-def evaluate_usage(
-    prepared: EmbeddedDataset,
-    ranker: Ranker,
-    rest: Sequence[int],
-    cuts: Sequence[int] = CUTS,
-    on_ranked: Callable[[int], None] = lambda _: None,
-) -> dict[str, Any]:
-    """The figures of a ranker on the requests that it was not taught."""
-    contexts = [prepared.contexts[place] for place in rest]
-    gold = [prepared.dataset.queries[place].gold for place in rest]
-    return measured(ranker, contexts, gold, cuts, on_ranked)

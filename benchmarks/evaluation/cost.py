@@ -4,23 +4,23 @@ Lists and search results come from the same components as in the proxy, and are 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.application.evaluation.dataset import CATALOGUE, DatasetError, rows
-from riglm.application.evaluation.record import Observations
-from riglm.application.evaluation.sequences import read_sessions
-from riglm.application.evaluation.session_replay import (
+from benchmarks.evaluation.dataset import CATALOG, DatasetError, Row, rows
+from benchmarks.evaluation.sequences import read_sessions
+from riglm.application.prediction.prediction_settings import Strategy
+from riglm.application.reports.prices import CostMetrics, mean_or_zero
+from riglm.application.reports.session_replay import (
     PricedSession,
     ReplayedClient,
     ReplayedSession,
     SessionReplay,
     usual_schema,
 )
-from riglm.application.json_lines import JsonRow
-from riglm.application.prediction.prediction_settings import Strategy
+from riglm.cli.output import progress
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices
@@ -32,7 +32,6 @@ MAX_CALLS: Final = 40
 """Maximum number of calls of a session that are priced."""
 
 _MIN_CALLS: Final = 2
-_ARMS: Final = ("no_proxy", "host_search", "riglm")
 _SECONDS_BETWEEN_SESSIONS: Final = 60.0
 
 
@@ -46,24 +45,11 @@ class CostSet:
     sessions: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostMetrics:
-    """What sessions cost, the mean number of tools in their first lists, and the share of calls whose tool was listed.
-
-    `listed` is None if no list hid anything.
-    """
-
-    cost: Cost
-    tools: float
-    first_list: float
-    listed: float | None
-
-
 def read_cost_set(directory: Path, *, side: str, max_tools: int | None = None) -> CostSet:
     """Read a data set; with `max_tools`, only the servers used most, while their tools are no more than that.
 
     Raises:
-        DatasetError: a file is missing, a line is not what it must be, or no session is left.
+        DatasetError: no session is left.
     """
     found = read_sessions(directory, side=side, limit=10**9)
     servers = {tool.name: tool.server for tool in found.dataset.tools}
@@ -73,8 +59,8 @@ def read_cost_set(directory: Path, *, side: str, max_tools: int | None = None) -
     calls = ([call for call in session.calls if call in servers] for session in found.sessions)
     sessions = tuple(tuple(each[:MAX_CALLS]) for each in calls if len(each) >= _MIN_CALLS)
     if not sessions:
-        raise DatasetError(f"{directory}: no session has {_MIN_CALLS} calls of these tools — fix: a larger --tools")
-    raw = (_definition(row) for row, _ in rows(directory / CATALOGUE, key="name") if row["name"] in servers)
+        raise DatasetError(f"{directory}: no session has {_MIN_CALLS} calls of these tools")
+    raw = (_definition(row) for row in rows(directory / CATALOG) if row["name"] in servers)
     catalog = ToolCatalog(tuple(Tool(str(one["name"]), Raw(jsonrpc.encode(one))) for one in raw))
     return CostSet(name=directory.name, catalog=catalog, servers=servers, sessions=sessions)
 
@@ -89,53 +75,21 @@ async def evaluate_cost(
     judge: int,
     client: ReplayedClient | None = None,
     sizes: SessionSizes = DEFAULT_SIZES,
-    on_session: Callable[[int], None] = lambda _: None,
 ) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
     walk, judged = SessionReplay(rules, prices, strategy, found.servers, sizes), []
-    for place, calls in enumerate(found.sessions[: learn + judge]):
-        started_at = place * _SECONDS_BETWEEN_SESSIONS
-        replayed = ReplayedSession(
-            calls=calls, catalog=found.catalog, started_at=started_at, client=client or ReplayedClient()
-        )
-        priced = await walk.price(replayed)
-        if place >= learn:
-            judged.append(priced)
-        on_session(1)
+    walked = found.sessions[: learn + judge]
+    with progress(found.name, len(walked)) as advance:
+        for place, calls in enumerate(walked):
+            started_at = place * _SECONDS_BETWEEN_SESSIONS
+            replayed = ReplayedSession(
+                calls=calls, catalog=found.catalog, started_at=started_at, client=client or ReplayedClient()
+            )
+            priced = await walk.price(replayed)
+            if place >= learn:
+                judged.append(priced)
+            advance(1)
     return _figures(judged, len(found.catalog.tools))
-
-
-def recorded_figures(record: Observations, *, as_coding_agent: bool = False) -> CostMetrics:
-    """Return the figures of recorded sessions, of one mode."""
-    first = {each.session: each for each in reversed(record.lists)}
-    shown = [first[each.session] for each in record.costs]
-    uses = record.judged
-    return CostMetrics(
-        cost=record.cost_as_coding_agent if as_coding_agent else record.cost,
-        tools=_mean([each.available for each in shown]),
-        first_list=_mean([each.shown for each in shown]),
-        listed=_mean([use.is_hit for use in uses]) if uses else None,
-    )
-
-
-def cost_rows(figures: CostMetrics) -> list[dict[str, Any]]:
-    """Return the figures of at least one session as one row for each arm; shares are in percent."""
-    cost, listed = figures.cost, figures.listed
-    lists = {
-        "no_proxy": (round(figures.tools, 1), 100.0),
-        "host_search": (None, None),
-        "riglm": (round(figures.first_list, 1), None if listed is None else round(100 * listed, 1)),
-    }
-    return [
-        {
-            "arm": arm,
-            "price": round(getattr(cost, arm) / cost.no_proxy, 3),
-            "requests": round(getattr(cost, f"{arm}_requests") / cost.sessions, 1),
-            "first_list": lists[arm][0],
-            "listed": lists[arm][1],
-        }
-        for arm in _ARMS
-    ]
 
 
 def _figures(judged: Sequence[PricedSession], tools: int) -> CostMetrics:
@@ -144,7 +98,7 @@ def _figures(judged: Sequence[PricedSession], tools: int) -> CostMetrics:
     return CostMetrics(
         cost=sum((each.cost for each in judged), Cost()),
         tools=tools,
-        first_list=_mean([each.first_list for each in judged]),
+        first_list=mean_or_zero([each.first_list for each in judged]),
         listed=sum(sum(each.hits) for each in short) / calls if calls else None,
     )
 
@@ -159,13 +113,9 @@ def _most_used(servers: Mapping[str, str], sessions: Iterable[Sequence[str]], ma
     return kept
 
 
-def _definition(row: JsonRow) -> dict[str, Any]:
+def _definition(row: Row) -> dict[str, Any]:
     """Return a tool as a server lists it."""
     schema = row.get("input_schema")
     if not isinstance(schema, dict) or not schema:
         schema = usual_schema(str(row["name"]))
     return {"name": row["name"], "description": row.get("description") or "", "inputSchema": schema}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

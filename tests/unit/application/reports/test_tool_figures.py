@@ -1,7 +1,7 @@
 """The figures of recorded sessions by tool and over time."""
 
-from riglm.application.evaluation.record import read_figures
-from riglm.application.evaluation.usage_figures import UsageCounts, tool_statistics, tool_totals, usage_over_time
+from riglm.application.reports.figures import read_figures
+from riglm.application.reports.tool_figures import UsageCounts, tool_statistics, tool_totals, usage_over_time
 from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from riglm.application.reporting.verdict import ratio_by_session, share_by_session, wilson
+from riglm.application.reports.verdict import ratio_by_session, share_by_session, wilson
 
 
 def test_of_nothing_nothing_is_known():
