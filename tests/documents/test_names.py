@@ -15,7 +15,7 @@ SEEDED = [
     ("wrong_commands", "```sh\nriglm embedder pull   # which one?\n```"),
     ("wrong_commands", "```sh\nriglm stats surplus\n```"),
     ("wrong_commands", "```sh\nriglm db export --out x --table invocation\n```"),
-    ("wrong_commands", "Run `riglm evaluate retrieval|usages --data DIR`."),
+    ("wrong_commands", "Run `riglm db status|states --json`."),
     ("wrong_commands", "With `--no-filters` everything is shown."),
     ("wrong_commands", '```json\n{"mcpServers": {"a": {"command": "riglm", "args": ["runn", "--", "x"]}}}\n```'),
     ("wrong_programs", "`make everything` does it."),

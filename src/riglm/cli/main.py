@@ -29,7 +29,7 @@ from riglm.cli import (
 from riglm.cli.output import printable_lines
 from riglm.domain.errors import RiglmError, UnusableInputError
 
-_GROUPS = {
+GROUPS = {
     "Set up": ("init", "undo", "login", "logout", "accounts", "learn-from", "doctor", "demo"),
     "Run": ("run", "serve"),
     "Observe": ("report", "stats", "sessions", "tools", "evaluate"),
@@ -40,10 +40,10 @@ _GROUPS = {
 
 
 class _GroupedCommands(TyperGroup):
-    """Lists commands under the headings of `_GROUPS`."""
+    """Lists commands under the headings of `GROUPS`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, names in _GROUPS.items():
+        for heading, names in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(66)) for name in names])
 

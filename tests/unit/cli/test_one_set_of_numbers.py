@@ -205,7 +205,7 @@ async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monke
 
 
 async def asked(url):
-    """What the control API answers, and the dashboard and `riglm top` show: summary, series, tools, and one tool."""
+    """What the control API answers, and the dashboard shows: summary, series, tools, and one tool."""
     store = StoreThread(lambda: SqlAnalytics(url), "riglm-test-figures")
     counting = CachedQueries(store)
     proxy = ProxyLoop(asyncio.get_running_loop())
