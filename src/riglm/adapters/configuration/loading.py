@@ -102,7 +102,7 @@ PREFIX = "RIGLM_"
 
 _NESTED = "__"
 _OTHERS = frozenset({"token", "control_token"})
-"""Names of variables that set nothing: what a configuration calls `${RIGLM_TOKEN}`, and the token of the control API."""
+"""Names of variables that set nothing: `${RIGLM_TOKEN}` of a configuration, and the token of the control API."""
 
 
 def settings_in(
