@@ -13,9 +13,9 @@ from benchmarks.warm_start.work import Person, servers
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.transcript_import import recording
+from riglm.application.setup.transcripts import recording
 from riglm.cli.main import app
-from riglm.cli.transcript_access import steady_hasher
+from riglm.cli.transcript_access import load_hasher
 from riglm.domain.schemas.settings import Settings
 
 DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))
@@ -108,7 +108,7 @@ def test_an_imported_session_has_the_project_that_its_client_worked_in(home):
         (home / f"s{number}.jsonl").write_text("".join(where + each[1:] for each in lines.splitlines(keepends=True)))
     assert counted(home) == {"read": 6, "new": 6}
     found = stored(home, "SELECT tool, project FROM session JOIN invocation ON session_id = session.id ORDER BY tool")
-    hasher = steady_hasher(Settings())
+    hasher = load_hasher(Settings())
     shop, above = (hasher.project(str(place)) for place in (home / "shop", home))
     assert [project for _, project in found] == [shop, shop, above, "", "", ""]
     assert str(home / "shop").encode() not in (home / "data" / "riglm.db").read_bytes()

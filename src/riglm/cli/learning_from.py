@@ -14,127 +14,107 @@ from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json
 from riglm.cli.store_access import is_there, settings_of
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.plurals import format_count
-from riglm.domain.transcripts import Account
+from riglm.domain.transcripts import REASONS, ImportSummary, TranscriptSource
 
 if TYPE_CHECKING:
-    from riglm.application.transcript_import.collecting import Collection, ImportContext
+    from riglm.application.setup.transcripts.collecting import Collector
     from riglm.domain.hashing import KeyedHasher
     from riglm.domain.schemas.section import RetentionSettings
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.analytics import AnalyticsPort
-    from riglm.ports.clients import TranscriptsPort
 
 
 _MAX_SERVERS: Final = 10
 _COLUMNS: Final = ("client", "files", "sessions", "calls", "tools", "servers", "known before", "left out")
 
 
-def show(accounts: Sequence[Account], kept: "RetentionSettings", *, dry_run: bool, contexts_failed: str) -> None:
-    """A table of clients, and words on what was left out."""
-    there = [account for account in accounts if account.files]
+def _print_summaries(
+    summaries: Sequence[ImportSummary], kept: "RetentionSettings", *, dry_run: bool, contexts_failed: str, as_json: bool
+) -> None:
+    """Print a table of clients and what was left out, or every number as JSON."""
+    if as_json:
+        clients = [_fields(each) for each in summaries]
+        print_json({"dry_run": dry_run, "contexts_failed": contexts_failed or None, "clients": clients})
+        return
+    there = [each for each in summaries if each.files]
     if not there:
         typer.echo("no transcripts were found — fix: name a file or a folder of them, as in `riglm learn-from PATH`")
         return
-    title = "What would be learned" if dry_run else "What was learned"
-    print_table(title, _COLUMNS, [_row(account) for account in there])
-    for account in there:
-        if account.requests:
-            sessions = format_count(account.billed_sessions, "session")
-            requests = format_count(account.requests, "model request")
-            typer.echo(f"{account.client}: token usage of {requests} in {sessions}")
-        for line in _remarks(account, kept):
-            typer.echo(printable(f"{account.client}: {line}"), err=True)
+    rows = [
+        (
+            each.client,
+            each.files,
+            each.sessions,
+            each.calls["new"],
+            len(each.tools),
+            len(each.servers),
+            each.calls["known"],
+            each.calls["read"] - each.calls["new"] - each.calls["known"],
+        )
+        for each in there
+    ]
+    print_table("What would be learned" if dry_run else "What was learned", _COLUMNS, rows)
+    for each in there:
+        if each.requests:
+            sessions = format_count(each.billed_sessions, "session")
+            typer.echo(f"{each.client}: token usage of {format_count(each.requests, 'model request')} in {sessions}")
+        for line in _remarks(each, kept):
+            typer.echo(printable(f"{each.client}: {line}"), err=True)
     if contexts_failed:
         typer.echo(f"what was asked for is not learned: {contexts_failed}", err=True)
-    if not dry_run and any(account.new for account in there):
+    if not dry_run and any(each.calls["new"] for each in there):
         typer.echo("a running riglm learns this when it starts again")
 
 
-def shown_for_programs(accounts: Sequence[Account], *, dry_run: bool, contexts_failed: str) -> dict[str, Any]:
-    """The same, and every number, for programs."""
+def _fields(summary: ImportSummary) -> dict[str, Any]:
+    calls = {reason: summary.calls[reason] for reason in REASONS}
     return {
-        "dry_run": dry_run,
-        "contexts_failed": contexts_failed or None,
-        "clients": [
-            {
-                "client": account.client,
-                "are_names_guessed": account.are_names_guessed,
-                "files": account.files,
-                "bytes": account.size,
-                "sessions": account.sessions,
-                "token_usage": {"sessions": account.billed_sessions, "requests": account.requests},
-                "calls": {
-                    "read": account.read,
-                    "new": account.new,
-                    "known": account.known,
-                    "recorded_live": account.live,
-                    "copied": account.copied,
-                    "not_run": account.not_run,
-                    "too_old": account.too_old,
-                    "expired": account.expired,
-                    "future": account.future,
-                    "forgotten": account.forgotten,
-                    "meta_tools": account.own,
-                    "elsewhere": sum(account.elsewhere.values()),
-                },
-                "tools": sorted(account.tools),
-                "servers": sorted(account.servers),
-                "elsewhere": dict(sorted(account.elsewhere.items())),
-                "damaged_lines": account.damaged_lines,
-                "damaged": [{"file": file, "line": line, "reason": reason} for file, line, reason in account.damaged],
-                "unreadable": account.unreadable,
-            }
-            for account in accounts
-        ],
+        "client": summary.client,
+        "are_names_guessed": summary.are_names_guessed,
+        "files": summary.files,
+        "bytes": summary.size,
+        "sessions": summary.sessions,
+        "token_usage": {"sessions": summary.billed_sessions, "requests": summary.requests},
+        "calls": {**calls, "elsewhere": summary.elsewhere.total()},
+        "tools": sorted(summary.tools),
+        "servers": sorted(summary.servers),
+        "elsewhere": dict(sorted(summary.elsewhere.items())),
+        "damaged_lines": summary.damaged_lines,
+        "damaged": [{"file": file, "line": line, "reason": reason} for file, line, reason in summary.damaged],
+        "unreadable": summary.unreadable,
     }
 
 
-def _row(account: Account) -> tuple[str | int, ...]:
-    return (
-        account.client,
-        account.files,
-        account.sessions,
-        account.new,
-        len(account.tools),
-        len(account.servers),
-        account.known,
-        account.left_out - account.known,
-    )
-
-
-def _remarks(account: Account, kept: "RetentionSettings") -> list[str]:
-    told = [
-        (account.live, "calls were recorded by riglm itself"),
-        (account.copied, "calls are copies, in conversations that were resumed"),
-        (account.not_run, "calls did not run: they were refused, or there was no such tool"),
-        (account.too_old, "calls are older than --since"),
-        (
-            account.expired,
-            f"calls are older than the {kept.invocation_days:g} days that the store keeps — fix: set "
-            "retention.invocation_days to more, or to 0 for no limit, and run this once more",
-        ),
-        (account.future, "calls are of a time that is still to come: the clock was wrong when they were written down"),
-        (account.forgotten, "calls are of an erased client, session or principal (riglm db forget)"),
-        (account.own, "calls were of meta-tools"),
-    ]
-    remarks = [f"left out: {count} {what}" for count, what in told if count]
-    if account.are_names_guessed and account.new:
+def _remarks(summary: ImportSummary, kept: "RetentionSettings") -> list[str]:
+    reasons = {
+        "recorded_live": "were recorded by riglm itself",
+        "copied": "are copies, in conversations that were resumed",
+        "not_run": "did not run: they were refused, or there was no such tool",
+        "too_old": "are older than --since",
+        "expired": f"are older than the {kept.invocation_days:g} days that the store keeps — fix: set "
+        "retention.invocation_days to more, or to 0 for no limit, and run this once more",
+        "future": "are of a time that is still to come: the clock was wrong when they were written down",
+        "forgotten": "are of an erased client, session or principal (riglm db forget)",
+        "meta_tools": "were of meta-tools",
+    }
+    remarks = [f"left out: {summary.calls[each]} calls {what}" for each, what in reasons.items() if summary.calls[each]]
+    if summary.are_names_guessed and summary.calls["new"]:
         remarks.append(
             "no configuration names its servers: tools are learned as SERVER__TOOL — fix, where riglm calls them "
             "otherwise: `riglm init`, or --config, and this once more"
         )
-    if account.elsewhere:
-        most = sorted(account.elsewhere.items(), key=lambda each: (-each[1], each[0]))
+    if summary.elsewhere:
+        most = sorted(summary.elsewhere.items(), key=lambda each: (-each[1], each[0]))
         named = ", ".join(f"{server} ({count})" for server, count in most[:_MAX_SERVERS])
         more = f" and {len(most) - _MAX_SERVERS} more" if len(most) > _MAX_SERVERS else ""
         remarks.append(
             f"left out: calls of servers that no riglm proxies: {named}{more} — fix: `riglm init` moves the "
             "servers of a client behind riglm; or name the configuration that has them by --config"
         )
-    remarks += [f"left out: {file} line {line}: {reason}" for file, line, reason in account.damaged]
-    if account.damaged_lines > len(account.damaged):
-        remarks.append(f"left out: {account.damaged_lines - len(account.damaged)} more lines that cannot be read")
-    return remarks + [f"left out: {file}: {reason}" for file, reason in account.unreadable.items()]
+    remarks += [f"left out: {file} line {line}: {reason}" for file, line, reason in summary.damaged]
+    if summary.damaged_lines > len(summary.damaged):
+        remarks.append(f"left out: {summary.damaged_lines - len(summary.damaged)} more lines that cannot be read")
+    return remarks + [f"left out: {file}: {reason}" for file, reason in summary.unreadable.items()]
 
 
 def learn_from(
@@ -164,57 +144,53 @@ def learn_from(
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Token counts are kept for the
     prices of `riglm report`. Nothing leaves the machine.
     """
-    from riglm.cli.transcript_access import background, fronts
+    from riglm.application.setup.transcripts.collecting import Collector
+    from riglm.cli.transcript_access import find_proxies, import_context
 
     settings = settings_of(config)
     now = time.time()
-    found = _transcripts(paths or [], client or [])
+    found = _find_transcripts(paths or [], client or [])
     with _store(settings, dry_run=dry_run) as (store, hasher):
-        by_client = {source.client: fronts(config, mcp_json, source.client) for source, _ in found}
-        collection = _collected(background(settings, store, hasher, by_client, _since(since, now), now), found)
-        stopped = "" if dry_run else _recorded(settings, store, hasher, collection, owner_of(settings, principal), now)
-    if as_json:
-        print_json(shown_for_programs(collection.accounts, dry_run=dry_run, contexts_failed=stopped))
-    else:
-        show(collection.accounts, settings.retention, dry_run=dry_run, contexts_failed=stopped)
+        by_client = {source.client: find_proxies(config, mcp_json, source.client) for source, _ in found}
+        collector = Collector(import_context(settings, store, hasher, by_client, _since(since, now), now))
+        size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
+        with progress("reading bytes", size) as advance:
+            for source, files in found:
+                collector.collect(source, files, advance)
+        fault = "" if dry_run else _record(settings, store, hasher, collector, owner_of(settings, principal), now)
+    summaries = [*collector.summaries.values()]
+    _print_summaries(summaries, settings.retention, dry_run=dry_run, contexts_failed=fault, as_json=as_json)
 
 
-def _transcripts(paths: Sequence[Path], clients: Sequence[str]) -> "list[tuple[TranscriptsPort, list[Path]]]":
-    """The files of each client.
+def _find_transcripts(paths: Sequence[Path], clients: Sequence[str]) -> list[tuple[TranscriptSource, list[Path]]]:
+    """Return the files of each client: each file once, for the client that wrote it.
 
     Raises:
         UnusableInputError: there is no such client, or nothing at a path.
     """
-    from riglm.cli.transcript_access import transcripts
+    from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
+    from riglm.adapters.clients.transcripts.sources import SOURCES
 
-    sources = {source.client: source for source in transcripts(Path.home(), os.environ)}
     for name in clients:
-        if name not in sources:
-            raise UnusableInputError(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(sources)}")
-    chosen = [sources[name] for name in dict.fromkeys(clients or sources)]
+        if name not in SOURCES:
+            raise UnusableInputError(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(SOURCES)}")
+    chosen = [SOURCES[name] for name in dict.fromkeys(clients or SOURCES)]
     if not paths:
-        return [(source, source.files()) for source in chosen]
+        return [(each, list_transcripts(each, each.places(Path.home(), os.environ))) for each in chosen]
     for path in paths:
         if not path.exists():
             raise UnusableInputError(f"{path}: there is nothing — fix: name a transcript or a folder of them")
         if not path.is_file() and not path.is_dir():
             raise UnusableInputError(f"{path}: it is a pipe or a device — fix: name a transcript or a folder of them")
-    return _shared_out(chosen, paths)
-
-
-def _shared_out(
-    sources: "Sequence[TranscriptsPort]", paths: Sequence[Path]
-) -> "list[tuple[TranscriptsPort, list[Path]]]":
-    """The files at some paths, each once, given to the client that wrote it."""
-    found: list[tuple[TranscriptsPort, list[Path]]] = []
+    found: list[tuple[TranscriptSource, list[Path]]] = []
     taken: set[Path] = set()
-    for source in sources:
-        its = []
-        for file in dict.fromkeys(file for path in paths for file in source.files(path)):
-            if file.resolve() not in taken and (len(sources) == 1 or source.wrote(file)):
-                its.append(file)
+    for source in chosen:
+        files = []
+        for file in list_transcripts(source, paths):
+            if file.resolve() not in taken and (len(chosen) == 1 or is_written_by(source, file)):
+                files.append(file)
                 taken.add(file.resolve())
-        found.append((source, its))
+        found.append((source, files))
     return found
 
 
@@ -237,58 +213,46 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     """
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
-    from riglm.cli.transcript_access import passing_hasher, steady_hasher
+    from riglm.cli.transcript_access import load_hasher
     from riglm.composition.container import Container
     from riglm.composition.storage import store_path
+    from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         with memory_database() as url, SqlAnalytics(url) as empty:
-            yield empty, passing_hasher()
+            yield empty, KeyedHasher(os.urandom(KEY_BYTES))
         return
-    hasher = steady_hasher(settings)
+    hasher = load_hasher(settings)
     with Container(settings).create_store() as store:
         yield store, hasher
 
 
-def _collected(known: "ImportContext", found: "list[tuple[TranscriptsPort, list[Path]]]") -> "Collection":
-    from riglm.application.transcript_import.collecting import Collector
-
-    collector = Collector(known)
-    size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
-    with progress("reading bytes", size) as advance:
-        for source, files in found:
-            collector.collect(source, files, advance)
-    return collector.found
-
-
-def _recorded(
-    settings: "Settings",
-    store: "AnalyticsPort",
-    hasher: "KeyedHasher",
-    collection: "Collection",
-    principal: str,
-    now: float,
+def _record(
+    settings: "Settings", store: "AnalyticsPort", hasher: "KeyedHasher", collector: "Collector", owner: str, now: float
 ) -> str:
-    """Store what is new; why contexts were not learned, or nothing."""
-    from riglm.application.transcript_import.recording import ImportRecorder, record_token_usage
-    from riglm.cli.transcript_access import context_lessons, find_project
+    """Store what is new for a principal; return why contexts were not learned, or nothing."""
+    from riglm.application.setup.transcripts.recording import record_sessions, record_token_usage
+    from riglm.cli.transcript_access import find_project, open_pair_training
 
-    record_token_usage(store, hasher, principal, collection.billed)
-    new = collection.new
+    record_token_usage(store, hasher, owner, collector.billed)
+    new = collector.new
     if not new:
         return ""
-    with context_lessons(settings, store, hasher, principal) as training_queue:
-        recorder = ImportRecorder(
+    with (
+        open_pair_training(settings, store, hasher, owner) as training,
+        progress("learning sessions", len(new)) as advance,
+    ):
+        fault = record_sessions(
             store,
             hasher,
-            training_queue,
-            principal=principal,
+            training,
+            new,
+            principal=owner,
             profile=settings.filtering.profile,
             find_project=find_project,
             most_pairs=settings.learning.max_pairs,
             open_since=now - settings.sessions.idle_gap,
+            advance=advance,
         )
-        with progress("learning sessions", len(new)) as advance:
-            recorder.record(new, advance)
-    collection.settle()
-    return recorder.contexts_failed
+    collector.settle()
+    return fault

@@ -1,6 +1,5 @@
-"""What reads the transcripts of clients into the store."""
+"""What `riglm learn-from` knows before it reads transcripts, and what it learns with."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,16 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.version_control import project_root
 from riglm.domain.client_setup import ENTRY
-from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.hashing import KeyedHasher
 from riglm.domain.learning import learning_scope
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.application.transcript_import.collecting import ImportContext
-    from riglm.application.transcript_import.naming import ProxyInstance
-    from riglm.application.transcript_import.transcript_sessions import PairTraining
-    from riglm.ports.clients import TranscriptsPort
+    from riglm.application.setup.transcripts.collecting import ImportContext
+    from riglm.application.setup.transcripts.naming import ProxyInstance
+    from riglm.application.setup.transcripts.transcript_sessions import PairTraining
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
 _MAX_SESSIONS: Final = 100_000
@@ -29,28 +27,7 @@ _AHEAD_SECONDS: Final = 3_600.0
 """Maximum clock difference in seconds between riglm and the client that wrote a transcript."""
 
 
-def transcripts(home: Path, environment: Mapping[str, str]) -> "tuple[TranscriptsPort, ...]":
-    """The clients whose transcripts can be read."""
-    from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
-    from riglm.adapters.clients.transcripts.cline import ClineTranscripts
-    from riglm.adapters.clients.transcripts.codex import CodexTranscripts
-    from riglm.adapters.clients.transcripts.copilot import CopilotTranscripts
-    from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
-    from riglm.adapters.clients.transcripts.opencode import OpencodeTranscripts
-    from riglm.adapters.clients.transcripts.qwen import QwenTranscripts
-
-    return (
-        ClaudeCodeTranscripts(home, environment),
-        CodexTranscripts(home, environment),
-        GeminiTranscripts(home, environment),
-        OpencodeTranscripts(home, environment),
-        ClineTranscripts(home, environment),
-        CopilotTranscripts(home, environment),
-        QwenTranscripts(home, environment),
-    )
-
-
-def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
+def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
     """Return the riglm configurations in front of the servers of a client: the given one, or those by `riglm init`.
 
     Where it made none for this client, those of others may have its servers.
@@ -63,12 +40,12 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Pro
 
     everywhere = installations()
     if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:
-        return [_front(set_values(Options(config=config, mcp_json=mcp_json)))]
+        return [_proxy(set_values(Options(config=config, mcp_json=mcp_json)))]
     installed = [each for each in everywhere if each.client == client] or everywhere
     by_hand = {ENTRY} - {each.entry for each in everywhere}
     return [
         replace(
-            _front(set_values(Options(config=each.configuration))),
+            _proxy(set_values(Options(config=each.configuration))),
             entries=frozenset({each.entry, *by_hand}),
             before=each.servers,
         )
@@ -77,9 +54,9 @@ def fronts(config: Path | None, mcp_json: Path | None, client: str) -> "list[Pro
     ]
 
 
-def _front(values: Mapping[str, object]) -> "ProxyInstance":
+def _proxy(values: Mapping[str, object]) -> "ProxyInstance":
     """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
-    from riglm.application.transcript_import.naming import ProxyInstance
+    from riglm.application.setup.transcripts.naming import ProxyInstance
     from riglm.domain.upstream import derive_name
 
     servers: tuple[str, ...] = ()
@@ -105,7 +82,7 @@ def find_project(directory: str) -> str:
     return project_root(directory) if Path(directory).is_absolute() else ""
 
 
-def steady_hasher(settings: Settings) -> KeyedHasher:
+def load_hasher(settings: Settings) -> KeyedHasher:
     """Return the hasher of the store, whose key must be stored: with a new one every import would look new.
 
     Raises:
@@ -120,12 +97,7 @@ def steady_hasher(settings: Settings) -> KeyedHasher:
     return Container(settings).hasher
 
 
-def passing_hasher() -> KeyedHasher:
-    """Return a hasher with a random key, for dry runs."""
-    return KeyedHasher(os.urandom(KEY_BYTES))
-
-
-def background(
+def import_context(
     settings: Settings,
     store: AnalyticsPort,
     hasher: KeyedHasher,
@@ -133,13 +105,13 @@ def background(
     since: float,
     now: float,
 ) -> "ImportContext":
-    """What is known before the first transcript is read, of which calls since a time are wanted; blocks.
+    """Return what is known before the first transcript is read, of which calls since a time are wanted.
 
     Raises:
         AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.transcript_import.collecting import ImportContext, LiveCallMatcher
-    from riglm.application.transcript_import.naming import ToolNames
+    from riglm.application.setup.transcripts.collecting import ImportContext, LiveCallMatcher
+    from riglm.application.setup.transcripts.naming import ToolNames
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
     listed = store.list_known_tools()
@@ -156,7 +128,7 @@ def background(
 
 
 @contextmanager
-def context_lessons(
+def open_pair_training(
     settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, principal: str
 ) -> "Iterator[PairTraining]":
     """Return the pair training with the model that riglm uses with these settings; it is unloaded at the end.
@@ -164,7 +136,7 @@ def context_lessons(
     Raises:
         AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.transcript_import.transcript_sessions import PairTraining
+    from riglm.application.setup.transcripts.transcript_sessions import PairTraining
     from riglm.composition.container import Container
     from riglm.domain.retrieval.pairs import LearnedPairs
 

@@ -1,14 +1,11 @@
 """The files in which clients keep their servers, and what riglm keeps of its changes to them."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from riglm.domain.client_setup import ClientServer, ClientSetup, ConfigLocation
-from riglm.domain.token_usage import RequestTokens
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
@@ -173,111 +170,3 @@ class InstallationsPort(Protocol):
     @abstractmethod
     def drop(self, installations: Sequence[ClientSetup]) -> None:
         """Forget changes that were taken back, and their copies."""
-
-
-class CallOutcome(StrEnum):
-    """The outcome of a call in a transcript."""
-
-    DONE = "done"
-    FAILED = "failed"  # the tool ran, and its result is an error
-    NOT_RUN = "not run"  # the user or the client refused it, there is no such tool, or its server did not answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserMessage:
-    """A user message in the conversation `lane`; `at` in seconds since the epoch."""
-
-    lane: str
-    at: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptCall:
-    """A call of an MCP tool that has ended, in the conversation `lane`.
-
-    `identity` is equal for all copies of the call and unique among the calls of this client. `name` is the tool as the
-    client names it; `server` its server if the client gives it separately. `arguments` is JSON. Times are in seconds
-    since the epoch; `ended` and `ending` are set when the end is read. If `is_copy`, the call was made in another file
-    and at another time. `directory` is where the client was started, empty if unknown.
-    """
-
-    lane: str
-    identity: str
-    name: str
-    server: str | None = None
-    arguments: bytes
-    started: float
-    ended: float = 0.0
-    ending: CallOutcome = CallOutcome.NOT_RUN
-    is_copy: bool = False
-    directory: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptRequest:
-    """A model request in the conversation `lane`, `at` in seconds since the epoch.
-
-    `identity` is equal for all copies of the request and unique among the requests of this client. Of copies in one
-    conversation the one with the most output counts: clients also write requests whose response is incomplete.
-    """
-
-    lane: str
-    identity: str
-    at: float
-    tokens: RequestTokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadableLine:
-    """A line, counted from 1, that cannot be read, and why."""
-
-    line: int
-    reason: str
-
-
-TranscriptEvent = UserMessage | TranscriptCall | TranscriptRequest | UnreadableLine
-
-
-@runtime_checkable
-class TranscriptsPort(Protocol):
-    """The transcripts of one client."""
-
-    @property
-    @abstractmethod
-    def client(self) -> str:
-        """The client as riglm's commands name it."""
-
-    @property
-    @abstractmethod
-    def introduces_itself(self) -> str:
-        """The client as it names itself to servers."""
-
-    @property
-    @abstractmethod
-    def separator(self) -> str:
-        """The separator between server and tool in tool names, if the client does not give the server separately."""
-
-    @abstractmethod
-    def files(self, place: Path | None = None) -> list[Path]:
-        """The transcripts in a file or folder, by default where the client leaves them; none if there is nothing.
-
-        Raises:
-            OSError: it may not be looked at.
-        """
-
-    @abstractmethod
-    def wrote(self, file: Path) -> bool:
-        """Whether a file begins as this client's transcripts do.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-
-    @abstractmethod
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
-        """Yield the events in the order written; `advance` is called with the number of bytes read.
-
-        Raises:
-            OSError: it cannot be read.
-        """

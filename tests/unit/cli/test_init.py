@@ -19,7 +19,7 @@ from riglm.cli.config import app as check_app
 from riglm.cli.filtering_mode import enforce, shadow
 from riglm.cli.init import init
 from riglm.cli.setup_access import installations, installing, riglm_entries
-from riglm.cli.transcript_access import fronts
+from riglm.cli.transcript_access import find_proxies
 from riglm.cli.undo import undo
 from riglm.domain.client_setup import ConfigLocation, starts_riglm
 from riglm.domain.control import ConflictError
@@ -462,7 +462,7 @@ def test_no_two_entries_that_a_client_puts_together_have_one_name(home: Path) ->
         "gemini": ["riglm-work", "riglm"],
         "opencode": ["riglm-work", "riglm", "riglm-2"],
     }
-    learned_by = [front.entries for front in fronts(None, None, "codex")]
+    learned_by = [front.entries for front in find_proxies(None, None, "codex")]
     assert learned_by == [{"riglm-work"}, {"riglm-work-2"}, {"riglm"}]  # each transcript tells which one it was
 
 

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.transcripts import cline
-from riglm.adapters.clients.transcripts import lines as reading
-from riglm.adapters.clients.transcripts.claude_code import ClaudeCodeTranscripts
-from riglm.adapters.clients.transcripts.cline import ClineTranscripts
-from riglm.adapters.clients.transcripts.codex import CodexTranscripts
-from riglm.adapters.clients.transcripts.copilot import CopilotTranscripts
-from riglm.adapters.clients.transcripts.gemini import GeminiTranscripts
-from riglm.adapters.clients.transcripts.opencode import OpencodeTranscripts
-from riglm.adapters.clients.transcripts.qwen import QwenTranscripts
-from riglm.ports.clients import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
+from riglm.adapters.clients.transcripts import cline, reading
+from riglm.adapters.clients.transcripts.claude_code import CLAUDE_CODE
+from riglm.adapters.clients.transcripts.cline import CLINE
+from riglm.adapters.clients.transcripts.codex import CODEX
+from riglm.adapters.clients.transcripts.copilot import COPILOT
+from riglm.adapters.clients.transcripts.gemini import GEMINI
+from riglm.adapters.clients.transcripts.opencode import OPENCODE
+from riglm.adapters.clients.transcripts.qwen import QWEN
+from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
+from riglm.adapters.clients.transcripts.sources import SOURCES
+from riglm.domain.transcripts import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 
 DAY = "2026-11-20T10:00:"
 
@@ -42,9 +43,8 @@ def said(found):
     return [each.text for each in found if isinstance(each, UserMessage)]
 
 
-@pytest.fixture
-def claude(tmp_path):
-    return ClaudeCodeTranscripts(tmp_path, {})
+def files(source, home, **environment):
+    return list_transcripts(source, source.places(home, environment))
 
 
 def line(kind, content, second="00", **more):
@@ -60,7 +60,7 @@ def result(number="1", content="fine", **more):
     return {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": content, **more}
 
 
-def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude, tmp_path):
+def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(tmp_path):
     file = written(
         tmp_path / "s1.jsonl",
         line("user", "file a bug", isMeta=None, agentId=None, isSidechain=None),
@@ -69,10 +69,10 @@ def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude,
         line("user", [result()], "04"),
         line("user", [result("2")], "05"),
     )
-    found = read(claude, file)
+    found = read(CLAUDE_CODE, file)
     (call,) = called(found)
     assert (call.name, call.server, call.identity, call.lane) == ("git_hub__create_issue", None, "toolu_1", "s1")
-    assert (call.ended - call.started, call.ending) == (3.0, CallOutcome.DONE)
+    assert (call.ended - call.started, call.outcome) == (3.0, CallOutcome.DONE)
     assert json.loads(call.arguments) == {"title": "x"}
     assert said(found) == ["file a bug"]
 
@@ -92,12 +92,12 @@ def test_a_call_of_claude_code_lasts_from_its_line_to_that_of_its_result(claude,
         (result(is_error=True, content="MCP error -32001: Request timed out"), {}, CallOutcome.NOT_RUN),
     ],
 )
-def test_a_failed_call_of_claude_code_is_told_from_one_that_did_not_run(claude, tmp_path, outcome, more, ending):
+def test_a_failed_call_of_claude_code_is_told_from_one_that_did_not_run(tmp_path, outcome, more, ending):
     file = written(tmp_path / "s1.jsonl", line("assistant", [use()]), line("user", [outcome], "01", **more))
-    assert [call.ending for call in called(read(claude, file))] == [ending]
+    assert [call.outcome for call in called(read(CLAUDE_CODE, file))] == [ending]
 
 
-def test_what_claude_code_says_in_the_name_of_the_user_was_not_asked_for(claude, tmp_path):
+def test_what_claude_code_says_in_the_name_of_the_user_was_not_asked_for(tmp_path):
     file = written(
         tmp_path / "s1.jsonl",
         line("user", "Caveat: the messages below", isMeta=True),
@@ -106,20 +106,20 @@ def test_what_claude_code_says_in_the_name_of_the_user_was_not_asked_for(claude,
         line("user", [{"type": "text", "text": "<system-reminder>x"}, {"type": "text", "text": "really asked"}]),
         line("assistant", [{"type": "text", "text": "answered"}]),
     )
-    assert said(read(claude, file)) == ["really asked"]
+    assert said(read(CLAUDE_CODE, file)) == ["really asked"]
 
 
-def test_an_agent_of_claude_code_has_a_conversation_of_its_own(claude, tmp_path):
+def test_an_agent_of_claude_code_has_a_conversation_of_its_own(tmp_path):
     file = written(
         tmp_path / "agent-a1.jsonl",
         line("user", "look it up", isSidechain=True, agentId="a1"),
         line("assistant", [use()], isSidechain=True, agentId="a1"),
         line("user", [result()], isSidechain=True, agentId="a1"),
     )
-    assert {each.lane for each in read(claude, file)} == {"s1/a1"}
+    assert {each.lane for each in read(CLAUDE_CODE, file)} == {"s1/a1"}
 
 
-def test_lines_that_are_damaged_or_still_written_cost_nothing_else(claude, tmp_path):
+def test_lines_that_are_damaged_or_still_written_cost_nothing_else(tmp_path):
     file = written(
         tmp_path / "s1.jsonl",
         '{"type":"assistant","message":{"content":[{"type":"tool_use",',
@@ -131,75 +131,74 @@ def test_lines_that_are_damaged_or_still_written_cost_nothing_else(claude, tmp_p
     )
     with file.open("a") as more:
         more.write('{"type":"user","message":{"role":"us')
-    found = read(claude, file)
+    found = read(CLAUDE_CODE, file)
     assert len(called(found)) == 1
     assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1, 3, 4]
 
 
-def test_a_line_without_end_is_passed_over(claude, tmp_path, monkeypatch):
+def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINE_LENGTH", 2_000)
     monkeypatch.setattr(reading, "_PART", 700)
     file = written(
         tmp_path / "s1.jsonl", line("user", "x" * 5_000), line("assistant", [use()]), line("user", [result()])
     )
-    found = read(claude, file)
+    found = read(CLAUDE_CODE, file)
     assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1]
     assert len(called(found)) == 1
 
 
 @pytest.mark.parametrize("place", ["folder", "itself"])
-def test_pipes_and_devices_are_no_transcripts(claude, tmp_path, place):
+def test_pipes_and_devices_are_no_transcripts(tmp_path, place):
     pipe = tmp_path / "s.jsonl"
     os.mkfifo(pipe)
-    assert claude.files(tmp_path if place == "folder" else pipe) == []
-    assert claude.files(Path("/dev/zero")) == []
+    assert list_transcripts(CLAUDE_CODE, [tmp_path if place == "folder" else pipe]) == []
+    assert list_transcripts(CLAUDE_CODE, [Path("/dev/zero")]) == []
 
 
 def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(cline, "MAX_LINE_LENGTH", 2_000)
     file = tmp_path / "1.messages.json"
     file.write_text(json.dumps({"messages": [], "note": "x" * 2_000}), "utf-8")
-    (event,) = ClineTranscripts(tmp_path, {}).read(file, lambda _: None)
+    (event,) = CLINE.read(file, lambda _: None)
     assert event.reason == "the file is too long"
 
 
-def test_a_block_without_text_costs_nothing_beside_it(claude, tmp_path):
+def test_a_block_without_text_costs_nothing_beside_it(tmp_path):
     file = written(
         tmp_path / "s1.jsonl",
         line("user", [{"type": "text", "text": None}, {"type": "text", "text": "really asked"}]),
         line("assistant", [{"type": "text", "text": None}, use(), use(None, None)]),
         line("user", [{"type": None, "tool_use_id": None}, result()]),
     )
-    found = read(claude, file)
+    found = read(CLAUDE_CODE, file)
     assert [call.identity for call in called(found)] == ["toolu_1"]
     assert said(found) == ["really asked"]
     assert [each for each in found if isinstance(each, UnreadableLine)] == []
 
 
-def test_a_mark_of_the_byte_order_is_no_damage(claude, tmp_path):
+def test_a_mark_of_the_byte_order_is_no_damage(tmp_path):
     file = written(tmp_path / "s1.jsonl", line("assistant", [use()]), line("user", [result()]))
     file.write_bytes("\ufeff".encode() + file.read_bytes())
-    assert len(called(read(claude, file))) == 1
+    assert len(called(read(CLAUDE_CODE, file))) == 1
 
 
-def test_links_are_not_followed_but_for_the_one_that_is_named(claude, tmp_path):
+def test_links_are_not_followed_but_for_the_one_that_is_named(tmp_path):
     kept = written(tmp_path / "kept" / "s1.jsonl", {})
     (tmp_path / "kept" / "again.jsonl").symlink_to(kept)
     (tmp_path / "kept" / "loop").symlink_to(tmp_path / "kept")
     linked = tmp_path / "linked"
     linked.symlink_to(tmp_path / "kept")
-    assert claude.files(tmp_path / "kept") == [kept]
-    assert claude.files(linked) == [linked / "s1.jsonl"]
-    assert claude.files(tmp_path / "kept" / "again.jsonl") == [tmp_path / "kept" / "again.jsonl"]
+    assert list_transcripts(CLAUDE_CODE, [tmp_path / "kept"]) == [kept]
+    assert list_transcripts(CLAUDE_CODE, [linked]) == [linked / "s1.jsonl"]
+    assert list_transcripts(CLAUDE_CODE, [tmp_path / "kept" / "again.jsonl"]) == [tmp_path / "kept" / "again.jsonl"]
 
 
 def test_the_transcripts_of_claude_code_lie_where_it_is_told_to_keep_them(tmp_path):
     deep = written(tmp_path / "elsewhere" / "projects" / "-x" / "s" / "subagents" / "agent-1.jsonl", {})
     flat = written(tmp_path / "elsewhere" / "projects" / "-x" / "s.jsonl", {})
     written(tmp_path / "elsewhere" / "projects" / "-x" / "notes.md", {})
-    source = ClaudeCodeTranscripts(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")})
-    assert source.files() == sorted([deep, flat])
-    assert ClaudeCodeTranscripts(tmp_path, {}).files() == []
+    assert files(CLAUDE_CODE, tmp_path, CLAUDE_CONFIG_DIR=str(tmp_path / "elsewhere")) == [deep, flat]
+    assert files(CLAUDE_CODE, tmp_path) == []
 
 
 def event(kind, payload, second="00"):
@@ -228,7 +227,7 @@ OUTPUT = event("response_item", {"type": "function_call_output", "call_id": "cal
 def test_a_call_of_codex_is_told_once_with_the_servers_own_names(tmp_path):
     asked = event("event_msg", {"type": "user_message", "message": "file a bug"})
     file = written(tmp_path / "rollout-1.jsonl", META, asked, function(), ended(), OUTPUT)
-    found = read(CodexTranscripts(tmp_path, {}), file)
+    found = read(CODEX, file)
     (call,) = called(found)
     assert (call.server, call.name, call.lane) == ("git.hub", "create.issue", "c1")
     assert (call.ended - call.started, json.loads(call.arguments)) == (6.0, {"title": "x"})
@@ -238,8 +237,8 @@ def test_a_call_of_codex_is_told_once_with_the_servers_own_names(tmp_path):
 @pytest.mark.parametrize("call", [function(), function("create_issue", namespace="mcp__git_hub")])
 def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
     other = function("shell", "call_2")
-    (found,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, call, other, OUTPUT)))
-    assert (found.server, found.name, found.ending) == (None, "git_hub__create_issue", CallOutcome.DONE)
+    (found,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, call, other, OUTPUT)))
+    assert (found.server, found.name, found.outcome) == (None, "git_hub__create_issue", CallOutcome.DONE)
 
 
 @pytest.mark.parametrize(
@@ -247,8 +246,8 @@ def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
     [({"Ok": {"isError": True}}, CallOutcome.FAILED), ({"Err": "tool call failed"}, CallOutcome.NOT_RUN)],
 )
 def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
-    (call,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, ended(outcome=outcome))))
-    assert (call.ending, call.ended - call.started) == (ending, 1.5)
+    (call,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, ended(outcome=outcome))))
+    assert (call.outcome, call.ended - call.started) == (ending, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +270,8 @@ def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
 )
 def test_how_a_call_of_an_older_codex_ended_is_told_by_what_the_model_heard(tmp_path, told, ending):
     output = event("response_item", {"type": "function_call_output", "call_id": "call_1", "output": told}, "10")
-    (call,) = called(read(CodexTranscripts(tmp_path, {}), written(tmp_path / "r.jsonl", META, function(), output)))
-    assert call.ending == ending
+    (call,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, function(), output)))
+    assert call.outcome == ending
 
 
 @pytest.mark.parametrize("stamped", ["as they were", "anew"])
@@ -285,7 +284,7 @@ def test_what_a_fork_of_codex_has_from_its_origin_is_a_copy_whatever_its_time(tm
     fork = event("session_meta", {"id": "c2", "forked_from_id": "c1"}, "30")
     again = event("session_meta", {"id": "c3", "forked_from_id": "c2"}, "50")
     recopied = [{**each, "timestamp": f"{DAY}50.040Z"} for each in (fork, *old, *new, again)]
-    source = CodexTranscripts(tmp_path, {})
+    source = CODEX
     origin, first, second = (
         called(read(source, written(tmp_path / f"rollout-{number}.jsonl", *lines)))
         for number, lines in enumerate([old, [fork, *copied, *new], [again, *recopied]])
@@ -300,7 +299,7 @@ def test_what_a_fork_of_codex_has_from_its_origin_is_a_copy_whatever_its_time(tm
 def test_what_is_forked_comes_before_its_forks_wherever_it_lies(tmp_path):
     later = written(tmp_path / ".codex" / "sessions" / "2026" / "11" / "21" / "rollout-2026-11-21.jsonl", META)
     origin = written(tmp_path / ".codex" / "archived_sessions" / "rollout-2026-11-20.jsonl", META)
-    assert CodexTranscripts(tmp_path, {}).files() == [origin, later]
+    assert files(CODEX, tmp_path) == [origin, later]
 
 
 def test_what_gemini_says_last_of_a_message_counts(tmp_path):
@@ -318,16 +317,16 @@ def test_what_gemini_says_last_of_a_message_counts(tmp_path):
         message("error"),
         {"$set": {"lastUpdated": f"{DAY}03.000Z"}},
     )
-    source = GeminiTranscripts(tmp_path, {})
-    assert source.files() == [file]
+    source = GEMINI
+    assert files(source, tmp_path) == [file]
     found = read(source, file)
     (call,) = called(found)
-    assert (call.name, call.lane, call.ending) == ("git_hub_create_issue", "s9", CallOutcome.FAILED)
+    assert (call.name, call.lane, call.outcome) == ("git_hub_create_issue", "s9", CallOutcome.FAILED)
     assert said(found) == ["file a bug"]
 
 
 def endings(found):
-    return [(call.name, call.ending) for call in called(found)]
+    return [(call.name, call.outcome) for call in called(found)]
 
 
 def milliseconds(second):
@@ -378,8 +377,8 @@ def test_opencode_calls_are_read_from_its_database(tmp_path):
         ("ses_2", "user", 9, {"type": "text", "text": "file a bug"}),
         ("ses_2", "assistant", 9, call),
     )
-    source = OpencodeTranscripts(tmp_path, {})
-    assert source.files() == source.files(tmp_path) == [file]
+    source = OPENCODE
+    assert files(source, tmp_path) == list_transcripts(source, [tmp_path]) == [file]
     found = read(source, file)
     assert said(found) == ["file a bug", "file a bug"]
     assert endings(found) == [
@@ -398,7 +397,7 @@ def test_opencode_calls_are_read_from_its_database(tmp_path):
 def test_opencode_database_without_messages_cannot_be_read(tmp_path):
     sqlite3.connect(tmp_path / "opencode.db").execute("CREATE TABLE part (id TEXT)").connection.close()
     with pytest.raises(OSError, match="no such table"):
-        list(OpencodeTranscripts(tmp_path, {}).read(tmp_path / "opencode.db", lambda _: None))
+        list(OPENCODE.read(tmp_path / "opencode.db", lambda _: None))
 
 
 def cline_message(role, second, *blocks):
@@ -432,8 +431,8 @@ def test_cline_calls_are_read_from_the_messages_of_a_session(tmp_path):
     written(file, json.dumps(session, indent=2))
     written(folder / "179_a.json", {"session_id": "179_a"})
     agent = written(folder / "helper.messages.json", json.dumps({**session, "messages": messages[:3]}, indent=2))
-    source = ClineTranscripts(tmp_path, {})
-    assert source.files() == [file, agent]
+    source = CLINE
+    assert files(source, tmp_path) == [file, agent]
     found = read(source, file)
     assert said(found) == ["file a bug"]
     assert endings(found) == [
@@ -483,8 +482,8 @@ def test_copilot_calls_are_read_from_the_events_of_a_session(tmp_path):
         *copilot_call(6, 12, "create_issue", agentId="a1"),
         {"type": "user.message", "data": {"content": "x"}, "timestamp": "yesterday"},
     )
-    source = CopilotTranscripts(tmp_path, {})
-    assert source.files() == [file]
+    source = COPILOT
+    assert files(source, tmp_path) == [file]
     found = read(source, file)
     assert said(found) == ["file a bug"]
     assert endings(found) == [
@@ -528,9 +527,9 @@ def test_qwen_calls_are_read_from_its_chats(tmp_path):
         *qwen_call(5, 9, "mcp__git-hub__create_issue", agentId="a1", isSidechain=True),
         qwen_line("assistant", 11, message={"parts": [{"functionCall": "cut"}]}),
     )
-    source = QwenTranscripts(tmp_path, {})
-    assert source.files() == [file]
-    assert QwenTranscripts(tmp_path, {"QWEN_HOME": str(tmp_path / "elsewhere")}).files() == []
+    source = QWEN
+    assert files(source, tmp_path) == [file]
+    assert files(QWEN, tmp_path, QWEN_HOME=str(tmp_path / "elsewhere")) == []
     found = read(source, file)
     assert said(found) == ["file a bug"]
     assert endings(found) == [
@@ -556,62 +555,62 @@ def with_directory(lines, *directories):
     ("source", "lines"),
     [
         (
-            ClaudeCodeTranscripts,
+            CLAUDE_CODE,
             with_directory(
                 [line("user", "go on"), line("assistant", [use()]), line("user", [result()])], None, "/x", "/x/src"
             ),
         ),
-        (ClaudeCodeTranscripts, with_directory([line("assistant", [use()]), line("user", [result()])], "/x", None)),
-        (CodexTranscripts, [META, ended()]),
-        (CodexTranscripts, [META, event("session_meta", {"id": "origin", "cwd": "/other"}), ended()]),
-        (QwenTranscripts, qwen_call(1, 1, cwd="/x")),
+        (CLAUDE_CODE, with_directory([line("assistant", [use()]), line("user", [result()])], "/x", None)),
+        (CODEX, [META, ended()]),
+        (CODEX, [META, event("session_meta", {"id": "origin", "cwd": "/other"}), ended()]),
+        (QWEN, qwen_call(1, 1, cwd="/x")),
     ],
 )
 def test_a_call_tells_where_its_client_was_started(tmp_path, source, lines):
-    (call,) = called(read(source(tmp_path, {}), written(tmp_path / "s.jsonl", *lines)))
+    (call,) = called(read(source, written(tmp_path / "s.jsonl", *lines)))
     assert call.directory == "/x"
 
 
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        (ClaudeCodeTranscripts, [line("assistant", [use()], cwd=None), line("user", [result()])]),
-        (CodexTranscripts, [event("session_meta", {"id": "c1"}), ended()]),
-        (QwenTranscripts, qwen_call(1, 1)),
+        (CLAUDE_CODE, [line("assistant", [use()], cwd=None), line("user", [result()])]),
+        (CODEX, [event("session_meta", {"id": "c1"}), ended()]),
+        (QWEN, qwen_call(1, 1)),
     ],
 )
 def test_a_transcript_may_not_tell_where_its_client_was_started(tmp_path, source, lines):
-    (call,) = called(read(source(tmp_path, {}), written(tmp_path / "s.jsonl", *lines)))
+    (call,) = called(read(source, written(tmp_path / "s.jsonl", *lines)))
     assert call.directory == ""
 
 
-def test_a_letter_cut_in_two_costs_no_call(claude, tmp_path):
+def test_a_letter_cut_in_two_costs_no_call(tmp_path):
     file = written(tmp_path / "s.jsonl", line("user", CUT), line("assistant", [use(q=CUT)]), line("user", [result()]))
-    found = read(claude, file)
+    found = read(CLAUDE_CODE, file)
     assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
     assert said(found) == ["cut \ufffd off"]
 
     told = event("event_msg", {"type": "user_message", "message": CUT})
     file = written(tmp_path / "r.jsonl", META, told, function(arguments=json.dumps({"q": CUT})), OUTPUT)
-    found = read(CodexTranscripts(tmp_path, {}), file)
+    found = read(CODEX, file)
     assert [json.loads(call.arguments) for call in called(found)] == [{"q": CUT}]  # a text within the line, and whole
     assert said(found) == ["cut \ufffd off"]
 
     call = {"id": "g1", "name": "mcp_x_y", "args": {"q": CUT}, "status": "success", "timestamp": f"{DAY}02.000Z"}
     told = {"id": "m", "type": "gemini", "timestamp": f"{DAY}02.000Z", "content": CUT, "toolCalls": [call]}
-    found = read(GeminiTranscripts(tmp_path, {}), written(tmp_path / "g.jsonl", told))
+    found = read(GEMINI, written(tmp_path / "g.jsonl", told))
     assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
 
 
 def test_each_client_knows_its_own_transcripts(tmp_path):
-    files = {
-        ClaudeCodeTranscripts: written(tmp_path / "a.jsonl", {"type": "summary", "summary": "x"}),
-        CodexTranscripts: written(tmp_path / "b.jsonl", META),
-        GeminiTranscripts: written(tmp_path / "c.jsonl", {"sessionId": "s", "projectHash": "p"}),
-        OpencodeTranscripts: opencode_database(tmp_path / "opencode.db"),
-        ClineTranscripts: written(tmp_path / "d.messages.json", json.dumps({"messages": []}, indent=2)),
-        CopilotTranscripts: written(tmp_path / "events.jsonl", copilot_event("session.start", 0, {})),
-        QwenTranscripts: written(tmp_path / "e.jsonl", qwen_line("user", 0)),
+    written_by = {
+        "claude-code": written(tmp_path / "a.jsonl", {"type": "summary", "summary": "x"}),
+        "codex": written(tmp_path / "b.jsonl", META),
+        "gemini": written(tmp_path / "c.jsonl", {"sessionId": "s", "projectHash": "p"}),
+        "opencode": opencode_database(tmp_path / "opencode.db"),
+        "cline": written(tmp_path / "d.messages.json", json.dumps({"messages": []}, indent=2)),
+        "copilot": written(tmp_path / "events.jsonl", copilot_event("session.start", 0, {})),
+        "qwen": written(tmp_path / "e.jsonl", qwen_line("user", 0)),
     }
-    for kind in files:
-        assert [each for each, file in files.items() if kind(tmp_path, {}).wrote(file)] == [kind]
+    for client, source in SOURCES.items():
+        assert [each for each, file in written_by.items() if is_written_by(source, file)] == [client]

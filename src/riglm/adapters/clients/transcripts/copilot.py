@@ -1,96 +1,63 @@
 """Copilot CLI's transcripts: `session-state/<session>/events.jsonl`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from riglm.adapters.clients.transcripts.lines import decoded, events, finished, found_below, head, moment
-from riglm.ports.clients import CallOutcome, TranscriptCall, TranscriptEvent, TranscriptsPort, UserMessage
+from riglm.adapters.clients.transcripts.reading import encoded, end_call, events, moment, user_message
+from riglm.domain.transcripts import Advance, CallOutcome, TranscriptCall, TranscriptEvent, TranscriptSource
 
 _READ: Final = (b'"session.start"', b'"user.message"', b'"tool.execution_start"', b'"tool.execution_complete"')
 
 
-class _Data(msgspec.Struct, rename="camel"):
-    session_id: str = ""
-    content: Any = None
-    source: str | None = None
-    is_autopilot_continuation: bool | None = None
-    tool_call_id: str = ""
-    mcp_server_name: str | None = None
-    mcp_config_server_name: str | None = None
-    mcp_tool_name: str | None = None
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
-    success: bool = False
-    tool_telemetry: Any = None
+def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
+    session, pending = file.parent.name, dict[str, TranscriptCall]()
 
-
-class _Event(msgspec.Struct, rename="camel"):
-    type: str = ""
-    timestamp: str = ""
-    agent_id: str | None = None
-    data: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_read: Final = msgspec.json.Decoder(_Event).decode
-_read_data: Final = msgspec.json.Decoder(_Data).decode
-
-
-class CopilotTranscripts(TranscriptsPort):
-    """Reads what Copilot CLI writes; each of its agents is a separate conversation."""
-
-    client = "copilot"
-    introduces_itself = "copilot-cli"
-    separator = "-"
-
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        """`home` is the user's; `environment` may name another place in COPILOT_HOME."""
-        self._folder = Path(environment.get("COPILOT_HOME") or home / ".copilot") / "session-state"
-
-    def files(self, place: Path | None = None) -> list[Path]:
-        return found_below(place or self._folder, "events.jsonl")
-
-    def wrote(self, file: Path) -> bool:
-        return b'"session.start"' in head(file)
-
-    def read(self, file: Path, advance: Callable[[int], None]) -> Iterator[TranscriptEvent]:
-        session, pending = file.parent.name, dict[str, TranscriptCall]()
-
-        def take(text: bytes) -> list[TranscriptEvent]:
-            nonlocal session
-            event = decoded(_read, text)
-            if f'"{event.type}"'.encode() not in _READ:
-                return []
-            data, at = decoded(_read_data, bytes(event.data)), moment(event.timestamp)
-            lane = f"{session}/{event.agent_id}" if event.agent_id else session
-            match event.type:
-                case "session.start":
-                    session = data.session_id or session
-                case "user.message" if not data.source and not data.is_autopilot_continuation:
-                    if isinstance(data.content, str) and data.content.strip():
-                        return [UserMessage(lane=lane, at=at, text=data.content.strip())]
-                case "tool.execution_start" if data.mcp_tool_name:
-                    pending[data.tool_call_id] = TranscriptCall(
-                        lane=lane,
-                        identity=f"{data.tool_call_id}/{event.timestamp}",
-                        name=data.mcp_tool_name,
-                        server=data.mcp_config_server_name or data.mcp_server_name,
-                        arguments=bytes(data.arguments),
-                        started=at,
-                    )
-                case "tool.execution_complete":
-                    return finished(pending.pop(data.tool_call_id, None), at, _ending(data))
+    def take(event: dict[str, Any]) -> list[TranscriptEvent]:
+        nonlocal session
+        if f'"{event.get("type")}"'.encode() not in _READ:
             return []
+        data, stamp, at = event["data"], event["timestamp"], moment(event["timestamp"])
+        lane = "/".join(filter(None, (session, event.get("agentId"))))
+        call_id = data.get("toolCallId", "")
+        match event["type"], data:
+            case "session.start", {"sessionId": str(named)}:
+                session = named or session
+            case "user.message", _ if not data.get("source") and not data.get("isAutopilotContinuation"):
+                return user_message(lane, at, data.get("content"))
+            case "tool.execution_start", {"mcpToolName": str(tool)}:
+                pending[call_id] = TranscriptCall(
+                    lane=lane,
+                    identity=f"{call_id}/{stamp}",
+                    name=tool,
+                    server=data.get("mcpConfigServerName") or data.get("mcpServerName"),
+                    arguments=encoded(data.get("arguments")),
+                    started=at,
+                )
+            case "tool.execution_complete", _:
+                return end_call(pending.pop(call_id, None), at, _outcome(data))
+        return []
 
-        yield from events(file, advance, take, _READ)
+    return events(file, advance, take, _READ)
 
 
-def _ending(data: _Data) -> CallOutcome:
-    if data.success:
-        return CallOutcome.DONE
-    match data.tool_telemetry:
-        case {"properties": {"failure_category": "server_error"}}:
+def _outcome(data: dict[str, Any]) -> CallOutcome:
+    match data:
+        case {"success": True}:
+            return CallOutcome.DONE
+        case {"toolTelemetry": {"properties": {"failure_category": "server_error"}}}:
             return CallOutcome.FAILED
         case _:  # denied, disconnected or no such tool
             return CallOutcome.NOT_RUN
+
+
+COPILOT: Final = TranscriptSource(
+    client="copilot",
+    introduces_itself="copilot-cli",
+    separator="-",
+    pattern="events.jsonl",
+    places=lambda home, environment: [Path(environment.get("COPILOT_HOME") or home / ".copilot") / "session-state"],
+    is_head=lambda head: b'"session.start"' in head,
+    read=_read_file,
+)
+"""Copilot CLI; each of its agents is a separate conversation."""

@@ -2,14 +2,14 @@
 
 from uuid import UUID
 
-from riglm.application.transcript_import.collecting import LiveCallMatcher
-from riglm.application.transcript_import.transcript_sessions import StableIds, is_imported
+from riglm.application.setup.transcripts.collecting import LiveCallMatcher
+from riglm.application.setup.transcripts.transcript_sessions import is_imported, stable_id
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import TrainingCall, TrainingSession
 
-IDENTITIES = StableIds(KeyedHasher(b"k" * 32))
+HASHER = KeyedHasher(b"k" * 32)
 
 
 def recorded(*calls: tuple[str, float], id_: UUID | None = None) -> TrainingSession:
@@ -34,19 +34,17 @@ def test_a_call_of_another_time_or_tool_is_no_record_of_it() -> None:
 
 
 def test_what_was_imported_is_no_record_of_a_call_that_riglm_saw() -> None:
-    imported = IDENTITIES.of_conversation("claude-code", "s1")
+    imported = stable_id(HASHER, "conversation", "claude-code", "s1")
     assert is_imported(imported)
     assert not is_imported(uuid7())
     assert not LiveCallMatcher([recorded(("echo", 10.0), id_=imported)]).take(["echo"], 9.0, 11.0)
 
 
 def test_ids_are_the_same_at_every_reading_and_under_one_key_alone() -> None:
-    again, other = StableIds(KeyedHasher(b"k" * 32)), StableIds(KeyedHasher(b"o" * 32))
-    made = IDENTITIES.of_call("codex", "c1/1", "echo")
-    assert made == again.of_call("codex", "c1/1", "echo")
-    assert made not in {
-        other.of_call("codex", "c1/1", "echo"),
-        again.of_call("codex", "c1/1", "renamed"),
-        again.of_call("gemini", "c1/1", "echo"),
-        again.of_conversation("codex", "c1/1"),
+    again, other = KeyedHasher(b"k" * 32), KeyedHasher(b"o" * 32)
+    id_ = stable_id(HASHER, "call", "codex", "c1/1", "echo")
+    assert id_ == stable_id(again, "call", "codex", "c1/1", "echo")
+    assert id_ not in {
+        stable_id(other, "call", "codex", "c1/1", "echo"),
+        stable_id(again, "call", "codex", "c1/1", "x"),
     }

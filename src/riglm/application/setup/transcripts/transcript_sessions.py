@@ -14,8 +14,8 @@ from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import words
 from riglm.domain.session import Session
 from riglm.domain.token_usage import TokenUsage
+from riglm.domain.transcripts import TranscriptRequest
 from riglm.ports.analytics import LearnedPairsDeleted
-from riglm.ports.clients import TranscriptRequest
 from riglm.ports.embedder import EmbedderPort
 
 MAX_CONTEXT_LENGTH: Final = 8_000
@@ -100,35 +100,18 @@ class TranscriptSession:
         return () if last < 0 else (0,) if last == 0 else (0, last)
 
 
-class StableIds:
-    """Ids that are the same at every reading, and reveal nothing of their input.
+def stable_id(hasher: KeyedHasher, *parts: str) -> UUID:
+    """Return an id that is the same at every reading, and reveals nothing of its parts.
 
-    They are of version 8, those of what riglm recorded itself of version 7.
+    It is of version 8; ids of what riglm recorded itself are of version 7.
     """
-
-    def __init__(self, hasher: KeyedHasher) -> None:
-        self._hasher = hasher
-
-    def of_conversation(self, client: str, lane: str) -> UUID:
-        """The id of a conversation of a client."""
-        return self._made("conversation", client, lane)
-
-    def of_call(self, client: str, identity: str, tool: str) -> UUID:
-        """The id of a call in any conversation of a client; under another name of its tool it is learned once more."""
-        return self._made("call", client, identity, tool)
-
-    def of_usage(self, client: str, identity: str) -> UUID:
-        """The id of the token usage of all conversations that begin with a model request."""
-        return self._made("usage", client, identity)
-
-    def _made(self, *parts: str) -> UUID:
-        bits = int(self._hasher.session_key("\0".join(("transcript", *parts))), 16)
-        return UUID(int=bits & ~(0xF << 76) & ~(0b11 << 62) | 8 << 76 | 0b10 << 62)
+    bits = int(hasher.session_key("\0".join(("transcript", *parts))), 16)
+    return UUID(int=bits & ~(0xF << 76) & ~(0b11 << 62) | 8 << 76 | 0b10 << 62)
 
 
 def is_imported(session_id: UUID) -> bool:
-    """Whether a recorded session was taken from a transcript."""
-    return session_id.version == 8  # as `StableIds` makes them
+    """True if a recorded session was taken from a transcript."""
+    return session_id.version == 8
 
 
 BATCH: Final = 32

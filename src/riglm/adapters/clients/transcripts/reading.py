@@ -1,0 +1,184 @@
+"""Reading of transcripts that all clients share: files found, JSON lines of any length read, events made."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from riglm.domain.rawjson import has_surrogates, repaired
+from riglm.domain.transcripts import (  # fmt: skip
+    Advance,
+    CallOutcome,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptSource,
+    UnreadableLine,
+    UserMessage,
+)
+
+MAX_LINE_LENGTH: Final = 32 * 1024 * 1024
+"""Longer lines are skipped: a picture takes some megabytes, and reading a line takes several times its size."""
+
+_BLANK: Final = 64
+_MAX_TOKENS: Final = 2**40
+_PART: Final = 1024 * 1024
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, with which some editors begin a file
+_HEAD_BYTES: Final = 4096
+_DAMAGE: Final = (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""Raised for values that are not what a client writes."""
+
+
+class TranscriptLine(NamedTuple):
+    """A line with its number, counted from 1; `fault` explains why it cannot be read, if that is known at once.
+
+    It `is_whole` when it ends: the last one of a file may still be written.
+    """
+
+    number: int
+    text: bytes
+    is_whole: bool
+    fault: str = ""
+
+
+def lines(file: Path, advance: Advance) -> Iterator[TranscriptLine]:
+    """Yield the non-empty lines of a file; `advance` gets the bytes read, at least every mebibyte of lines.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    number, count = 0, 0
+    with file.open("rb") as opened:
+        while text := opened.readline(MAX_LINE_LENGTH):
+            number += 1
+            is_whole = text.endswith(b"\n")
+            is_too_long = len(text) == MAX_LINE_LENGTH and not is_whole
+            count += len(text)
+            while is_too_long and not is_whole and (more := opened.readline(_PART)):
+                count += len(more)
+                is_whole = more.endswith(b"\n")
+            if count >= _PART:
+                advance(count)
+                count = 0
+            if number == 1:
+                text = text.removeprefix(_MARK)
+            if is_too_long:
+                yield TranscriptLine(number, b"", is_whole, "it is too long")
+            elif text[:_BLANK].strip():
+                yield TranscriptLine(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
+    advance(count)
+
+
+def events(
+    file: Path,
+    advance: Advance,
+    take: Callable[[dict[str, Any]], Iterable[TranscriptEvent]],
+    words: Sequence[bytes] = (b"{",),
+) -> Iterator[TranscriptEvent]:
+    """Yield what `take` returns for each line that contains one of the words; report the lines that it cannot read.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    for number, text, is_whole, fault in lines(file, advance):
+        if fault:
+            yield UnreadableLine(line=number, reason=fault)
+        elif any(word in text for word in words):
+            for event in taken(number, text, take):
+                if is_whole or not isinstance(event, UnreadableLine):
+                    yield event
+
+
+def taken(
+    number: int, text: bytes, take: Callable[[dict[str, Any]], Iterable[TranscriptEvent]]
+) -> Iterator[TranscriptEvent]:
+    """Yield what `take` makes of a JSON object, or report that it cannot be read as the one of this number."""
+    try:
+        yield from take(decoded(text))
+    except _DAMAGE as error:
+        yield UnreadableLine(line=number, reason=str(error))
+
+
+def decoded(text: bytes) -> Any:
+    """Return a JSON value, with U+FFFD where a client cut a letter in two, as JavaScript does.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        if not has_surrogates(text):
+            raise
+        return msgspec.json.decode(repaired(text))
+
+
+def encoded(arguments: Any) -> bytes:
+    """Return the arguments of a call as JSON."""
+    return msgspec.json.encode({} if arguments is None else arguments)
+
+
+def end_call(call: TranscriptCall | None, at: float, outcome: CallOutcome) -> list[TranscriptEvent]:
+    """Return the call with its end, or nothing if there was none."""
+    return [] if call is None else [replace(call, ended=max(call.started, at), outcome=outcome)]
+
+
+def user_message(lane: str, at: float, content: Any) -> list[TranscriptEvent]:
+    """Return the message of a user, or nothing if it has no text."""
+    text = text_of(content).strip()
+    return [UserMessage(lane=lane, at=at, text=text)] if text else []
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message: a string, a part with a text, or a list of parts."""
+    match content:
+        case str(text) | {"text": str(text)}:
+            return text
+        case list():
+            return "\n".join(filter(None, map(text_of, content)))
+        case _:
+            return ""
+
+
+def token_counts(given: Any, *names: str) -> list[int]:
+    """Return the counts of these names; one that is missing or no count is 0, since a call matters more."""
+    counts = given if isinstance(given, dict) else {}
+    found = (counts.get(name) for name in names)
+    return [count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0 for count in found]
+
+
+def moment(text: str) -> float:
+    """Return the time that an ISO date names, in seconds since the epoch. Raises `ValueError` for anything else."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def is_written_by(source: TranscriptSource, file: Path) -> bool:
+    """True if a file begins as the transcripts of a client do.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as opened:
+        return source.is_head(opened.read(_HEAD_BYTES).partition(b"\n")[0])
+
+
+def list_transcripts(source: TranscriptSource, places: Iterable[Path]) -> list[Path]:
+    """Return the transcripts of a client in these files and folders, however deep, by name.
+
+    Links in folders are not followed, so that no file is found twice. Pipes and devices are no transcripts.
+
+    Raises:
+        OSError: a place may not be read.
+    """
+    found = []
+    for place in places:
+        if place.is_file():
+            found.append(place)
+        for folder, _, names in os.walk(place):
+            files = (Path(folder, name) for name in names if fnmatch(name, source.pattern))
+            found += [file for file in files if file.is_file() and not file.is_symlink()]
+    return sorted(found, key=lambda file: (file.name, file))  # by the time in it, if there is one: origins before forks

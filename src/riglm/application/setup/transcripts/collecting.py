@@ -1,0 +1,232 @@
+"""Reads transcripts and collects what must be recorded."""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from riglm.application.knowledge.definition import NAME as INNER_VOICE
+from riglm.application.setup.transcripts.naming import ResolvedTool, ToolNames, server_of
+from riglm.application.setup.transcripts.transcript_sessions import (
+    ImportedCall,
+    TranscriptSession,
+    is_imported,
+    stable_id,
+)
+from riglm.application.tool_lists.list_writer import CALL_TOOL, NAMES
+from riglm.domain import jsonrpc
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.transcripts import (
+    Advance,
+    CallOutcome,
+    ImportSummary,
+    TranscriptCall,
+    TranscriptEvent,
+    TranscriptRequest,
+    TranscriptSource,
+    UnreadableLine,
+    UserMessage,
+)
+from riglm.ports.analytics import TrainingSession
+
+_LEEWAY_SECONDS: Final = 2.0  # a client may write a line somewhat before or after the event
+_MAX_DAMAGED: Final = 20
+_OWN: Final = frozenset({*NAMES, INNER_VOICE, INNER_VOICE.replace(".", "_")})
+
+
+class LiveCallMatcher:
+    """Finds the record of a call by its tool and its time; each record is that of one call."""
+
+    def __init__(self, history: Iterable[TrainingSession]) -> None:
+        self._times: defaultdict[str, list[float]] = defaultdict(list)
+        for session in history:
+            if not is_imported(session.id):
+                for call in session.calls:
+                    insort(self._times[call.tool], call.timestamp)
+
+    def take(self, names: Iterable[str], started: float, ended: float) -> bool:
+        """Return True if a tool of one of these names was called in that time; the record is used up."""
+        for name in dict.fromkeys(names):
+            times = self._times.get(name)
+            at = bisect_left(times, started - _LEEWAY_SECONDS) if times else 0
+            if times and at < len(times) and times[at] <= ended + _LEEWAY_SECONDS:
+                del times[at]
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportContext:
+    """What the store knows already, and how calls are named and hashed.
+
+    `names` are by client; `known` returns the ids of a conversation's calls that are stored. Calls are left out if they
+    are older than `kept_since` (the store's retention) or `since`, or later than `until` (a wrong clock), all in
+    seconds since the epoch. Without `hashes_arguments` nothing about arguments is recorded.
+    """
+
+    names: Mapping[str, ToolNames]
+    live: LiveCallMatcher
+    known: Callable[[UUID], frozenset[UUID]]
+    hasher: KeyedHasher
+    since: float
+    kept_since: float
+    until: float
+    hashes_arguments: bool = True
+
+
+class Collector:
+    """Goes through the transcripts of one client after the other; has the conversations, and a summary by client."""
+
+    def __init__(self, context: ImportContext) -> None:
+        self.summaries: dict[str, ImportSummary] = {}
+        self._context = context
+        self._sessions: dict[UUID, TranscriptSession] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    @property
+    def new(self) -> list[TranscriptSession]:
+        """Return the conversations with calls to record."""
+        return [each for each in self._sessions.values() if each.steps]
+
+    @property
+    def billed(self) -> list[TranscriptSession]:
+        """Return the conversations with token counts."""
+        return [each for each in self._sessions.values() if each.requests]
+
+    def settle(self) -> None:
+        """Count as forgotten what the store would not take."""
+        for session in self.new:
+            summary = self.summaries[session.source]
+            summary.calls["new"] -= session.forgotten
+            summary.calls["forgotten"] += session.forgotten
+            summary.sessions -= session.forgotten == len(session.steps)
+
+    def collect(self, source: TranscriptSource, files: Iterable[Path], advance: Advance) -> None:
+        """Read the transcripts of a client; unreadable files are skipped and reported."""
+        names = self._context.names[source.client]
+        summary = ImportSummary(client=source.client, are_names_guessed=names.is_guessing)
+        self.summaries[source.client] = summary
+        for file in files:
+            try:
+                summary.size += file.stat().st_size
+                summary.files += 1
+                for event in source.read(file, advance):
+                    self._take(event, file, source, summary)
+            except OSError as error:
+                summary.unreadable[str(file)] = error.strerror or str(error)
+        sessions = [each for each in self._sessions.values() if each.source == source.client]
+        self._merge_copies([each for each in sessions if each.requests])
+        summary.sessions = sum(bool(each.steps) for each in sessions)
+        summary.billed_sessions = sum(bool(each.requests) for each in sessions)
+        summary.requests = sum(len(each.requests) for each in sessions)
+
+    def _merge_copies(self, sessions: Iterable[TranscriptSession]) -> None:
+        """Give all model requests of conversations that begin with the same one to the first: others resumed it.
+
+        Conversations that ended too early lose them.
+        """
+        owners: dict[UUID, TranscriptSession] = {}
+        for each in sessions:
+            requests, each.requests = each.requests, {}
+            if each.ended_at < max(self._context.since, self._context.kept_since):
+                continue
+            first = min(requests.values(), key=lambda request: (request.at, request.identity))
+            each.usage_id = stable_id(self._context.hasher, "usage", each.source, first.identity)
+            owner = owners.setdefault(each.usage_id, each)
+            if owner is not each:
+                owner.calls += each.calls
+            for request in requests.values():
+                owner.add_request(request)
+
+    def _take(self, event: TranscriptEvent, file: Path, source: TranscriptSource, summary: ImportSummary) -> None:
+        match event:
+            case TranscriptCall():
+                summary.calls["read"] += 1
+                reason = self._take_call(event, source, summary)
+                if reason:
+                    summary.calls[reason] += 1
+            case UserMessage() if event.at <= self._context.until:
+                self._session(source, event.lane, event.at, event.at).hear(event.text)
+            case TranscriptRequest() if event.at <= self._context.until:
+                self._session(source, event.lane, event.at, event.at).add_request(event)
+            case UnreadableLine():
+                summary.damaged_lines += 1
+                if len(summary.damaged) < _MAX_DAMAGED:
+                    summary.damaged.append((str(file), event.line, event.reason))
+
+    def _session(self, source: TranscriptSource, lane: str, began: float, ended: float) -> TranscriptSession:
+        id_ = stable_id(self._context.hasher, "conversation", source.client, lane)
+        if id_ not in self._sessions:
+            self._sessions[id_] = TranscriptSession(
+                id=id_, source=source.client, client=source.introduces_itself, started_at=began, ended_at=ended
+            )
+        found = self._sessions[id_]
+        found.ended_at = max(found.ended_at, ended)
+        return found
+
+    def _take_call(self, call: TranscriptCall, source: TranscriptSource, summary: ImportSummary) -> str:
+        """Take a call if it is new; return the reason under which it counts, empty if that is its server."""
+        identity = (source.client, call.identity)
+        if call.is_copy or identity in self._seen:
+            return "copied"
+        self._seen.add(identity)
+        if max(call.started, call.ended) > self._context.until:
+            return "future"
+        session = self._session(source, call.lane, call.started, call.ended)
+        session.calls += 1
+        session.directory = session.directory or call.directory
+        tool = self._find_tool(call, source)
+        if tool is None:
+            summary.elsewhere[server_of(call.name, call.server, source.separator)] += 1
+            return ""
+        if tool.behind_riglm and tool.tool in _OWN:
+            return "meta_tools"
+        if session.known is None:
+            session.known = self._context.known(session.id)
+        id_ = stable_id(self._context.hasher, "call", *identity, tool.tool)  # by another name it is learned once more
+        reason = "known" if id_ in session.known else self._obstacle(call, tool, source.separator)
+        if reason:
+            return reason
+        summary.tools.add(tool.tool)
+        summary.servers.add(tool.upstream)
+        session.steps.append(self._step(id_, call, tool, session))
+        return "new"
+
+    def _find_tool(self, call: TranscriptCall, source: TranscriptSource) -> ResolvedTool | None:
+        """Return the tool that was called, also by `call_tool`; None if its server is not behind riglm."""
+        names = self._context.names[source.client]
+        tool = names.find(call.name, call.server, source.separator)
+        if tool is not None and tool.behind_riglm and tool.tool == CALL_TOOL:
+            named = jsonrpc.text(jsonrpc.members(call.arguments).get("name"))
+            return None if named is None else names.behind(named)
+        return tool
+
+    def _obstacle(self, call: TranscriptCall, tool: ResolvedTool, separator: str) -> str:
+        """Return why a call is not recorded, or nothing."""
+        context = self._context
+        if call.outcome is CallOutcome.NOT_RUN:
+            return "not_run"
+        if call.started < context.kept_since:
+            return "expired"
+        if call.started < context.since:
+            return "too_old"
+        bare = call.name if call.server is not None else call.name.partition(separator)[2]
+        names = [tool.tool, bare] if bare else [tool.tool]  # with a single server riglm used no prefix
+        return "recorded_live" if context.live.take(names, call.started, call.ended) else ""
+
+    def _step(self, id_: UUID, call: TranscriptCall, tool: ResolvedTool, session: TranscriptSession) -> ImportedCall:
+        context = self._context
+        return ImportedCall(
+            id=id_,
+            tool=tool.tool,
+            upstream=tool.upstream,
+            arguments_hash=context.hasher.arguments(call.arguments) if context.hashes_arguments else "",
+            started=call.started,
+            seconds=call.ended - call.started,
+            failed=call.outcome is CallOutcome.FAILED,
+            number=session.calls,
+            asked=session.asked,
+        )
