@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class ToolSelector(Generic[T]):
-    """Selects, for each step of an agent, the tools that it is likely to need, and learns from what was used.
+    """Selects the tools that each step of an agent probably needs, and learns from those that were used.
 
-    Tools go in and the same objects come out, from any library: definitions as MCP, OpenAI and Anthropic
-    write them, tools of the MCP SDK, pydantic-ai, LangChain and the OpenAI Agents SDK, plain functions.
+    It returns the objects that it is given: definitions as MCP, OpenAI and Anthropic write them, tools of the MCP SDK,
+    pydantic-ai, LangChain and the OpenAI Agents SDK, and plain functions.
 
         with ToolSelector(tools) as selector:
             session = selector.session()
@@ -28,9 +28,8 @@ class ToolSelector(Generic[T]):
             answer = ask_the_model(tools=selection.tools)
             session.used(answer.tool)
 
-    All of it works in a background thread: `used` never waits, and `select` and `search` have the coroutines `aselect`
-    and `asearch`. Safe to use from any thread. What is learned stays in
-    memory unless a `store` is named. Nothing here uses a network.
+    A background thread does the work. A selector can be used from any thread. Without a `store`, what it learns stays in
+    memory. It uses no network.
     """
 
     def __init__(
@@ -47,12 +46,12 @@ class ToolSelector(Generic[T]):
         embedder: str | None = None,
         name: str = "agent",
     ) -> None:
-        """Nothing is opened before the first use.
+        """Create a selector. Nothing is opened before the first use.
 
         Args:
-            tools: those that there are; `select` takes others for a session.
-            store: where learned state is stored: a SQLite file, or `USER_STORE` to share that of the user's riglm.
-            config: a `riglm.yaml` to go by, with its store; servers in it are not started.
+            tools: all tools; `select` replaces them for a session.
+            store: SQLite file of the learned state, or `USER_STORE` for that of the user's riglm.
+            config: a `riglm.yaml` to use, with its store. Its servers are not started.
             max_tools: maximum number of tools in addition to pinned and recently used ones; 20 by default.
             min_tools: minimum number of tools; 5 by default, and at most `max_tools`.
             pinned: names or glob patterns of tools that are always selected.
@@ -86,7 +85,7 @@ class ToolSelector(Generic[T]):
         weakref.finalize(self, self._background.stop).atexit = False  # garbage collection must not block
 
     def offer(self, tools: Iterable[T]) -> None:
-        """Set the tools from now on; a session with its tools set separately keeps them.
+        """Replace the tools, except for sessions that have separate ones.
 
         Raises:
             UnusableToolError: one of them is none, or two have the same name.
@@ -94,10 +93,10 @@ class ToolSelector(Generic[T]):
         self._offer = self._read(tools)
 
     def session(self, key: str | None = None, *, user: str | None = None) -> ToolSession[T]:
-        """Begin a session: one piece of work, for which tools are selected and from which is learned.
+        """Begin a session, which is one piece of work.
 
-        With a `key`, the id of a conversation perhaps, it goes on where the last session with this key was, until half
-        an hour after that was closed. What a `user` uses is learned for that user alone. Both are stored hashed.
+        A `key`, such as a conversation's id, continues the last session with it, up to half an hour after that was
+        closed. What a `user` uses is learned for that user alone. Both are stored as hashes.
 
         Raises:
             UnusableInputError: one of them is no text.
@@ -107,10 +106,7 @@ class ToolSelector(Generic[T]):
         return ToolSession(self._background, lambda: self._offer, self._client, handle, principal)
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the selector: the model in use, and the number of tools and learned pairs.
-
-        The same as the meta-tool `index_status` returns.
-        """
+        """Return the model in use and the numbers of tools and learned pairs, as the meta-tool `index_status`."""
         return self._background.ask(_status)
 
     async def astatus(self) -> dict[str, Any]:
@@ -118,7 +114,7 @@ class ToolSelector(Generic[T]):
         return await self._background.ask_soon(_status)
 
     def close(self) -> None:
-        """Learn and store pending calls, and release all resources. Closing twice does nothing."""
+        """Learn and store pending calls, and release all resources."""
         self._background.close()
 
     async def aclose(self) -> None:

@@ -40,12 +40,12 @@ class SelectionReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selection(Generic[T]):
-    """The tools for now, in the order in which they were given.
+    """The selected tools, in the order in which they were given.
 
-    `hidden` are the names of those left out, which can still be called. `reason` is how it was selected, and
-    `confidence`, from 0 to 1, the confidence of the prediction. `reasons` has the reason for each tool by name.
-    `tokens` and `tokens_saved` are estimates, of the definitions that are in and of those that are not. Tools that the
-    model's provider defines, such as `{"type": "web_search"}`, are always in; they have no name here.
+    `hidden` has the names of the other tools, which can still be used. `reason` is how the selection was made,
+    `confidence` (0 to 1) that of the prediction, and `reasons` the reason for each tool by name. `tokens` and
+    `tokens_saved` are the estimated sizes of the selected and the hidden definitions. Tools that the model's provider
+    defines, such as `{"type": "web_search"}`, are always selected and have no name.
     """
 
     objects: Mapping[str, T]
@@ -59,16 +59,16 @@ class Selection(Generic[T]):
 
     @property
     def tools(self) -> list[T]:
-        """The same objects that were given, in a list of the caller's own."""
+        """A new list of the given objects."""
         return list(self.given)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tools."""
+        """Names of the selected tools."""
         return tuple(self.objects)
 
     def why(self, tool: str) -> str:
-        """Why a tool is in the selection or not, in words."""
+        """Return in words why a tool is selected or not."""
         found = self.reasons.get(tool)
         return "no tool of this name was given" if found is None else found.why
 
@@ -86,7 +86,7 @@ class Selection(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTool(Generic[T]):
-    """A tool that a search found: its score from 0 to 1, and what made it fit."""
+    """A tool that a search found, with its score (0 to 1) and what matched."""
 
     name: str
     tool: T
@@ -96,14 +96,14 @@ class FoundTool(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult(Generic[T]):
-    """What a search found, best first; `near` are the names of tools that come close, and there may be no other."""
+    """Result of a search, best first. `near` has the names of tools that come close."""
 
     found: tuple[FoundTool[T], ...]
     near: tuple[str, ...]
 
     @property
     def tools(self) -> list[T]:
-        """The tools that were found."""
+        """Tools that were found."""
         return [each.tool for each in self.found]
 
     def __len__(self) -> int:

@@ -18,9 +18,10 @@ _log: Final = logging.getLogger("riglm.selecting")
 
 
 class ToolSession(Generic[T]):
-    """Selects the tools for one piece of work, and learns from what that used. Made by `ToolSelector.session`.
+    """One piece of work: selects tools for it and learns from the tools that it used.
 
-    Used as a context manager, it is closed at the end. It also ends when it is no longer referenced.
+    `ToolSelector.session` creates it. It ends when it is closed, at the end of its `with` block, or when it is no longer
+    referenced.
     """
 
     def __init__(
@@ -39,12 +40,12 @@ class ToolSession(Generic[T]):
         weakref.finalize(self, _end, background, self._begun).atexit = False
 
     def select(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
-        """The tools for now.
+        """Return the tools for the current step.
 
         Args:
-            context: a description of the work, best in the user's words. Without one, the last context stays in effect;
-                while that is the same, the selection only gains tools, so that a model's prompt cache lasts.
-            tools: the tools that this session has from now on, in place of the selector's.
+            context: description of the work, best in the user's words. Without one the last context stays in effect.
+                For one context the selection only gains tools, so that the model's prompt cache stays valid.
+            tools: replaces the selector's tools for this session.
 
         Raises:
             UnusableToolError: one of the tools is none, or two have the same name.
@@ -60,9 +61,9 @@ class ToolSession(Generic[T]):
         return await self._background.ask_soon(self._selecting(offer, context))
 
     def search(self, query: str, *, limit: int = 10) -> SearchResult[T]:
-        """Return the tools that match a query best, also those that were not selected; none if nothing matches.
+        """Return the tools that match a query best, selected or not; none if nothing matches.
 
-        A tool that is used after a search found it counts more than one that was selected.
+        A use of a tool that a search found counts more than that of a selected one.
 
         Raises:
             UnusableInputError: the query is no text, or the limit no whole number above 0.
@@ -77,11 +78,11 @@ class ToolSession(Generic[T]):
         return await self._background.ask_soon(self._searching(offer, query, limit))
 
     def searched(self, query: str, found: Iterable[str]) -> None:
-        """Note that another search, such as a model provider's, found tools; it counts as `search` does.
+        """Report what a different search found, such as a model provider's. It counts as `search` does.
 
         Args:
-            query: what was searched for.
-            found: the names of the tools that were found, best first. Unknown ones are left out.
+            query: text of the search.
+            found: names of the tools that were found, best first. Unknown ones are ignored.
 
         Raises:
             UnusableInputError: the query is no text.
@@ -96,14 +97,14 @@ class ToolSession(Generic[T]):
         await self._background.ask_soon(self._noting(offer, query, tuple(found)))
 
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
-        """A tool was used: learn from it. Returns at once.
+        """Learn from the use of a tool. Returns at once.
 
-        An unknown name, which models may invent, is logged and is no error.
+        An unknown name, which models may invent, is logged.
 
         Args:
-            tool: one that was selected or found, or its name, as the model says it.
-            failed: whether the tool said that it failed.
-            seconds: how long it took, for the record.
+            tool: the tool, or the name that the model used.
+            failed: True if the tool reported a failure.
+            seconds: duration of the call.
 
         Raises:
             UnusableToolError: what was given is neither a tool nor a name.
@@ -114,7 +115,7 @@ class ToolSession(Generic[T]):
         self._told(tool, lambda service, session, name: service.used(session, name, failed=failed, seconds=seconds))
 
     def mark(self, tool: T | str, *, relevant: bool) -> None:
-        """A tool is of use for the session's context, or is not, whether it was used or not. Returns at once.
+        """Report whether a tool is relevant for the session's context, used or not. Returns at once.
 
         Raises:
             UnusableToolError: what was given is neither a tool nor a name.
@@ -123,7 +124,7 @@ class ToolSession(Generic[T]):
         self._told(tool, lambda service, session, name: service.mark(session, name, relevant=relevant))
 
     def close(self) -> None:
-        """The work is done. Returns at once."""
+        """End the session. Returns at once."""
         _end(self._background, self._begun)
 
     def __contains__(self, tool: str) -> bool:
