@@ -28,8 +28,8 @@ class ToolSelector(Generic[T]):
             answer = ask_the_model(tools=selection.tools)
             session.used(answer.tool)
 
-    A background thread does the work. A selector can be used from any thread. Without a `store`, what it learns stays in
-    memory. It uses no network.
+    A background thread does the work. A selector can be used from any thread. Without a `store`, what it learns stays
+    in memory. It uses no network.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ _log: Final = logging.getLogger("riglm.selecting")
 class ToolSession(Generic[T]):
     """One piece of work: selects tools for it and learns from the tools that it used.
 
-    `ToolSelector.session` creates it. It ends when it is closed, at the end of its `with` block, or when it is no longer
+    `ToolSelector.session` creates it. It ends at `close`, at the end of its `with` block, or when it is no longer
     referenced.
     """
 
