@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 from typer.testing import CliRunner
 
+from riglm.application.control.statistics import get_summary
 from riglm.cli.main import app
 from tests.integration.live import FILE, TOOLS, Stage, Upstream, visibility
 from tests.unit.adapters.upstream.web import error, reply, result
@@ -198,7 +199,7 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
     text = BARE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
     text = text.replace("    min_tools: 1\n", f"    min_tools: 1\n    mode: {mode}\n")
     async with visibility(tmp_path, text) as stage:
-        service = stage.container.create_control(stage.proxy._upstreams)
+        running = stage.container.create_control(stage.proxy._upstreams)
         answer_call = stage.upstream.handlers["tools/call"]
         for _ in range(2):
             client = await stage.client()
@@ -216,11 +217,11 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
         stage.clients.clear()
 
         async def settled():
-            summary = await service.summary()
+            summary = await get_summary(running)
             return summary if summary.calls == 12 and summary.records.accepted == summary.records.stored else None
 
         summary = await wait_until_async(settled)
-        service.close()
+        running.close()
         found = values(stage)
         told = {name: json.loads(CliRunner().invoke(app, [name, "--json"]).stdout) for name in ("stats", "report")}
     stats, report = told["stats"], told["report"]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # adapters and services are imported when they are chosen
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
-    from riglm.application.control.service import ControlService
+    from riglm.application.control.running_proxy import RunningProxy
     from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
@@ -516,18 +516,11 @@ class Container:
         documents = ConfigurationDocuments(self._configuration)
         return LiveConfiguration(self.settings, documents, reload_handlers(self, self._configuration, self._logs))
 
-    def create_control(self, upstreams: Sequence[UpstreamPort]) -> "ControlService":
-        """What the control API asks."""
-        from riglm.application.control.health import ProcessInfo
-        from riglm.application.control.service import Proxy, build_control
+    def create_control(self, upstreams: Sequence[UpstreamPort]) -> "RunningProxy":
+        """What the control API reads and changes."""
+        from riglm.application.control.running_proxy import RunningProxy
 
-        identity = ProcessInfo(
-            version=server_info()["version"],
-            started_at=time.time(),
-            store_kind=self.settings.storage.kind,
-            specs=self.settings.upstream_specs(),
-        )
-        proxy = Proxy(
+        return RunningProxy(
             services=self.services,
             filtering=self.filtering,
             prediction=self.prediction,
@@ -535,12 +528,12 @@ class Container:
             recorder=self.recorder,
             configuration=self.live,
             upstreams=lambda: [upstream.health() for upstream in upstreams],
-        )
-        return build_control(
-            proxy,
-            identity,
-            self.create_store,
-            self.audit,
+            specs=self.settings.upstream_specs(),
+            version=server_info()["version"],
+            started_at=time.time(),
+            store_kind=self.settings.storage.kind,
+            open_store=self.create_store,
             open_archive=None if self.settings.clickhouse.url is None else self.create_clickhouse,
             retention_days=self.settings.retention.usage_days,
+            audit=self.audit,
         )

@@ -153,12 +153,12 @@ async def controlled(
         return
     from riglm.adapters.control.server import ControlServer
 
-    service, control = container.create_control(upstreams), container.settings.control
+    running, control = container.create_control(upstreams), container.settings.control
 
     def build_app() -> "ASGIApp":
-        from riglm.adapters.control.app import control_app
+        from riglm.adapters.control.app import create_app
 
-        return control_app(service, control, door.tokens, metrics.scrape, version=server_info()["version"])
+        return create_app(running, control, door.tokens, metrics.scrape, version=server_info()["version"])
 
     sys.setswitchinterval(SWITCH_SECONDS)
     server = ControlServer(door.listener, build_app)
@@ -167,7 +167,7 @@ async def controlled(
         yield
     finally:
         await server.stop()
-        service.close()
+        running.close()
 
 
 def read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
