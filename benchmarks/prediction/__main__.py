@@ -1,4 +1,4 @@
-"""What each family of signals adds, how fast a workflow is learned, and what a prediction costs.
+"""What each family of signals adds, how fast a workflow is learned, and what predictions and first lists cost.
 
 usage: python -m benchmarks.prediction [fit] [--data DIR] [names...]
 
@@ -9,7 +9,7 @@ of the hybrid instead; it needs --data.
 import argparse
 from pathlib import Path
 
-from benchmarks.prediction import ablation, curve, fit, speed
+from benchmarks.prediction import ablation, curve, first_list, fit, speed
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--data", type=Path, help="a directory of sets with sessions")
@@ -21,5 +21,6 @@ if arguments.names[:1] == ["fit"] and arguments.data:
 else:
     curve.run()
     speed.run()
+    first_list.run()
     if arguments.data:
         ablation.run(arguments.data, arguments.names)

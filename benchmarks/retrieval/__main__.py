@@ -5,10 +5,10 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.retrieval import ablation, abstention, distractors, probability, speed, stuffing
+from benchmarks.retrieval import ablation, abstention, distractors, probability
 from benchmarks.retrieval.sets import SMALL_NAMES, mix_distractors, prepared_sets
 
-_PARTS = ("ablation", "distractors", "usage", "abstention", "probability", "speed", "stuffing")
+_PARTS = ("ablation", "distractors", "usage", "abstention", "probability")
 
 
 def main() -> None:
@@ -34,10 +34,6 @@ def main() -> None:
         abstention.print_abstention(sets)
     if "probability" in given.part:
         probability.print_probability([*sets, *mixed])
-    if "speed" in given.part:
-        speed.print_speed(sets)
-    if "stuffing" in given.part:
-        stuffing.print_stuffing(given.data, given.cache, given.limit)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SEEDED = [
     ("wrong_commands", '```json\n{"mcpServers": {"a": {"command": "riglm", "args": ["runn", "--", "x"]}}}\n```'),
     ("wrong_programs", "`make everything` does it."),
     ("wrong_programs", "```\npython -m benchmarks.overhed\n```"),
-    ("wrong_programs", "```\npython -m benchmarks.prediction_speed --olny first_list\n```"),
+    ("wrong_programs", "```\npython -m benchmarks.clickhouse --olny 1000\n```"),
     ("wrong_settings", "```yaml\nfiltering: {max_tool: 3}\n```"),
     ("wrong_settings", "```yaml\nfiltering: {mode: shade}\n```"),
     ("wrong_settings", "```json\n{mcpServers: 1}\n```"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from riglm.application.json_lines import InvalidLineError, JsonRow
+from riglm.application.knowledge.json_lines import InvalidLineError, JsonRow
 from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.knowledge.records import Relation, Thought, is_visible
 from riglm.domain.session import uuid7

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.json_lines import InvalidLineError
 from riglm.application.knowledge import lines
+from riglm.application.knowledge.json_lines import InvalidLineError
 from riglm.application.knowledge.lines import Described, memory_of, thought_of
 from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.knowledge.records import Relation
