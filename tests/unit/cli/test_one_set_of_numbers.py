@@ -92,7 +92,7 @@ def of_metrics(found, mode):
     of_any = {name: number for name, number in found.items() if name.startswith("riglm_calls_total{")}
     calls = {name: number for name, number in of_any.items() if f'upstream="{OWN_UPSTREAM}"' not in name}
     tokens = {name: found[f'riglm_tokens_{name}_total{{mode="{mode}"}}'] for name in ("hidden", "meta_tools", "resent")}
-    riglm, other = (found[f'riglm_price_tokens_total{{mode="{mode}",arm="{arm}"}}'] for arm in ("riglm", "no_proxy"))
+    riglm, other = (found[f'riglm_price_tokens_total{{arm="{arm}",mode="{mode}"}}'] for arm in ("riglm", "no_proxy"))
     return {
         "sessions": sum(number for name, number in found.items() if name.startswith("riglm_sessions_total")),
         "calls": sum(calls.values()),

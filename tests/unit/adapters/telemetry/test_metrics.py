@@ -1,19 +1,13 @@
 """What is scraped, by the eyes of Prometheus' own parsers."""
 
-import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
-from prometheus_client.exposition import generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
-from riglm.adapters.telemetry.metrics import OPENMETRICS, OTHER, PLAIN, REFUSED, PrometheusMetrics, written
+from riglm.adapters.telemetry.metrics import OPENMETRICS, OTHER, PLAIN, REFUSED, PrometheusMetrics
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
@@ -22,7 +16,6 @@ from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import MetricSources
-from tests.waiting import WAIT_SECONDS
 
 SESSION = uuid7()
 ACCEPT = (  # as Prometheus 3 says it
@@ -116,39 +109,6 @@ def test_both_formats_tell_the_same(metrics):
     assert own("") == own(ACCEPT)
 
 
-def test_the_writer_writes_what_the_library_writes():
-    registry = CollectorRegistry()
-
-    class Odd:
-        def collect(self):
-            odd = 'a "quoted" \\ back\nslash'
-            yield CounterMetricFamily("made_calls", f"Help with {odd}", labels=["who"])
-            counter = CounterMetricFamily("made", f"Help with {odd}", labels=["who", "what"])
-            counter.add_metric([odd, "\u00e9"], 3)
-            yield counter
-            gauge = GaugeMetricFamily("level", "Up and down.")
-            gauge.add_metric([], -1.5)
-            yield gauge
-            histogram = HistogramMetricFamily("took_seconds", "How long.", labels=["who"])
-            histogram.add_metric(["a"], [("2.5e-05", 1), ("1.0", 4), ("+Inf", 5)], 7.25)
-            yield histogram
-            yield InfoMetricFamily("about", "What.", value={"a": odd})
-
-    registry.register(Odd())
-
-    def parsed(text: bytes, parse: object) -> list[object]:
-        return [
-            (family.name, family.type, family.documentation, family.samples)
-            for family in parse(text.decode())  # type: ignore[operator]
-        ]
-
-    plain, libraries = written(registry.collect(), PLAIN), generate_latest(registry)
-    assert parsed(plain, parse_plain) == parsed(libraries, parse_plain)
-    opened, libraries = written(registry.collect(), OPENMETRICS), openmetrics.generate_latest(registry)
-    assert parsed(opened, parse_openmetrics) == parsed(libraries, parse_openmetrics)
-    assert opened.endswith(b"# EOF\n")
-
-
 def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
     metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.002)
     metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.02)
@@ -165,12 +125,6 @@ def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ende
     assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.0025") == 1
     assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.025") == 2
     assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="+Inf") == 3
-
-
-def test_a_value_on_a_bound_falls_into_the_bucket_up_to_it(metrics):
-    metrics.held("docs", 0.001)
-    assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.0005") == 0
-    assert value(metrics, "riglm_call_overhead_seconds_bucket", upstream="docs", le="0.001") == 1
 
 
 def test_hit_rate_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
@@ -329,30 +283,3 @@ def test_sessions_are_counted_by_era_and_transport(metrics):
     metrics.session_opened(session())
     metrics.session_opened(session())
     assert value(metrics, "riglm_sessions_total", era="modern", transport="http") == 2
-
-
-def test_scraping_on_another_thread_while_calls_are_counted_neither_fails_nor_loses_any(metrics):
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def scrape() -> None:
-        try:
-            while not stop.is_set():
-                values(metrics)
-        except BaseException as error:  # noqa: BLE001  # it is the test's business
-            failures.append(error)
-
-    thread = threading.Thread(target=scrape)
-    thread.start()
-    kinds = (None, *ErrorKind)
-    for number in range(20_000):
-        metrics.called(
-            SESSION, "read", ("docs", "mail", "x")[number % 3], DiscoveryMethod.LISTED, kinds[number % len(kinds)], 0.01
-        )
-        if not number % 1000:
-            time.sleep(0)
-    stop.set()
-    thread.join(WAIT_SECONDS)
-    assert failures == []
-    counted = [one for (name, _), one in values(metrics).items() if name == "riglm_calls_total"]
-    assert sum(counted) == 20_000
