@@ -20,7 +20,7 @@ from benchmarks.load.stdio_session import StdioSession, clock
 from benchmarks.process import Process, free_port, listens
 from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.mcp.oauth.accounts import Account
-from riglm.composition.accounts import account_file
+from riglm.container import Container
 
 CALLS = 500
 
@@ -29,7 +29,7 @@ def sign_in(directory: Path, url: str) -> None:
     """Store an account for the server, as `riglm login` does."""
     os.environ["RIGLM_DATA_DIR"] = str(directory)
     endpoint = "http://127.0.0.1:9/token"
-    account_file().save(
+    Container().account_file().save(
         Account(
             server="bench", url=url, issuer=endpoint, token_endpoint=endpoint, client_id="riglm", access_token="token"
         )

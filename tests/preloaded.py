@@ -54,10 +54,9 @@ _MODULES = (
     "riglm.application.reports.report",
     "riglm.cli.main",
     "riglm.cli.starting",
-    "riglm.composition.accounts",
     "riglm.cli.doctor_checks",
-    "riglm.composition.lifespan",
-    "riglm.composition.running",
+    "riglm.lifespan",
+    "riglm.running",
 )
 _EVERYDAY = (
     "read_file",

@@ -45,7 +45,7 @@ from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.adapters.prediction.selection import available
 from riglm.application.reports.prices import cost_rows
 from riglm.cli.store_access import read_settings
-from riglm.composition.prediction import build_predictor, build_strategy
+from riglm.container import Container
 from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES
 from riglm.ports.embedder import EmbedderPort
 from riglm.ports.predictor import PredictorPort
@@ -59,7 +59,7 @@ def create_predictor(kind: str) -> PredictorPort:
     """Return a predictor of this kind, without options."""
     settings = read_settings(None)
     chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
-    return build_predictor(settings.model_copy(update={"predictor": chosen}))
+    return Container(settings=settings.model_copy(update={"predictor": chosen})).predictor()
 
 
 def _ranker(kind: str, prepared: EmbeddedDataset) -> Ranker:
@@ -105,7 +105,8 @@ def sequences(given: argparse.Namespace, embedder: EmbedderPort) -> Rows:
 
 def cost(given: argparse.Namespace) -> Rows:
     settings, sizes = read_settings(None), CODING_AGENT if given.coding_agent else DEFAULT_SIZES
-    rules, prices, strategy = settings.filtering, settings.prices.prices(), build_strategy(settings)
+    rules, prices = settings.filtering, settings.prices.prices()
+    strategy = Container().prediction_settings(settings).strategy
     for directory in find_sets(given.data, given.sets, side=given.side, file="sessions.jsonl"):
         found = read_cost_set(directory, side=given.side, max_tools=given.tools)
         if len(found.sessions) > given.learn:

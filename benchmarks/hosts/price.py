@@ -28,7 +28,7 @@ from benchmarks.evaluation.cost import CostSet, evaluate_cost, read_cost_set
 from benchmarks.evaluation.dataset import DatasetError, find_sets
 from benchmarks.hosts.rows import HOSTS, Host, Loading
 from riglm.application.reports.session_replay import ReplayedClient
-from riglm.composition.prediction import build_strategy
+from riglm.container import Container
 from riglm.domain.client_support import CLIENTS, choose_surface, no_tool_search
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import Prices
@@ -100,7 +100,13 @@ def price_group(group: HostGroup, found: CostSet, prices: Prices, learn: int, ju
     settings = Settings()
     figures = asyncio.run(
         evaluate_cost(
-            found, settings.filtering, prices, build_strategy(settings), learn=learn, judge=judge, client=group.client
+            found,
+            settings.filtering,
+            prices,
+            Container().prediction_settings(settings).strategy,
+            learn=learn,
+            judge=judge,
+            client=group.client,
         )
     )
     cost = figures.cost

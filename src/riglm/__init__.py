@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from riglm.application.selector.offer import UnusableToolError
     from riglm.application.selector.service import FoundTool, SearchResult, Selection, SelectionReason
     from riglm.application.selector.session import ToolSession
-    from riglm.composition.store_options import USER_STORE
-    from riglm.composition.tool_selector import ToolSelector
     from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
+    from riglm.tool_selector import USER_STORE, ToolSelector
 
 __all__ = [
     "USER_STORE",
@@ -36,9 +35,9 @@ _HOMES = {
     "RiglmError": "domain.errors",
     "Selection": "application.selector.service",
     "SelectorClosedError": "application.selector.background",
-    "ToolSelector": "composition.tool_selector",
+    "ToolSelector": "tool_selector",
     "ToolSession": "application.selector.session",
-    "USER_STORE": "composition.store_options",
+    "USER_STORE": "tool_selector",
     "UnusableInputError": "domain.errors",
     "UnusableToolError": "application.selector.offer",
 }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.mcp.upstream.factory import Upstreams
-from riglm.composition.container import Container
-from riglm.composition.lifespan import lifespan
+from riglm.container import Container
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
+from riglm.lifespan import lifespan, live_configuration
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
 from tests.unit.adapters.upstream.web import WebServer, reply, result
 from tests.unit.adapters.wire.peers import serving
@@ -159,7 +159,7 @@ class Stage:
     def __init__(self, proxy, container, file, upstream):
         self.proxy = proxy
         self.container = container
-        self.live = container.live
+        self.live = live_configuration(container)
         self.file = file
         self.upstream = upstream
         self.clients = []
@@ -181,7 +181,7 @@ async def visibility(folder: Path, text: str = FILE, environment=None, values=()
         file.write_text(text.format(url=served.url), "utf-8")
         options = Options(config=file, values=values)
         configuration = load(options, environment=environment or {}, directory=folder)
-        container = Container(configuration.settings, configuration)
+        container = Container(settings=configuration.settings, configuration=configuration)
         settings = configuration.settings
         upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
         async with lifespan(container, upstreams) as proxy:

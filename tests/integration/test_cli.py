@@ -103,7 +103,7 @@ def test_run_imports_nothing_heavy_before_it_forwards(shell: Shell) -> None:
     """Up to the door of the engine only pydantic may cost much: a client waits for the first list."""
     program = """
 import sys
-from riglm.composition import running
+from riglm import running
 running.run_stdio = lambda settings: print(*sys.modules) or 0
 sys.argv = ["riglm", "run", "--", "sh"]
 from riglm.cli.entry import main

@@ -19,14 +19,14 @@ _START = """
 import asyncio, json, sys
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.mcp.upstream.factory import Upstreams
-from riglm.composition.container import Container
-from riglm.composition.lifespan import lifespan
+from riglm.container import Container
+from riglm.lifespan import lifespan
 
 async def main():
     configuration = load(Options(command=[sys.executable, "-c", ""]))
     settings = configuration.settings
     upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, settings.limits.message_bytes)
-    async with lifespan(Container(settings, configuration), upstreams):
+    async with lifespan(Container(settings=settings, configuration=configuration), upstreams):
         pass
 
 asyncio.run(main())

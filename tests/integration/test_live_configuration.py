@@ -36,7 +36,7 @@ async def test_a_client_whose_list_stays_the_same_is_not_told(tmp_path):
         await stage.live.put({"filtering": {"answer_tools": 3, "turn_pause": 5}})
         await stage.live.put({"filtering": {"denylist": ["tool39", "somebody_elses"]}})
         await other.listed()
-        await stage.container.showing.tell_reconfigured()
+        await stage.container.filter_middleware().tell_reconfigured()
         assert client.told.methods == other.told.methods == []
 
 
@@ -189,8 +189,8 @@ async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
 
 
 def _in_force(stage):
-    filtering, tracking = stage.container.filtering, stage.container.tracking
-    return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction._loading.settings
+    filtering, tracking = stage.container.filtering(), stage.container.tracking()
+    return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction()._loading.settings
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 from typer.testing import CliRunner
 
-from riglm.application.control.statistics import get_summary
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
+from riglm.lifespan import create_control
 from tests.integration.live import FILE, TOOLS, Stage, Upstream, visibility
 from tests.unit.adapters.upstream.web import error, reply, result
 from tests.waiting import wait_until_async
@@ -25,7 +26,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def values(stage: Stage) -> dict[str, float]:
     """Every sample by its name and labels, written as Prometheus writes them."""
-    body, _ = stage.container.metrics.scrape(OPEN)
+    body, _ = stage.container.metrics().scrape(OPEN)
     found = {}
     for family in parse(body.decode()):
         for sample in family.samples:
@@ -176,10 +177,10 @@ async def test_records_wait_on_disk_while_the_store_is_away(tmp_path):
 async def test_a_scrape_never_asks_the_store(tmp_path, monkeypatch):
     async with visibility(tmp_path) as stage:
 
-        def asked(**_) -> None:
+        def open_store(_: SqlAnalytics) -> None:
             raise AssertionError("the store was asked")
 
-        monkeypatch.setattr(stage.container, "create_store", asked)
+        monkeypatch.setattr(SqlAnalytics, "__enter__", open_store)
         assert values(stage)["riglm_records_accepted_total"] >= 0
 
 
@@ -188,8 +189,8 @@ async def test_without_the_control_api_nothing_is_counted(tmp_path):
         client = await stage.client()
         await client.listed()
         assert await client.call("tool01") == "tool01"
-        assert stage.container.metrics is None
-        assert stage.container.services.overhead is None
+        assert stage.container.metrics() is None
+        assert stage.container.services().overhead is None
         assert stage.proxy.arrived is None
 
 
@@ -199,7 +200,7 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
     text = BARE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
     text = text.replace("    min_tools: 1\n", f"    min_tools: 1\n    mode: {mode}\n")
     async with visibility(tmp_path, text) as stage:
-        running = stage.container.create_control(stage.proxy._upstreams)
+        service = create_control(stage.container, stage.proxy._upstreams, stage.live)
         answer_call = stage.upstream.handlers["tools/call"]
         for _ in range(2):
             client = await stage.client()
@@ -217,11 +218,11 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
         stage.clients.clear()
 
         async def settled():
-            summary = await get_summary(running)
+            summary = await service.summary()
             return summary if summary.calls == 12 and summary.records.accepted == summary.records.stored else None
 
         summary = await wait_until_async(settled)
-        running.close()
+        service.close()
         found = values(stage)
         told = {name: json.loads(CliRunner().invoke(app, [name, "--json"]).stdout) for name in ("stats", "report")}
     stats, report = told["stats"], told["report"]

@@ -22,7 +22,7 @@ from mcp.client.auth import OAuthFlowError
 from starlette.responses import Response
 
 from riglm.adapters.mcp.oauth.ping import require_safe
-from riglm.composition.accounts import account_file
+from riglm.container import Container
 from riglm.domain.upstream import OAuthClient as OAuthClientSpec
 from riglm.domain.upstream import UpstreamSpec
 from tests.integration.oauth import PATHS, sites
@@ -380,7 +380,7 @@ def test_login_finds_out_before_the_sign_in_that_tokens_cannot_be_stored(home, i
 def test_riglm_ends_while_an_authorization_server_never_completes_its_answer(home, monkeypatch):
     monkeypatch.setenv("RIGLM_DATA_DIR", str(home.data))
     home.log_in()
-    accounts = account_file()
+    accounts = Container().account_file()
     (account,) = accounts.list_accounts()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/token"

@@ -18,7 +18,7 @@ from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
 from riglm.adapters.mcp.oauth.tokens import current_account, revoke
 from riglm.adapters.mcp.oauth.unattended import obtain_tokens
-from riglm.composition.accounts import account_file
+from riglm.container import Container
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, OAuthClient, UpstreamSpec
 from tests.integration.oauth import serving
@@ -105,7 +105,7 @@ def site():
 @pytest.fixture
 def accounts(tmp_path, monkeypatch) -> AccountFile:
     monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
-    return account_file()
+    return Container().account_file()
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
+from riglm.adapters.configuration.locations import store_url
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
-from riglm.composition.storage import store_url
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, SchemaTooNewError
 from riglm.domain.retention import Expiry
 from riglm.domain.schemas.settings import Settings

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from riglm.composition import container
+from riglm import container
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 
@@ -41,30 +41,31 @@ def test_spans_are_wanted_where_the_configuration_or_the_standards_variables_ask
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    made = container.Container(settings(enabled)).tracer
+    made = container.Container(settings=settings(enabled)).tracer()
     assert (made is not None) is wanted
 
 
 def test_asking_for_spans_without_opentelemetry_is_an_error_that_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "riglm.adapters.telemetry.tracing", None)
     with pytest.raises(ConfigurationError, match=r"tracing\.enabled.*riglm\[otel\]"):
-        assert container.Container(settings(enabled=True)).tracer
+        assert container.Container(settings=settings(enabled=True)).tracer()
 
 
 def test_a_variable_alone_without_opentelemetry_costs_a_word_in_the_log(monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "riglm")
     monkeypatch.setitem(sys.modules, "riglm.adapters.telemetry.tracing", None)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    assert container.Container(settings(enabled=None)).tracer is None
+    assert container.Container(settings=settings(enabled=None)).tracer() is None
     assert "riglm[otel]" in caplog.text
 
 
 def test_nothing_of_metrics_or_traces_is_imported_where_nobody_asked_for_them():
     look = (
-        "import sys; from riglm.composition.container import Container;"
+        "import sys; from riglm.container import Container;"
         "from riglm.domain.schemas.settings import Settings;"
-        "made = Container(Settings.model_validate({'upstream': {'command': ['cat']}, 'storage': {'kind': 'memory'}}));"
-        "made.services, made.metrics, made.tracer, made.tracking;"
+        "given = {'upstream': {'command': ['cat']}, 'storage': {'kind': 'memory'}};"
+        "made = Container(settings=Settings.model_validate(given));"
+        "made.services(), made.metrics(), made.tracer(), made.tracking();"
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')]"
         "+ [name for name in sys.modules if name.startswith('riglm.application.tracing.')])"
     )

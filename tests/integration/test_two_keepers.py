@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.composition.container import Container
+from riglm.container import Container
 from riglm.domain.retention import Expiry
 from riglm.domain.schemas.settings import Settings
 from tests.contracts.maintenance_contract import a_used_session
@@ -104,7 +104,7 @@ def test_a_second_process_goes_on_where_a_killed_one_was_and_nothing_is_purged_t
 async def test_the_setting_bounds_the_learned_pairs_in_the_store(tmp_path):
     storage = {"kind": "sqlite", "path": str(tmp_path / "riglm.db")}
     given = {"upstream": {"command": ["cat"]}, "storage": storage, "learning": {"max_pairs": 2}}
-    maintenance = Container(Settings.model_validate(given)).maintenance
+    maintenance = Container(settings=Settings.model_validate(given)).maintenance()
     times = [time.time() - at for at in range(20)]
     with SqlAnalytics(f"sqlite:///{storage['path']}") as store:
         store.record_many([a_learned_pair(updated_at=at) for at in times])

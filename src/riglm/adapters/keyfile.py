@@ -1,14 +1,41 @@
 """The secret key of keyed hashes, kept in a separate file."""
 
 import contextlib
+import hashlib
+import logging
 import os
 import secrets
 import tempfile
 from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
 
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.hashing import KEY_BYTES
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.shortage import full_disk, is_full_disk
+
+_log: Final = logging.getLogger("riglm")
+
+
+def load_hasher(key: SecretStr | None, store_kind: str, store_path: Path) -> KeyedHasher:
+    """Return the hasher for the configured key, else for the key in the directory of the store.
+
+    A store in memory, and a key file that cannot be used, get a key that ends with the process.
+    """
+    if key is not None:
+        return KeyedHasher(hashlib.sha256(key.get_secret_value().encode()).digest())
+    if store_kind != "memory":
+        try:
+            return KeyedHasher(load_or_create_key(store_path.with_name("riglm.key")))
+        except ConfigurationError as error:
+            _log.warning("%s; until the next start the key is one in memory, and its hashes match no others", error)
+    return KeyedHasher(os.urandom(KEY_BYTES))
+
+
+def load_account_key(accounts: Path) -> bytes:
+    """Return the key that encrypts the accounts, derived from `riglm.key` in the same directory."""
+    return KeyedHasher(load_or_create_key(accounts.with_name("riglm.key"))).derived_key("accounts")
 
 
 def load_or_create_key(path: Path) -> bytes:

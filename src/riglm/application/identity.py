@@ -3,6 +3,11 @@
 from functools import cache
 
 
+def riglm_version() -> str:
+    """The version of the installed riglm."""
+    return server_info()["version"]
+
+
 @cache
 def server_info() -> dict[str, str]:
     """The `Implementation` that riglm sends to clients of several upstreams and to upstreams in its requests."""

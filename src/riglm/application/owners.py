@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from riglm.domain.naming import server_in
+
 MAX_NAMES: Final = 50_000
 """Maximum number of names that are kept; further names have no owner."""
 
@@ -28,6 +30,10 @@ class ToolOwners:
     def servers(self) -> dict[str, str]:
         """The server of each tool that several servers list together now, by the name that clients use."""
         return {name: server for name, (server, _) in (self._noted or {}).items()}
+
+    def server_of(self, name: str) -> str:
+        """Return the server of a tool, by its prefix if no owner is known."""
+        return self.of(name)[0] or server_in(name)
 
     def of(self, name: str) -> tuple[str, str]:
         """Return the server, empty if no owner is known, and the server's name for the tool."""

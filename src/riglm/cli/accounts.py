@@ -81,9 +81,9 @@ def sign_in_to(
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
     """
-    from riglm.composition.accounts import account_file
+    from riglm.container import Container
 
-    accounts = account_file()
+    accounts = Container().account_file()
     accounts.check()
     spec = replace(settings.spec(name), principal=principal)
     if principal and not spec.oauth.is_per_caller:
@@ -95,7 +95,7 @@ def sign_in_to(
 
 
 def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", port: int, *, as_json: bool) -> None:
-    from riglm.composition.accounts import find_sign_ins
+    from riglm.cli.setup_access import find_sign_ins
 
     done: list[dict[str, Any]] = []
     errors: list[str] = []
@@ -135,9 +135,9 @@ def _print_signed_in(account: "Account") -> None:
 def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: JsonOption = False) -> None:
     """Revoke and delete the tokens of a server."""
     from riglm.adapters.mcp.oauth.tokens import revoke
-    from riglm.composition.accounts import account_file
+    from riglm.container import Container
 
-    accounts = account_file()
+    accounts = Container().account_file()
     done: list[dict[str, Any]] = []
     for each in [each for each in accounts.list_accounts() if (each.server, each.principal) == (server, principal)]:
         with accounts.locked(each.key):
@@ -158,9 +158,9 @@ def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: J
 
 def list_accounts(as_json: JsonOption = False) -> None:
     """List the servers that riglm is signed in to. Tokens are not shown."""
-    from riglm.composition.accounts import account_file
+    from riglm.container import Container
 
-    found = account_file().list_accounts()
+    found = Container().account_file().list_accounts()
     if as_json:
         print_json([_fields(each) for each in found])
         return

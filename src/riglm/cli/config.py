@@ -97,11 +97,11 @@ def _load(config: Path | None, mcp_json: Path | None) -> "Configuration":
 def _require_predictor(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_predictor
     from riglm.adapters.prediction.selection import available
-    from riglm.composition.prediction import build_predictor
+    from riglm.container import Container
 
     require_predictor(configuration, available)
     with _placed(configuration):
-        build_predictor(configuration.settings)
+        Container(settings=configuration.settings).predictor()
 
 
 def _require_model(configuration: "Configuration") -> None:

@@ -191,7 +191,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     `run` and `serve` do so by themselves.
     """
     from riglm.adapters.analytics import schema
-    from riglm.composition.storage import store_url
+    from riglm.adapters.configuration.locations import store_url
 
     _show(schema.upgrade(store_url(_settings(config))), None, as_json)
 
@@ -201,16 +201,17 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
     from riglm.adapters.spool.sqlite import survey
-    from riglm.composition.storage import spool_paths, store_url
+    from riglm.container import Container
 
     settings = _settings(config)
-    _show(schema.status(store_url(settings)), survey(*spool_paths(settings)), as_json)
+    container = Container(settings=settings)
+    _show(schema.status(container.store_url()), survey(*container.spool_paths()), as_json)
 
 
 def _settings(config: Path | None) -> "Settings":
     from riglm.adapters.configuration.loading import Options, load
+    from riglm.adapters.configuration.locations import store_path
     from riglm.cli.store_access import is_there
-    from riglm.composition.storage import store_path
 
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, Options, data_directory, load
+from riglm.adapters.configuration.locations import ACCOUNTS, store_path
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.identity import server_info
@@ -33,10 +34,7 @@ from riglm.application.setup.doctor.servers import (
 from riglm.application.setup.doctor.store import check_store, check_store_files
 from riglm.application.setup.doctor.tools import check_tools
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
-from riglm.composition.accounts import FILE_NAME as ACCOUNTS
-from riglm.composition.accounts import account_file
-from riglm.composition.prediction import build_predictor
-from riglm.composition.storage import intercepts_lists, spool_paths, store_path, store_url
+from riglm.container import Container
 from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
 from riglm.domain.errors import ConfigurationError
@@ -154,7 +152,7 @@ def _problems(configuration: Configuration) -> list[str]:
     found: dict[str, None] = {}
     for require in (
         lambda: require_predictor(configuration, selection.available),
-        lambda: build_predictor(settings),
+        lambda: Container(settings=settings).predictor(),
         lambda: require_embedder(configuration, factory.available),
         lambda: require_known_model(settings.embedder),
     ):
@@ -214,7 +212,7 @@ def _probe_servers(
 
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
-    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, account_file)
+    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, Container().account_file)
     client = subject.setup.client if subject.setup else ""
     names = [spec.name for spec in settings.upstream_specs()]
     return partial(
@@ -244,7 +242,7 @@ def _common_checks(
 
     embedder, serving = settings.embedder, _serving()
     wanted = embedder.provider if embedder.provider == "static" else embedder.model
-    load_model = partial(examine, embedder) if intercepts_lists(settings) else None
+    load_model = partial(examine, embedder) if settings.intercepts_lists else None
     places = [ListenAddress("downstream", settings.downstream.host, settings.downstream.port, "riglm serve", False)]
     if settings.control.enabled:
         places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
@@ -270,7 +268,7 @@ def _common_checks(
 def _look_at_store(settings: Settings) -> StoreStatus:
     from riglm.adapters.analytics.inspection import StoreInspector
 
-    return StoreInspector(store_url(settings), timeout=settings.storage.timeout).look()
+    return StoreInspector(Container(settings=settings).store_url(), timeout=settings.storage.timeout).look()
 
 
 def _check_store_files(settings: Settings) -> Iterable[Finding]:
@@ -287,7 +285,7 @@ def _check_store_files(settings: Settings) -> Iterable[Finding]:
             is_newer=each.is_newer,
             is_held=each.is_held,
         )
-        for each in survey(*spool_paths(settings))
+        for each in survey(*Container(settings=settings).spool_paths())
     ]
     return check_store_files(
         file.parent,

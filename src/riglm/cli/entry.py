@@ -102,7 +102,7 @@ def _run(
             command=command,
             values=common_values(no_filter, log_level),
         )
-        from riglm.composition.running import run_stdio
+        from riglm.running import run_stdio
 
         code = run_stdio(configuration)
     except RiglmError as error:

@@ -175,9 +175,9 @@ def replay_history(
 
 def _create_predictor(kind: str, settings: "Settings") -> "PredictorPort":
     """Return a predictor of this kind, with its options if it is the configured one."""
-    from riglm.composition.prediction import build_predictor
+    from riglm.container import Container
 
     if kind != settings.predictor.kind:
         chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
         settings = settings.model_copy(update={"predictor": chosen})
-    return build_predictor(settings)
+    return Container(settings=settings).predictor()

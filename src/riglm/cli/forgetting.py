@@ -45,7 +45,7 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.retention import RemovedCounts
 
     settings = settings_of(config)
@@ -76,7 +76,7 @@ def forget(
             for _ in paced(store.compact()):
                 pass
         if pieces:
-            with Container(settings).create_knowledge() as knowledge:
+            with Container(settings=settings).knowledge() as knowledge:
                 pieces = knowledge.forget_owner(whom.key)
         sessions = store.list_erased_sessions()
         dropped = _drop_shared(settings, sessions)
@@ -123,7 +123,7 @@ def _one_of(client: str | None, session: str | None, principal: str | None) -> N
 def _whom(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "ErasureRequest":
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.retention import ErasureRequest, ErasureScope
 
     def forgotten(whose: "ErasureScope", key: str) -> ErasureRequest:
@@ -133,7 +133,7 @@ def _whom(
         return forgotten(ErasureScope.SESSION, _session_id(store, session))
     if not client and not principal:
         return forgotten(ErasureScope.PRINCIPAL, "")
-    hasher = Container(settings).hasher
+    hasher = Container(settings=settings).hasher()
     whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
     named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
     if is_hash(given) and not store.count_erasable(named).total:
@@ -163,12 +163,12 @@ def _told(whom: "ErasureRequest", name: str | None) -> str:
 
 def _pieces(settings: "Settings", whom: "ErasureRequest") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.retention import ErasureScope
 
     if whom.whose is not ErasureScope.PRINCIPAL:
         return 0
-    with Container(settings).create_knowledge() as knowledge:
+    with Container(settings=settings).knowledge() as knowledge:
         counts = knowledge.counts(whom.key, "")
     return counts.thoughts + counts.entities + counts.observations
 
@@ -179,9 +179,9 @@ def _and(pieces: int) -> str:
 
 def _spooled(settings: "Settings") -> int:
     from riglm.adapters.spool.sqlite import survey
-    from riglm.composition.storage import spool_paths
+    from riglm.container import Container
 
-    return sum(spool.records for spool in survey(*spool_paths(settings)))
+    return sum(spool.records for spool in survey(*Container(settings=settings).spool_paths()))
 
 
 def _erase_archived(
@@ -192,16 +192,16 @@ def _erase_archived(
     Returns:
         The number of sessions that it had, and why nothing was erased.
     """
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.session import parsed_uuid
 
     if settings.clickhouse.url is None:
         return 0, None
-    container = Container(settings)
+    container = Container(settings=settings)
     ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
     try:
-        with container.create_clickhouse(_ARCHIVE_SECONDS) as archive:
-            return archive.erase(whom, ids, container.hasher.client_name), None
+        with container.clickhouse(timeout_seconds=_ARCHIVE_SECONDS) as archive:
+            return archive.erase(whom, ids, container.hasher().client_name), None
     except RiglmError as error:
         return 0, error
 
@@ -216,15 +216,15 @@ def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> 
     import asyncio
 
     from riglm.application.session_sharing.signing import drop_sessions
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.session import parsed_uuid
 
-    container = Container(settings)
-    secret = container.hasher.derived_key("shared state")
+    container = Container(settings=settings)
+    secret = container.hasher().derived_key("shared state")
     ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
 
     async def drop() -> int:
-        async with container.state as state:
+        async with container.state() as state:
             return await drop_sessions(state, secret, ids)
 
     try:

@@ -49,12 +49,12 @@ def opened_knowledge(settings: "Settings", *, make: bool = False) -> "Iterator[K
         RiglmError: there is none yet.
         AnalyticsUnavailableError: it cannot be used.
     """
-    from riglm.composition.container import Container
+    from riglm.container import Container
 
-    container = Container(settings)
+    container = Container(settings=settings)
     if not make:
         require_store(settings)
-    with container.create_knowledge() as store:
+    with container.knowledge() as store:
         yield store
 
 
@@ -66,13 +66,13 @@ def owner_of(settings: "Settings", principal: str | None) -> str:
     """
     if not principal or is_hash(principal):
         return principal or ""
+    from riglm.adapters.configuration.locations import store_path
     from riglm.adapters.keyfile import load_or_create_key
-    from riglm.composition.container import Container
-    from riglm.composition.storage import store_path
+    from riglm.container import Container
 
     if settings.privacy.key is None:
         load_or_create_key(store_path(settings).parent / "riglm.key")
-    return Container(settings).hasher.principal(principal)
+    return Container(settings=settings).hasher().principal(principal)
 
 
 def format_owner(principal: str | None) -> str:

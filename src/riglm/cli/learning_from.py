@@ -213,9 +213,9 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     """
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
+    from riglm.adapters.configuration.locations import store_path
     from riglm.cli.transcript_access import load_hasher
-    from riglm.composition.container import Container
-    from riglm.composition.storage import store_path
+    from riglm.container import Container
     from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
@@ -223,7 +223,7 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
             yield empty, KeyedHasher(os.urandom(KEY_BYTES))
         return
     hasher = load_hasher(settings)
-    with Container(settings).create_store() as store:
+    with Container(settings=settings).analytics() as store:
         yield store, hasher
 
 

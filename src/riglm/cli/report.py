@@ -155,10 +155,10 @@ def _ask(
     days = settings.retention.usage_days
     with find_store(settings, db) or nullcontext() as store:
         if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
-            from riglm.composition.container import Container
+            from riglm.container import Container
 
             try:
-                with Container(settings).create_clickhouse() as archive:
+                with Container(settings=settings).clickhouse() as archive:
                     if store is None or archive.get_earliest_call_time() < store.get_earliest_call_time():
                         return question(archive)
             except AnalyticsUnavailableError as error:

@@ -34,7 +34,7 @@ def run(
     """
     values = [*common_values(no_filter, log_level, url, header or ()), ("--profile", ("filtering", "profile"), profile)]
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
-    from riglm.composition.running import run_stdio
+    from riglm.running import run_stdio
 
     raise typer.Exit(run_stdio(configuration))
 
@@ -76,6 +76,6 @@ def serve(
         ("--control-port", ("control", "port"), control_port),
     ]
     configuration = ready(config=config, mcp_json=mcp_json, url=url, command=command or (), values=values)
-    from riglm.composition.running import run_http
+    from riglm.running import run_http
 
     raise typer.Exit(run_http(configuration))

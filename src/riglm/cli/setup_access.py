@@ -1,5 +1,6 @@
 """The services of `riglm init` and `riglm undo`, and what other commands read of what they did."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -25,7 +26,7 @@ from riglm.adapters.configuration.loading import (
 from riglm.adapters.configuration.moved_servers import ServersFile
 from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
 from riglm.application.client_setup.undoing import SetupUndoer
-from riglm.composition.accounts import find_sign_ins
+from riglm.container import Container
 from riglm.domain.client_setup import (
     ClientServer,
     ClientSetup,
@@ -43,6 +44,20 @@ if TYPE_CHECKING:
 
 _KEPT_IN: Final = "clients"
 _MOVES_THE_DATA: Final = (VARIABLE, "XDG_DATA_HOME")
+
+
+def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | None]:
+    """Return True for servers that require a sign-in and have no account, and None for those that do not respond.
+
+    Raises:
+        RiglmError: the accounts cannot be read.
+    """
+    from riglm.adapters.mcp.oauth.ping import require_tokens
+
+    accounts = Container().account_file()
+    specs = {name: settings.spec(name) for name, settings in servers.items()}
+    absent = {name: spec for name, spec in specs.items() if accounts.find(spec.account_key) is None}
+    return dict.fromkeys(specs, False) | dict(zip(absent, asyncio.run(require_tokens(absent.values())), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

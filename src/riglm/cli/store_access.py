@@ -94,8 +94,8 @@ def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort |
         UnusableInputError: there is no such file.
         AnalyticsUnavailableError: nothing could be recorded where the store would be.
     """
-    from riglm.composition.container import Container
-    from riglm.composition.storage import store_path
+    from riglm.adapters.configuration.locations import store_path
+    from riglm.container import Container
 
     if db is not None:
         if not db.is_file():
@@ -105,7 +105,7 @@ def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort |
     kind = settings.storage.kind
     if kind == "memory" or (kind == "sqlite" and not is_there(store_path(settings))):
         return None
-    return Container(settings).create_store()
+    return Container(settings=settings).analytics()
 
 
 def require_store(settings: "Settings") -> None:
@@ -114,7 +114,7 @@ def require_store(settings: "Settings") -> None:
     Raises:
         RiglmError: there is no file; whether a server has the tables is seen when it is asked.
     """
-    from riglm.composition.storage import store_path
+    from riglm.adapters.configuration.locations import store_path
 
     if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         raise RiglmError(
@@ -131,10 +131,10 @@ def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
         RiglmError: there is none yet.
         AnalyticsUnavailableError: it cannot be used.
     """
-    from riglm.composition.container import Container
+    from riglm.container import Container
 
     require_store(settings)
-    with Container(settings).create_store() as store:
+    with Container(settings=settings).analytics() as store:
         yield store
 
 

@@ -88,13 +88,13 @@ def load_hasher(settings: Settings) -> KeyedHasher:
     Raises:
         ConfigurationError: the key cannot be kept.
     """
+    from riglm.adapters.configuration.locations import store_path
     from riglm.adapters.keyfile import load_or_create_key
-    from riglm.composition.container import Container
-    from riglm.composition.storage import store_path
+    from riglm.container import Container
 
     if settings.privacy.key is None:
         load_or_create_key(store_path(settings).parent / "riglm.key")
-    return Container(settings).hasher
+    return Container(settings=settings).hasher()
 
 
 def import_context(
@@ -137,11 +137,11 @@ def open_pair_training(
         AnalyticsUnavailableError: the store cannot be read.
     """
     from riglm.application.setup.transcripts.transcript_sessions import PairTraining
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.retrieval.pairs import LearnedPairs
 
     most = settings.learning.max_pairs
-    with Container(settings).embedders.always as embedder:
+    with Container(settings=settings).embedders().always as embedder:
         pairs = LearnedPairs(hasher.derived_key("learned pairs"))
         pairs.restore(store.list_learned_pairs(embedder.model, most))
         scope = learning_scope(principal if settings.learning.scope == "principal" else "", settings.filtering.profile)

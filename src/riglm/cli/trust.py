@@ -131,14 +131,14 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     """Approve exactly the tools of a file, for each server in it; other servers stay as they are."""
-    from riglm.composition.container import Container
-    from riglm.composition.storage import list_spooled_pins
+    from riglm.container import Container
     from riglm.domain.tool_pin import merge_pins
 
     approved = _read(file)
     settings = settings_of(config)
-    spooled = list_spooled_pins(settings)
-    with Container(settings).create_store() as store:
+    container = Container(settings=settings)
+    spooled = container.spooled_pins()
+    with container.analytics() as store:
         pins = merge_pins(store.list_tool_pins(), spooled)
         known = {(pin.server, pin.name): pin for pin in pins if pin.server in approved}
         wanted = [
@@ -225,25 +225,26 @@ def _changed(config: Path | None) -> "list[ToolPin]":
 
 def _pins(config: Path | None) -> "Sequence[ToolPin]":
     """Return all pins, with those that wait in spools for the store."""
-    from riglm.composition.storage import list_spooled_pins
+    from riglm.container import Container
     from riglm.domain.tool_pin import merge_pins
 
     settings = settings_of(config)
-    spooled = list_spooled_pins(settings)
+    spooled = Container(settings=settings).spooled_pins()
     with opened(settings) as store:
         return merge_pins(store.list_tool_pins(), spooled)
 
 
 def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:
-    from riglm.composition.container import Container
+    from riglm.container import Container
     from riglm.domain.audit import AuditEvent
 
-    container = Container(settings_of(config))
-    if container.audit is not None:
+    container = Container(settings=settings_of(config))
+    audit = container.audit()
+    if audit is not None:
         for pin in approved:
             about = {"upstream": pin.server, "tool": pin.name, "digest": pin.seen_digest}
-            container.audit(AuditEvent.TOOL_APPROVED, about)
-    container.close()
+            audit(AuditEvent.TOOL_APPROVED, about)
+    container.shutdown_resources()
 
 
 def _print_changes(found: "Iterable[ToolPin]") -> None:

@@ -10,8 +10,8 @@ from mcp_types import CallToolRequestParams, ListToolsRequest
 
 from riglm.application.selector.session import ToolSession
 from riglm.application.tool_lists.list_writer import ALWAYS_LOAD
-from riglm.composition.tool_selector import ToolSelector
 from riglm.defer.recording import record_call
+from riglm.tool_selector import ToolSelector
 
 
 class LearnedHints(Middleware):

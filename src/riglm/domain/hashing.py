@@ -75,6 +75,10 @@ class KeyedHasher:
         """Return a separate key for one purpose, from which this one cannot be derived."""
         return hmac.digest(self._key, b"key for " + _utf8(purpose), "sha256")
 
+    def installation_id(self) -> str:
+        """Return what names this installation in a store that several have together."""
+        return self.derived_key("clickhouse").hex()[:16]
+
     def _digest(self, label: bytes, *parts: bytes) -> str:
         framed = b"".join([len(part).to_bytes(8) + part for part in (label, *parts)])
         return hmac.digest(self._key, framed, "sha256").hex()[:_HEX_DIGITS]

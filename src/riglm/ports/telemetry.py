@@ -10,6 +10,7 @@ from riglm.domain.exposure import Exposure, Mode
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
+from riglm.domain.tool_pin import ToolPin
 from riglm.domain.upstream import UpstreamHealth
 
 if TYPE_CHECKING:  # it comes with what only prediction needs
@@ -52,6 +53,10 @@ class MeterPort(Protocol):
     @abstractmethod
     def listed(self, seconds: float) -> None:
         """Record what riglm itself took of a tool list, after the last page of the servers had arrived."""
+
+    @abstractmethod
+    def tool_changed(self, pin: ToolPin) -> None:
+        """A tool is not as it was approved."""
 
     @abstractmethod
     def predicted(self, seconds: float) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from riglm import running
 from riglm.adapters.configuration.loading import Configuration
 from riglm.cli.main import app
 from riglm.cli.starting import ready
-from riglm.composition import running
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 

@@ -7,12 +7,12 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.domain.audit import FIRST, AuditEvent, chained, hash_of
+from riglm.domain.audit import FIRST, AuditEvent, AuditLog, chained, hash_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -39,6 +39,16 @@ _CLOSE_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 1.0  # after which another process that holds the file is reported
 _LOCK_PAUSE_SECONDS: Final = 0.01
 _log: Final = logging.getLogger("riglm.audit")
+
+
+@contextlib.contextmanager
+def audit_log(place: str) -> Iterator[AuditLog]:
+    """Yield what appends to the audit log at a path, or on standard error if `place` is `-`."""
+    file = AuditFile(place)
+    try:
+        yield file.record
+    finally:
+        file.close()
 
 
 class AuditFile:

@@ -1,6 +1,7 @@
 """The embedder that the configuration asks for."""
 
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from riglm.adapters.embedding.bundled import BUNDLED_MODEL
 from riglm.adapters.embedding.cached import CachedEmbedder
 from riglm.adapters.embedding.fastembed import ChosenEmbedder, FastembedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.embedding.supervision import socket_directory
 from riglm.adapters.embedding.wrapper import EmbedderWrapper
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Vector
@@ -252,3 +254,9 @@ class SharedEmbedder(EmbedderWrapper):
             is_last = self._users == 0
         if is_last:
             super().__exit__(None, None, None)
+
+
+def shared_embedders(settings: EmbedderSettings, cache: VectorCachePort) -> Embedders:
+    """Return the embedders that the parts of a process share, and, if configured, the processes of a user."""
+    made = build_embedders(settings, cache, socket_directory(os.environ))
+    return replace(made, always=SharedEmbedder(made.always))

@@ -2,14 +2,15 @@
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, RiglmError
 
 if sys.platform == "win32":
     import msvcrt
@@ -115,6 +116,41 @@ def _is_at(path: Path, descriptor: int) -> bool:
     except FileNotFoundError:
         return False
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+_MAX_WAIT_SECONDS: Final = 60.0
+_RETRY_SECONDS: Final = 0.02
+
+
+@contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Hold the file while the block runs.
+
+    Raises:
+        RiglmError: another process holds it for a minute.
+    """
+    until = time.monotonic() + _MAX_WAIT_SECONDS
+    while True:
+        try:
+            lock = FileLock(path)
+        except LockHeldError:
+            if time.monotonic() > until:
+                raise RiglmError(
+                    f"{path} is held by a different process for over {_MAX_WAIT_SECONDS:g} s — fix: end that process"
+                ) from None
+            time.sleep(_RETRY_SECONDS)
+        else:
+            break
+    with lock:
+        yield
+
+
+def try_lock(path: Path) -> Callable[[], None] | None:
+    """Take hold of the file; return what releases it, None if another process holds it."""
+    try:
+        return FileLock(path).release
+    except LockHeldError:
+        return None
 
 
 _PORT: Final = "5432"

@@ -344,8 +344,13 @@ def survey(*directories: Path) -> list[SpoolFound]:
     return [found for each in directories for path in sorted(each.glob("*.db")) for found in _inspected(path)]
 
 
-def spooled_pins(directory: Path) -> Sequence[ToolPin]:
-    """Return the tool pins in the spools of all processes; those that cannot be read are left out."""
+def spooled_pins(store_kind: str, directory: Path) -> Sequence[ToolPin]:
+    """Return the tool pins in the spools of all processes; those that cannot be read are left out.
+
+    A store in memory has no spools.
+    """
+    if store_kind == "memory":
+        return ()
     pins = []
     for path in sorted(directory.glob("*.db")):
         with suppress(sqlite3.Error), closing(_connect(path, "ro")) as connection:

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filter_middleware.paged_lists import PagedListRequest, ReadLists, read_plainly
@@ -17,12 +17,17 @@ from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.proxied_request import NOWHERE
 from riglm.application.forwarding.services import RequestServices
+from riglm.application.knowledge.definition import NAME as INNER_VOICE
+from riglm.application.knowledge.definition import definition
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.tool import ToolCatalog, estimated_tokens
 from riglm.ports.downstream import ClientResponseSink, InFlightRequest
+
+if TYPE_CHECKING:
+    from riglm.application.knowledge.inner_voice import InnerVoice
 
 _MAX_KEPT: Final = 16
 _OF_ONE_PAGE: Final = b'"resultType":"complete","ttlMs":0,"cacheScope":"private"'  # the modern era asks for these
@@ -340,3 +345,12 @@ def _private(fields: dict[str, Raw], ttl_ms: int) -> bytes:
     fields["ttlMs"] = Raw(b"%d" % ttl_ms)
     fields["cacheScope"] = Raw(b'"private"')
     return jsonrpc.join_object(fields)
+
+
+def build_filter_middleware(
+    services: RequestServices, filtering: FilteringService, voice: "InnerVoice | None", alias: str | None
+) -> FilterMiddleware:
+    """Return the middleware with the meta-tools; `voice` is listed as `alias`, by default as `inner_voice.retrieve`."""
+    names = (INNER_VOICE,) if alias in (None, INNER_VOICE) else (alias, INNER_VOICE)
+    always = None if voice is None else AlwaysListed(names[0], definition(names[0]), voice.get_ready)
+    return FilterMiddleware(services, filtering, MetaTools(filtering, voice, names), always)

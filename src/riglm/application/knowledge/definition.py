@@ -1,5 +1,6 @@
 """The tool as clients see it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -119,3 +120,8 @@ def refusal(error: RetrievalError) -> bytes:
     """Return a raw tool result with the code and a message."""
     told = jsonrpc.encode({"error": {"code": str(error.code), "message": str(error)}}).decode()
     return b'{"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.encode(told)
+
+
+def silences_knowledge(environment: Mapping[str, str]) -> bool:
+    """Return True if `MCP_NO_LOG` is set: nothing about knowledge is logged but counts."""
+    return environment.get("MCP_NO_LOG", "").lower() not in {"", "0", "false"}

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal
+from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal, silences_knowledge
 from riglm.application.knowledge.retrieval import (
     Bounds,
     Defaults,
@@ -205,9 +205,10 @@ def build_inner_voice(
     embedders: Callable[[], Embedders],
     open_store: Callable[[], KnowledgePort],
     *,
-    is_silent: bool,
+    environment: Mapping[str, str],
 ) -> InnerVoice:
-    """A tool that has opened nothing yet; `embedders` are made on the worker. A silent one logs counts alone."""
+    """A tool that has opened nothing yet; `embedders` are made on the worker."""
+    is_silent = silences_knowledge(environment)
     expected = None if is_silent else settings.dimensions
     embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
     store = LazyVectorStore(open_store, seconds=settings.deadline)

@@ -1,5 +1,6 @@
 """All that prediction works with: models of calls, learned pairs, the index of tools, and the embedder."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -14,10 +15,21 @@ from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
 from riglm.ports.embedder import EmbedderPort
 
+SWITCH_SECONDS: Final = 0.0005
+"""While another thread works, the event loop waits no longer for it; by default it is 5 ms."""
+
 _LEARNED_SESSIONS: Final = 300
 
 OnLoop = Callable[[Callable[[], None]], object]
 """Has something done on the event loop, asked from any thread."""
+
+
+def limit_threads() -> None:
+    """Have the event loop wait shorter for another thread, and BLAS use one: products this small wait for a second."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # for processes that predict alone
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    threadpool_limits(1, user_api="blas")
 
 
 class PredictionState:
@@ -38,14 +50,18 @@ class PredictionState:
         key: bytes = b"",
         names: Callable[[str], str] = str,
         clock: Callable[[], float],
+        limits_threads: bool = False,
     ) -> None:
         """Tools are indexed and embedded on `worker`, and sessions are learned on `learning`.
 
         `put` hands a record to the recorder, `flush` blocks for a little until what was put is stored.
 
         Learned pairs are hashed under `key`. `names` gives the keyed hash of the name of a client, by which a pair
-        knows who taught it. `clock` gives seconds since the epoch.
+        knows who taught it. `clock` gives seconds since the epoch. With `limits_threads`, settings of the process keep
+        prediction from holding up its event loop.
         """
+        if limits_threads:
+            limit_threads()
         self.embedder = embedder
         self.is_open = False
         """True once the embedder is open and the pairs are restored, or could not be."""

@@ -277,13 +277,14 @@ def build_sharing(
     filtering: SessionStateSource | None,
     *,
     link_seconds: float,
-    session_seconds: float,
+    idle_gap: float,
 ) -> SessionSharingService:
     """What the HTTP side asks; `filtering` is None when nothing is filtered.
 
-    Connections without activity are kept for `link_seconds`, sessions for `session_seconds`, which is at least as long.
+    Connections without activity are kept for `link_seconds`, sessions at least as long and at least for `idle_gap`.
     """
     sealer = StateSigner(secret)
+    session_seconds = max(idle_gap, link_seconds)
     if filtering is None:
         sessions = SharedSessions(state, sealer, registry, _unfiltered, _unread, session_seconds)
     else:

@@ -6,6 +6,7 @@ in riglm's environment, the connection, and last the caller and the time.
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from riglm.domain.client_support import NO_TOOL_SEARCH, no_tool_search
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.retention import ErasureRequest
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import (
     ACCESS,
     PROFILE,
@@ -48,6 +50,18 @@ class IdentificationSettings:
     idle_gap: float = 1800.0
     most_kept: int = 10_000
     profile: str = ""
+
+
+def identification_settings(settings: Settings) -> IdentificationSettings:
+    """Return the part of the configuration by which sessions are identified, with this process's environment."""
+    return IdentificationSettings(
+        meta_keys=settings.sessions.meta_keys,
+        environment_keys=settings.sessions.environment_keys,
+        environment=os.environ,
+        idle_gap=settings.sessions.idle_gap,
+        most_kept=settings.downstream.max_sessions,
+        profile=settings.filtering.profile,
+    )
 
 
 _log: Final = logging.getLogger("riglm.sessions")

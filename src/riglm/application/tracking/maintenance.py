@@ -11,9 +11,6 @@ from riglm.application.tracking.throttling import at_a_pace
 from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
-STORED_PAIRS_RATIO: Final = 4
-"""Maximum number of learned pairs in the store, relative to what one process uses: there may be several callers."""
-
 _MANY: Final = 10_000  # deleted rows from which on space is returned
 _CLOCKS_APART: Final = 60.0  # seconds by which the clocks of machines may differ; a repeated callback does no harm
 _RESERVE: Final = 0.2  # the share of the store that stays empty for new records
@@ -43,8 +40,8 @@ class Maintenance:
 
     One process at a time does this for a store: the one that holds its lease. A session of a killed process has no end:
     after `idle_gap` seconds without a record, its last record counts as its end. `stored` returns the number of records
-    that this process stored; `expiry` returns what is too old at a time; `on_forgotten` is called after an erasure, so
-    that this process drops what it learned from it. This thread opens the store for each round, and closes it again.
+    that this process stored; `expiry` returns what is too old at a time. This thread opens the store for each round,
+    and closes it again.
 
     The age of records is measured at a reliable time, see `MaintenancePort.get_reliable_time`. A clock that this
     process has seen to advance for a day is reliable as well.
@@ -56,9 +53,8 @@ class Maintenance:
         stored: Callable[[], int],
         *,
         expiry: Callable[[float], Expiry] = lambda now: Expiry(now=now),
-        on_forgotten: Callable[[], None] | None = None,
         schedule: MaintenanceSchedule | None = None,
-        most_pairs: int = STORED_PAIRS_RATIO * 5_000,
+        most_pairs: int = 20_000,
         idle_gap: float = 1800.0,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -66,7 +62,6 @@ class Maintenance:
         self._open_store = open_store
         self._stored = stored
         self._expiry = expiry
-        self._on_forgotten = on_forgotten
         self._schedule = schedule or MaintenanceSchedule()
         self._most_pairs = most_pairs
         self._idle_gap = idle_gap
@@ -92,10 +87,7 @@ class Maintenance:
         self._idle_gap = seconds
 
     def when_forgotten(self, detach: Callable[[Sequence[ErasureRequest]], None]) -> None:
-        """Register a callback for erased sessions, on this thread and before `on_forgotten`.
-
-        It is called again when there are more.
-        """
+        """Register a callback for erased sessions, on this thread; it is called again when there are more."""
         self._detach.append(detach)
 
     def start(self) -> None:
@@ -138,7 +130,7 @@ class Maintenance:
 
     def watch(self) -> None:
         """Call the callbacks if something was erased since the last time."""
-        if self._on_forgotten is None and not self._detach:
+        if not self._detach:
             return
         try:
             with self._open_store() as store:
@@ -151,8 +143,6 @@ class Maintenance:
             self._heard = heard
             for detach in self._detach:
                 detach(sessions)
-            if self._on_forgotten is not None:
-                self._on_forgotten()
 
     def _reliable_time(self, store: AnalyticsPort) -> float:
         """Return the time by which records are old: that of the clock, unless it is far ahead of what is stored."""

@@ -11,7 +11,10 @@ from riglm.application.tracking.dispatch import Backoff, Dispatcher
 from riglm.application.tracking.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
 from riglm.application.tracking.spool_buffer import RecordWriter, SpoolBuffer
 from riglm.application.tracking.throttling import RateLimitedLogger
-from riglm.ports.analytics import Record, RecordStorePort
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.session import Session
+from riglm.ports.analytics import Record, RecordStorePort, SessionClosed
 from riglm.ports.spool import SpoolPort
 
 _log: Final = logging.getLogger("riglm.recorder")
@@ -47,10 +50,10 @@ class Recorder:
         timeout_seconds: float = 1.0,
         head_start: float = 0.5,
         close_timeout: float = 5.0,
-        on_record: Callable[[Record], None] | None = None,
+        archive: "Recorder | None" = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_record` is called on a thread of the recorder with each record that was put, before it is stored."""
+        """`archive` gets sessions, invocations and exposures in addition."""
         limits = limits or QueueLimits()
         rate_limited_log = RateLimitedLogger(_log, monotonic)
         self._queue = RecordQueue(limits)
@@ -65,7 +68,7 @@ class Recorder:
             rate_limited_log,
             backoff or Backoff(),
             timeout_seconds,
-            on_record,
+            None if archive is None else archive.put_usage,
         )
         self._head_start = head_start
         self._close_timeout = close_timeout
@@ -92,6 +95,11 @@ class Recorder:
     def put(self, item: QueueItem, size: int = 512) -> None:
         """Take a record of about `size` bytes. Does no I/O, never waits for the store, and never raises."""
         self._queue.put(item, size)
+
+    def put_usage(self, record: Record) -> None:
+        """Take a record if it is a session, its end, an invocation or an exposure."""
+        if isinstance(record, Session | SessionClosed | ToolInvocation | Exposure):
+            self.put(record)
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all that was put so far is stored, spooled or dropped, at most `timeout` seconds; whether it is.

@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary
 from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
+from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest, merge_pins
 from riglm.ports.prediction_store import ToolPinsPort
+from riglm.ports.telemetry import MeterPort
 from riglm.ports.upstream import UpstreamLink
 
 MAX_PINS: Final = 10_000
@@ -91,6 +93,15 @@ class _LinkTools(NamedTuple):
     digests: Mapping[str, str]
     unapproved: frozenset[str]
     revision: int
+
+
+def report_change(meter: MeterPort | None, audit: AuditLog | None, pin: ToolPin) -> None:
+    """Count a tool that is not as it was approved, and write it into the audit log."""
+    if meter is not None:
+        meter.tool_changed(pin)
+    if audit is not None and pin.change is not None:
+        about = {"upstream": pin.server, "tool": pin.name, "change": pin.change.value, "digest": pin.seen_digest}
+        audit(AuditEvent.TOOL_CHANGED, about)
 
 
 class PinnedTools:

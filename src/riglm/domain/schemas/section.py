@@ -258,6 +258,11 @@ class LearningSettings(SettingsModel):
         "first. The store keeps the newest of four times as many.",
     )
 
+    @property
+    def max_stored_pairs(self) -> int:
+        """Maximum number of learned pairs in the store, which may have several callers."""
+        return 4 * self.max_pairs
+
 
 OWN_PROVIDERS: Final = ("fastembed", "static")
 """The embedders that come with riglm."""

@@ -168,6 +168,20 @@ class Settings(SettingsModel):
             servers = self.mcp_servers
         return tuple(server.spec(name) for name, server in servers.items() if not server.disabled)
 
+    def server_names(self) -> tuple[str, ...]:
+        """The names of the servers in use, in the order given."""
+        return tuple(spec.name for spec in self.upstream_specs())
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may continue the sessions of this one."""
+        return self.state.kind != "memory"
+
+    @property
+    def intercepts_lists(self) -> bool:
+        """True if riglm reads lists and calls: for the filter, even if enabled later, for access or `inner_voice`."""
+        return self.filtering.is_on or self.control.enabled or self.knowledge.enabled or bool(self.access)
+
     @property
     def left_out(self) -> frozenset[str]:
         """The servers that were left out because they cannot be used."""

@@ -107,6 +107,16 @@ class StorageSettings(SettingsModel):
             )
         return self
 
+    @property
+    def outlives_process(self) -> bool:
+        """True if what is stored is there at the next start."""
+        return self.kind != "memory"
+
+    @property
+    def is_durable(self) -> bool:
+        """True if what is stored outlives a loss of power."""
+        return self.durability == "full"
+
     def secrets(self) -> tuple[str, ...]:
         """The passwords in the URL, as written and as meant."""
         return passwords_of_url(self.url.get_secret_value()) if self.url else ()

@@ -14,7 +14,7 @@ from riglm.adapters.mcp.upstream.factory import HttpUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, HttpHeaders, Target
-from riglm.composition.accounts import account_file
+from riglm.container import Container
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import QUICK, Ears, ask
@@ -36,7 +36,7 @@ def account(token="access-canary", server="notes", expires_in=3600):
 @pytest.fixture
 def accounts(tmp_path, monkeypatch) -> AccountFile:
     monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "data"))
-    return account_file()
+    return Container().account_file()
 
 
 def test_accounts_are_kept_by_server_and_url_in_a_private_encrypted_file(accounts):

@@ -1,35 +1,30 @@
-"""Sessions of this process and of the store, page by page."""
+"""Sessions as people look at them: at work and recorded, page by page."""
 
 import pytest
 
-from riglm.application.control.sessions import get_session, list_sessions
+from riglm.application.control.sessions import SessionQueries
 from riglm.domain.control import NotFoundError
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_exposure, an_invocation
-from tests.unit.application.control.parts import open_session, running_proxy
+from tests.unit.application.control.office import an_office
 
 
 @pytest.fixture
-async def parts():
-    with running_proxy() as made:
-        yield made
+async def office():
+    with an_office() as office:
+        yield office
 
 
 @pytest.fixture
-def store(parts):
-    return parts[0]
+def sessions(office):
+    return SessionQueries(office.proxy, office.store, office.registry)
 
 
-@pytest.fixture
-def proxy(parts):
-    return parts[1]
-
-
-async def ids(proxy, *, limit=100, active_only=False, meanwhile=lambda: None):
+async def ids(sessions, *, limit=100, active_only=False, meanwhile=lambda: None):
     """The ids of all sessions, page by page."""
     found, cursor = [], None
     while True:
-        page = await list_sessions(proxy, active_only=active_only, limit=limit, cursor=cursor)
+        page = await sessions.entries(active_only=active_only, limit=limit, cursor=cursor)
         assert len(page.items) <= limit
         found += [each.id for each in page.items]
         if page.next_cursor is None:
@@ -38,11 +33,11 @@ async def ids(proxy, *, limit=100, active_only=False, meanwhile=lambda: None):
         meanwhile()
 
 
-async def test_sessions_at_work_stand_among_those_that_are_recorded(store, proxy):
+async def test_sessions_at_work_stand_among_those_that_are_recorded(office, sessions):
     recorded = [a_session(started_at=at, ended_at=at + 5) for at in (100.0, 300.0)]
-    store.record_many(list(recorded))
-    here = open_session(proxy, 200.0)
-    page = await list_sessions(proxy, active_only=False, limit=10, cursor=None)
+    office.archive.record_many(list(recorded))
+    here = office.visitor(at=200.0)
+    page = await sessions.entries(active_only=False, limit=10, cursor=None)
     assert [(each.id, each.active) for each in page.items] == [
         (recorded[1].id, False),
         (here.id, True),
@@ -52,66 +47,66 @@ async def test_sessions_at_work_stand_among_those_that_are_recorded(store, proxy
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-async def test_each_session_is_given_once_while_new_ones_begin(store, proxy, limit):
+async def test_each_session_is_given_once_while_new_ones_begin(office, sessions, limit):
     recorded = [a_session(started_at=1000.0 + number // 2) for number in range(8)]
-    store.record_many(list(recorded))
-    here = [open_session(proxy, 1000.0 + number) for number in range(3)]
-    store.record_many(here[:2])
+    office.archive.record_many(list(recorded))
+    here = [office.visitor(at=1000.0 + number) for number in range(3)]
+    office.archive.record_many(here[:2])
 
     def meanwhile():
-        open_session(proxy, 5000.0)
-        store.record_many([a_session(started_at=5000.0)])
+        office.visitor(at=5000.0)
+        office.archive.record_many([a_session(started_at=5000.0)])
 
     expected = sorted([*recorded, *here], key=lambda each: (each.started_at, each.id), reverse=True)
-    assert await ids(proxy, limit=limit, meanwhile=meanwhile) == [each.id for each in expected]
+    assert await ids(sessions, limit=limit, meanwhile=meanwhile) == [each.id for each in expected]
 
 
-async def test_a_session_at_work_is_told_as_it_is_and_counted_as_far_as_it_is_recorded(store, proxy):
-    here = open_session(proxy, 100.0)
+async def test_a_session_at_work_is_told_as_it_is_and_counted_as_far_as_it_is_recorded(office, sessions):
+    here = office.visitor(at=100.0)
     calls = [an_invocation(here, "read"), an_invocation(here, "read", success=False)]
-    store.record_many([here, *calls, an_exposure(here, "read"), an_exposure(here, "write")])
+    office.archive.record_many([here, *calls, an_exposure(here, "read"), an_exposure(here, "write")])
     here.next_sequence_number()
-    [entry] = (await list_sessions(proxy, active_only=True, limit=10, cursor=None)).items
+    [entry] = (await sessions.entries(active_only=True, limit=10, cursor=None)).items
     assert (entry.invocations, entry.failures, entry.lists, entry.list_changes) == (3, 1, 2, 1)
     assert (entry.active, entry.ended_at) == (True, None)
 
 
-async def test_a_session_comes_with_its_project_as_it_is_known_here(store, proxy):
-    here, past = open_session(proxy, 100.0), a_session(started_at=50.0, project="b" * 32)
-    store.record_many([here, past])
+async def test_a_session_comes_with_its_project_as_it_is_known_here(office, sessions):
+    here, past = office.visitor(at=100.0), a_session(started_at=50.0, project="b" * 32)
+    office.archive.record_many([here, past])
     here.project = "a" * 32
-    found = (await list_sessions(proxy, active_only=False, limit=10, cursor=None)).items
+    found = (await sessions.entries(active_only=False, limit=10, cursor=None)).items
     assert [each.project for each in found] == ["a" * 32, "b" * 32]
 
 
-async def test_only_sessions_without_an_end_are_given_on_request(store, proxy):
+async def test_only_sessions_without_an_end_are_given_on_request(office, sessions):
     ended, elsewhere = a_session(started_at=1.0, ended_at=2.0), a_session(started_at=3.0)
-    store.record_many([ended, elsewhere])
-    here = open_session(proxy, 4.0)
-    assert await ids(proxy, active_only=True) == [here.id, elsewhere.id]
+    office.archive.record_many([ended, elsewhere])
+    here = office.visitor(at=4.0)
+    assert await ids(sessions, active_only=True) == [here.id, elsewhere.id]
 
 
-async def test_one_session_has_its_latest_calls_and_lists(store, proxy):
+async def test_one_session_has_its_latest_calls_and_lists(office, sessions):
     session = a_session(ended_at=2000.0)
     calls = [an_invocation(session, f"tool{number}") for number in range(205)]
     shown = [an_exposure(session, "a", hidden=("b", "c"), timestamp=1000.0 + number) for number in range(55)]
-    store.record_many([session, *calls, *shown])
-    found = await get_session(proxy, session.id)
+    office.archive.record_many([session, *calls, *shown])
+    found = await sessions.detail(session.id)
     assert (found.id, found.invocations) == (session.id, 205)
     assert [each.sequence for each in found.calls] == list(range(6, 206))
     assert [each.at for each in found.shown] == [1000.0 + number for number in range(5, 55)]
     assert (found.shown[0].shown, found.shown[0].hidden) == (("a",), 2)
 
 
-async def test_a_session_that_only_just_began_is_known(store, proxy):
-    here = open_session(proxy, 100.0)
-    found = await get_session(proxy, here.id)
+async def test_a_session_that_only_just_began_is_known(office, sessions):
+    here = office.visitor(at=100.0)
+    found = await sessions.detail(here.id)
     assert (found.id, found.active, found.calls, found.shown) == (here.id, True, (), ())
 
 
-async def test_a_session_that_nobody_knows_is_not_there(proxy):
+async def test_a_session_that_nobody_knows_is_not_there(sessions):
     with pytest.raises(NotFoundError, match="there is no session"):
-        await get_session(proxy, uuid7())
+        await sessions.detail(uuid7())
 
 
 @pytest.mark.parametrize(
@@ -131,6 +126,6 @@ async def test_a_session_that_nobody_knows_is_not_there(proxy):
         "A" * 9999,
     ],
 )
-async def test_a_cursor_that_is_none_of_ours_leads_nowhere(proxy, cursor):
+async def test_a_cursor_that_is_none_of_ours_leads_nowhere(sessions, cursor):
     with pytest.raises(NotFoundError, match="the cursor leads nowhere"):
-        await list_sessions(proxy, active_only=False, limit=10, cursor=cursor)
+        await sessions.entries(active_only=False, limit=10, cursor=cursor)

@@ -4,26 +4,26 @@ import threading
 
 import pytest
 
-from riglm.composition import prediction
+from riglm.adapters.prediction.selection import select_predictor
+from riglm.application.prediction import strategy as strategies
 from riglm.domain.prediction import PredictionInput
-from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.section import PredictorSettings
 from tests.waiting import WAIT_SECONDS
-
-SETTINGS = Settings.model_validate({"upstream": {"url": "http://127.0.0.1:9/mcp"}, "predictor": {"kind": "strange"}})
 
 
 @pytest.mark.parametrize("is_hanging", [False, True], ids=["raises", "hangs"])
 def test_a_fallback_answers_for_a_plug_in_that_cannot_be_made_and_is_named_once(monkeypatch, caplog, is_hanging):
     go = threading.Event()
 
-    def build(*_):
+    def select(kind, options):
+        if kind != "strange":
+            return select_predictor(kind, options)
         if is_hanging:
             assert go.wait(WAIT_SECONDS)
         raise OSError("the device is busy")
 
-    monkeypatch.setattr(prediction, "build_predictor", build)
-    monkeypatch.setattr(prediction, "_MAKING_SECONDS", 0.05)
-    strategy = prediction.build_strategy(SETTINGS)
+    monkeypatch.setattr(strategies, "MAKING_SECONDS", 0.05)
+    strategy = strategies.make_strategy(PredictorSettings.model_construct(kind="strange", options={}), select=select)
     asked = PredictionInput(candidates=("read", "write"))
     for _ in range(2):
         predictor = strategy.make()

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final
 from riglm.adapters.configuration.loading import Configuration, data_directory
 from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.composition.accounts import account_file
+from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.schemas.storage import StateSettings
 
 if TYPE_CHECKING:
+    from riglm.adapters.mcp.oauth.accounts import AccountFile
     from riglm.application.proxy import ProxyService
-    from riglm.composition.container import Container
+    from riglm.container import Container
+    from riglm.lifespan import ControlEndpoint
 
 _log: Final = logging.getLogger("riglm")
 _DEFAULT_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher one
@@ -77,11 +79,8 @@ def run_http(configuration: Configuration) -> int:
     _share_heap()
 
     async def serve(proxy: "ProxyService", container: "Container", stop: asyncio.Event) -> None:
-        from riglm.composition.storage import intercepts_lists, is_shared
-
-        sharing = container.sharing if is_shared(settings) else None
-        filtering = (lambda: container.filtering.rules) if intercepts_lists(settings) else None
-        await HttpDownstream(proxy, settings, sharing, filtering, container.access).serve(listener, stop)
+        filtering = (lambda: container.filtering().rules) if settings.intercepts_lists else None
+        await HttpDownstream(proxy, settings, container.sharing(), filtering, container.access()).serve(listener, stop)
 
     with _alone(settings):
         listener = bound_socket(downstream.host, downstream.port)
@@ -113,22 +112,22 @@ def _run(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
         limit = settings.limits.message_bytes
-        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, limit, account_file)
+        upstreams = Upstreams(settings.upstream_specs(), settings.timeouts, limit, _account_file)
         with contextlib.closing(upstreams):
             if not serves_many:
                 await upstreams.start_early()
             await serve_with(upstreams, stop)
 
     async def serve_with(upstreams: Upstreams, stop: asyncio.Event) -> None:
-        from riglm.composition.container import Container
-        from riglm.composition.lifespan import lifespan
-        from riglm.composition.storage import is_silent
+        from riglm.application.knowledge.definition import silences_knowledge
+        from riglm.container import Container
+        from riglm.lifespan import lifespan
 
-        if not is_silent():
+        if not silences_knowledge(os.environ):
             for warning in configuration.warnings:
                 _log.warning("%s", warning)
-        container = Container(settings, configuration, logs)
-        recorder = container.recorder
+        container = Container(settings=settings, configuration=configuration, logs=logs)
+        recorder = container.recorder()
         if serves_many:
             recorder.open_at_once()
         async with lifespan(container, upstreams, control) as proxy:
@@ -145,11 +144,34 @@ def _run(
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
         if settings.control.enabled:
-            from riglm.composition.control import door_of
-
-            control = door_of(settings, is_needed=serves_many)
+            control = _control_endpoint(settings, is_needed=serves_many)
         runner.run(main())
     return 0
+
+
+def _account_file() -> "AccountFile":
+    from riglm.container import Container  # the server is started before this is imported
+
+    return Container().account_file()
+
+
+def _control_endpoint(settings: Settings, *, is_needed: bool) -> "ControlEndpoint | None":
+    """Return the control API's endpoint; None if it is optional and the port is in use."""
+    from riglm.adapters.control.tokens import guarded
+    from riglm.adapters.mcp.downstream.http import bound_socket
+    from riglm.lifespan import ControlEndpoint
+
+    tokens = guarded(settings.control, data_directory(os.environ))
+    try:
+        listener = bound_socket(
+            settings.control.host, settings.control.port, section="control", option="--control-port"
+        )
+    except ConfigurationError as error:
+        if is_needed:
+            raise
+        _log.warning("%s; riglm goes on without the control API", error)
+        return None
+    return ControlEndpoint(listener, tokens)
 
 
 def _share_heap() -> None:

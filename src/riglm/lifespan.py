@@ -1,0 +1,346 @@
+"""Opens the parts of a proxy in order, and closes them in reverse."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from riglm.adapters.configuration.loading import data_directory
+from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.application.proxy import ProxyService
+from riglm.application.sessions.registry import SessionReset, identification_settings
+from riglm.container import Container
+from riglm.domain.retention import ErasureRequest
+from riglm.domain.tool import StoredToolCatalog
+from riglm.ports.telemetry import MetricSources
+from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.types import ASGIApp
+
+    from riglm.adapters.control.tokens import Tokens
+    from riglm.adapters.telemetry.logs import JsonLogs
+    from riglm.application.control.configuration import LiveConfiguration, ReloadHandler
+    from riglm.application.control.service import ControlService
+    from riglm.application.session_sharing.service import SessionSharingService
+    from riglm.domain.schemas.settings import Settings
+    from riglm.ports.predictor import PredictorPort
+
+_SWEEP_SECONDS: Final = 30.0
+_OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
+_CATALOGS_SECONDS: Final = 0.25
+_PINS_SECONDS: Final = 5.0  # without them, tools that may be held back are neither listed nor called
+_CONTROL_SWITCH_SECONDS: Final = 0.0005  # the proxy's event loop waits no longer for the thread of the control API
+_log: Final = logging.getLogger("riglm")
+
+
+class ControlEndpoint(NamedTuple):
+    """Where the control API listens, and the tokens that open it."""
+
+    listener: "socket.socket"
+    tokens: "Tokens"
+
+
+@contextlib.asynccontextmanager
+async def lifespan(
+    container: Container, upstreams: Upstreams, control: ControlEndpoint | None = None
+) -> AsyncIterator[ProxyService]:
+    """A proxy whose parts are open, with the control API at its endpoint."""
+    settings, services, recorder = container.settings(), container.services(), container.recorder()
+    maintenance = container.maintenance()
+    container.tracking().on_listed(recorder.begin)
+    with contextlib.ExitStack() as stack:
+        stack.callback(container.shutdown_resources)
+        for part in (container.tracer(), container.clickhouse_recorder(), recorder, maintenance):
+            if part is not None:
+                stack.enter_context(part)
+        filtered = settings.intercepts_lists
+        if settings.filtering.denies and not settings.filtering.is_on:
+            _log.warning("filtering.enabled is false: what filtering.allowlist and filtering.denylist deny can be used")
+        stack.enter_context(_working(container, filtered=filtered))
+        async with contextlib.AsyncExitStack() as opened:
+            if settings.is_shared:
+                await opened.enter_async_context(container.state())
+            ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
+            _read_for_metrics(container, ports)
+            await _recall_catalogs(container)
+            await opened.enter_async_context(_following_pins(container))
+            middleware = container.filter_middleware() if filtered else None
+            proxy = ProxyService(
+                services, ports, settings.naming, middleware, container.access(), is_alone=bool(settings.lone_server)
+            )
+            sharing = container.sharing()
+            if sharing is not None:
+                await sharing.begin()
+                sharing.share_changes(proxy)
+                if filtered:
+                    container.shared_learning()
+            if filtered or sharing is not None:
+                maintenance.when_forgotten(_forgetting(container, sharing, filtered=filtered))
+            tasks = [asyncio.create_task(_sweep(proxy, sharing))]
+            try:
+                async with _controlled(container, ports, control), _gateways(container, ports):
+                    if middleware is not None:
+                        overrides = container.overrides()
+                        container.warm_sets().on_change(middleware.reconfigured)
+                        overrides.when_changed(middleware.overridden)
+                        tasks.append(asyncio.create_task(overrides.follow()))
+                        await overrides.ready(_OVERRIDES_SECONDS)
+                    await proxy.check_names()
+                    yield proxy
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await proxy.close()
+                if filtered:
+                    await _close_prediction(container)
+
+
+@contextlib.contextmanager
+def _working(container: Container, *, filtered: bool) -> Iterator[None]:
+    """Run the threads that read the store, and those of prediction where lists are filtered."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(container.store_worker())
+        if filtered:
+            for worker in (container.prediction_worker(), container.learning_worker(), container.estimating_worker()):
+                stack.enter_context(worker)
+        yield
+
+
+async def _recall_catalogs(container: Container) -> None:
+    """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
+    settings, known = container.settings(), container.services().known_catalogs
+    if settings.lone_server or container.pins().is_strict:
+        return  # one list is forwarded, and tools to hold back are compared first
+
+    def read(fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
+        return container.choices().list_tool_catalogs(fingerprints)  # opens the store, which may be unavailable
+
+    job = container.store_worker().submit(lambda: known.load(settings.upstream_specs(), read))
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.wrap_future(job), _CATALOGS_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _following_pins(container: Container) -> AsyncIterator[None]:
+    """Read what was approved, and compare lists with it; wait for it first if tools may be held back."""
+    pins = container.pins()
+    following = asyncio.create_task(pins.follow(container.store_worker(), container.choices))
+    try:
+        if pins.is_strict:
+            await pins.ready(_PINS_SECONDS)
+        yield
+    finally:
+        await pins.close()
+        following.cancel()
+
+
+async def _close_prediction(container: Container) -> None:
+    """Close what works for a proxy that is closed already."""
+    voice = container.voice()
+    if voice is not None:
+        await voice.close()
+    await container.warm_sets().close()
+    await container.prediction().close()
+
+
+def _read_for_metrics(container: Container, upstreams: Sequence[UpstreamPort]) -> None:
+    """Register sources for metrics that are read at a scrape."""
+    metrics = container.metrics()
+    if metrics is None:
+        return
+    sessions, filtering, prediction = container.sessions(), container.filtering(), container.prediction()
+    archive = container.clickhouse_recorder()
+    readings = MetricSources(
+        records=container.recorder().counts,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+        sessions=lambda: len(sessions),
+        embedder=lambda: prediction.embedder_status() if filtering.predicts else None,
+        prices=lambda: filtering.prices,
+        archived=archive.counts if archive else None,
+    )
+    metrics.read_from(readings)
+
+
+def _forgetting(
+    container: Container, sharing: "SessionSharingService | None", *, filtered: bool
+) -> Callable[[Sequence[ErasureRequest]], None]:
+    """Return what discards erased sessions and what was learned from them; it is called on a different thread."""
+    loop = asyncio.get_running_loop()
+    remembering = [container.filtering().forget] if filtered else []
+    reset = SessionReset(container.sessions(), remembering if sharing is None else [*remembering, sharing.forgotten])
+
+    def forget(forgotten: Sequence[ErasureRequest]) -> None:
+        reset.heard(forgotten)
+        if filtered:
+            container.prediction().relearn()
+
+    def detach(forgotten: Sequence[ErasureRequest]) -> None:
+        with contextlib.suppress(RuntimeError):  # it ends just now
+            loop.call_soon_threadsafe(forget, forgotten)
+
+    return detach
+
+
+async def _sweep(proxy: ProxyService, sharing: "SessionSharingService | None") -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        proxy.sweep()
+        if sharing is not None:
+            await sharing.sweep()
+
+
+@contextlib.asynccontextmanager
+async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> AsyncIterator[None]:
+    """Switch tools on and off in the gateways that are configured, as overrides do meanwhile."""
+    managed = [(upstream, upstream.spec.gateway) for upstream in upstreams if upstream.spec.gateway is not None]
+    if not managed:
+        yield
+        return
+    from riglm.adapters.metamcp.namespace import MetaMcpNamespace
+    from riglm.adapters.spool.file_lock import try_lock
+    from riglm.application.gateway_overrides import GatewayOverrides
+    from riglm.application.worker import Worker
+
+    with contextlib.ExitStack() as stack:
+        # where lists are filtered, the overrides are followed already
+        updating = [] if container.settings().intercepts_lists else [container.overrides().follow()]
+        for upstream, account in managed:
+            namespace = MetaMcpNamespace(account, data_directory(os.environ), try_lock)
+            stack.callback(namespace.close)
+            worker = Worker(f"riglm-gateway-{upstream.spec.name}")
+            worker.start()
+            stack.callback(worker.stop)
+            overrides, seconds = container.overrides().known, account.interval_seconds
+            gateway = GatewayOverrides(namespace, upstream, container.services(), overrides, worker, seconds)
+            updating.append(gateway.follow())
+        tasks = [asyncio.create_task(each) for each in updating]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _controlled(
+    container: Container, upstreams: Sequence[UpstreamPort], endpoint: ControlEndpoint | None
+) -> AsyncIterator[None]:
+    """Serve the control API meanwhile, if it has an endpoint."""
+    metrics = container.metrics()
+    if endpoint is None or metrics is None:
+        yield
+        return
+    from riglm.adapters.control.server import ControlServer
+
+    service = create_control(container, upstreams, live_configuration(container))
+    control = container.settings().control
+
+    def build_app() -> "ASGIApp":
+        from riglm.adapters.control.app import control_app
+
+        return control_app(service, control, endpoint.tokens, metrics.scrape, version=container.version())
+
+    sys.setswitchinterval(_CONTROL_SWITCH_SECONDS)
+    server = ControlServer(endpoint.listener, build_app)
+    server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+        service.close()
+
+
+def live_configuration(container: Container) -> "LiveConfiguration":
+    """Return the configuration in force, whose changes reach the parts of the process."""
+    from riglm.adapters.configuration.persisting import ConfigurationDocuments
+    from riglm.application.control.configuration import LiveConfiguration
+
+    documents = ConfigurationDocuments(container.configuration())
+    return LiveConfiguration(container.settings(), documents, _reload_handlers(container))
+
+
+def create_control(
+    container: Container, upstreams: Sequence[UpstreamPort], live: "LiveConfiguration"
+) -> "ControlService":
+    """Return what the control API of a proxy in front of these upstreams asks."""
+    from riglm.application.control.health import ProcessInfo
+    from riglm.application.control.service import Proxy, build_control
+
+    settings = container.settings()
+    proxy = Proxy(
+        services=container.services(),
+        filtering=container.filtering(),
+        prediction=container.prediction(),
+        overrides=container.overrides(),
+        recorder=container.recorder(),
+        configuration=live,
+        upstreams=lambda: [upstream.health() for upstream in upstreams],
+    )
+    identity = ProcessInfo(
+        version=container.version(),
+        started_at=time.time(),
+        store_kind=settings.storage.kind,
+        specs=settings.upstream_specs(),
+    )
+    return build_control(
+        proxy,
+        identity,
+        container.analytics,
+        container.audit(),
+        open_archive=None if settings.clickhouse.url is None else container.clickhouse,
+        retention_days=settings.retention.usage_days,
+    )
+
+
+def _make_predictor(settings: "Settings") -> "PredictorPort":
+    return Container(settings=settings).predictor()
+
+
+def _reload_handlers(container: Container) -> "list[ReloadHandler]":
+    """Return what applies changed settings to the parts of a process."""
+    from riglm.application.control.configuration import (
+        FilteringReloadHandler,
+        PredictionReloadHandler,
+        ValueReloadHandler,
+    )
+    from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
+
+    filtering, middleware, maintenance = container.filtering(), container.filter_middleware(), container.maintenance()
+
+    def learned_anew() -> None:
+        filtering.rechoose()
+        middleware.reconfigured()
+
+    container.prediction().on_reload(learned_anew)
+    handlers: list[ReloadHandler] = [
+        FilteringReloadHandler(filtering, middleware.reconfigured),
+        PredictionReloadHandler(container.prediction(), container.prediction_settings, _make_predictor),
+        ValueReloadHandler(container.prediction_settings, container.warm_sets().follow),
+        ValueReloadHandler(lambda new: new.arguments, container.tracking().take_arguments),
+        ValueReloadHandler(identification_settings, container.sessions().look_for),
+        ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
+        ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
+    ]
+    voice = container.voice()
+    if voice is not None:
+        handlers.append(
+            ValueReloadHandler(
+                lambda new: new.knowledge, lambda knowledge: voice.go_by(defaults_of(knowledge), bounds_of(knowledge))
+            )
+        )
+    logs: JsonLogs | None = container.logs()
+    if logs is not None:
+        known = container.configuration().settings.secrets()
+        handlers.append(
+            ValueReloadHandler(
+                lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
+            )
+        )
+    return handlers
