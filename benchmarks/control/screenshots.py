@@ -114,11 +114,7 @@ def _take_new(directory: Path, camera: _Camera) -> None:
     with started(directory, configuration(directory)) as riglm:
         camera.take(riglm.control, (), (Picture("empty-overview", "/#/", "No client has connected yet"),))
         asyncio.run(_first_session(riglm))
-        camera.take(
-            riglm.control,
-            (Picture("dashboard-new", "/#/", "Too early to say", height=760),),
-            (Picture("new-overview", "/#/", "Too early to say", height=2000),),
-        )
+        camera.take(riglm.control, (), (Picture("new-overview", "/#/", "Too early to say", height=2000),))
 
 
 async def _first_session(riglm: Started) -> None:
@@ -149,27 +145,17 @@ async def _take_live(riglm: Started, camera: _Camera) -> None:
             await _work(client, words, tools[: 4 - number % 3])
         session = riglm.ask("/sessions?active=true&limit=100")["items"][-1]["id"]
         prediction = Picture("prediction", f"/#/session/{session}", "Without each signal")
-        tool = Picture("tool", f"/#/tools/{_TOOL}", "Used together with", height=800)
-        together = Picture("together", "/#/together", "Pairs", height=800)
         clusters = Picture("clusters", "/#/clusters", "most distinctive tools", height=800)
         overview = Picture("dashboard", "/#/", "Tools used most", height=1320)
         camera.take(
             riglm.control,
-            (
-                overview,
-                replace(overview, name="dashboard-dark", scheme="dark", height=900),
-                replace(overview, name="dashboard-narrow", width=390, height=900),
-                prediction,
-                tool,
-                together,
-                clusters,
-            ),
+            (overview, prediction, clusters),
             (
                 replace(overview, height=2400),
                 replace(prediction, height=2400),
-                tool,
-                together,
                 clusters,
+                Picture("tool", f"/#/tools/{_TOOL}", "Used together with", height=800),
+                Picture("together", "/#/together", "Pairs", height=800),
                 Picture("tools", "/#/tools", "Last used"),
                 Picture("sessions", "/#/sessions", "Newest first"),
                 Picture("overrides", "/#/overrides", "In force"),
