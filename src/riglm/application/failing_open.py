@@ -1,7 +1,13 @@
 """Isolation of failures: an error in riglm never reaches a client."""
 
 import logging
+import threading
+import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import Final
+
+_QUIET_SECONDS: Final = 60.0
 
 
 class FailingOpen:
@@ -24,4 +30,24 @@ class FailingOpen:
         if kind not in self._reported:
             self._reported.add(kind)
             self._log.error("%s this is said once", self._words, exc_info=error)
+        return True
+
+
+class RateLimitedLogger:
+    """Logs each warning of a logger at most once a minute. It may be used by any thread."""
+
+    def __init__(self, log: logging.Logger, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._quiet_until: dict[str, float] = {}
+
+    def warn(self, message: str, *details: object, traceback: bool = False) -> bool:
+        """Log a warning unless the same one was logged within the last minute; return True if it was logged."""
+        with self._lock:
+            now = self._monotonic()
+            if now < self._quiet_until.get(message, now):
+                return False
+            self._quiet_until[message] = now + _QUIET_SECONDS
+        self._log.warning(message, *details, exc_info=traceback)
         return True

@@ -158,7 +158,7 @@ def alone(store: "AnalyticsPort") -> Iterator[None]:
 
 def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
     """The steps, with pauses in which running processes have the store."""
-    from riglm.application.tracking.throttling import at_a_pace
+    from riglm.application.tracking.maintenance import at_a_pace
 
     return at_a_pace(steps, time.sleep)
 

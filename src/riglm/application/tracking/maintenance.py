@@ -5,9 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
-from riglm.application.tracking.throttling import at_a_pace
 from riglm.domain.retention import DAY_SECONDS, ErasureRequest, Expiry, RemovedCounts
 from riglm.ports.analytics import AnalyticsPort
 
@@ -16,7 +15,28 @@ _CLOCKS_APART: Final = 60.0  # seconds by which the clocks of machines may diffe
 _RESERVE: Final = 0.2  # the share of the store that stays empty for new records
 _DOUBT_SECONDS: Final = DAY_SECONDS  # of this process, after which a clock that jumped is believed
 
+_MIN_PAUSE_SECONDS: Final = 0.02
+_PAUSES: Final = 2.0  # times the duration of the step before: others have the store two thirds of the time
+
 _log: Final = logging.getLogger("riglm.maintenance")
+_Step = TypeVar("_Step")
+
+
+def at_a_pace(steps: Iterator[_Step], wait: Callable[[float], object]) -> Iterator[_Step]:
+    """Yield the steps of long work, each followed by a pause in which others have the store.
+
+    `wait` is called with the pause in seconds; if it returns True, the rest is given up.
+    """
+    while True:
+        began = time.monotonic()
+        try:
+            step = next(steps)
+        except StopIteration:
+            return
+        pause = max(_MIN_PAUSE_SECONDS, _PAUSES * (time.monotonic() - began))
+        yield step
+        if wait(pause):
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,18 @@
 """The recorder: stores records from separate threads, so that no call waits for storage."""
 
 import logging
+import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
-from riglm.application.tracking.dispatch import Backoff, Dispatcher
-from riglm.application.tracking.record_queue import QueueItem, QueueLimits, RecordCounts, RecordQueue
-from riglm.application.tracking.spool_buffer import RecordWriter, SpoolBuffer
-from riglm.application.tracking.throttling import RateLimitedLogger
+from riglm.application.failing_open import RateLimitedLogger
+from riglm.application.tracking.record_queue import Batch, QueueItem, QueueLimits, RecordCounts, RecordQueue
+from riglm.application.tracking.spool_buffer import SpoolBuffer
+from riglm.application.tracking.store_writer import StoreWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session
@@ -18,26 +20,40 @@ from riglm.ports.analytics import Record, RecordStorePort, SessionClosed
 from riglm.ports.spool import SpoolPort
 
 _log: Final = logging.getLogger("riglm.recorder")
-_LAST_WORDS_SECONDS: Final = 0.25
+_BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out
+_MIN_WAIT_SECONDS: Final = 0.005
+_FAULT_SECONDS: Final = 0.5  # before the next try after an unforeseen error
+_DRAIN_REST_SHARE: Final = 0.25  # of the time of the last batch, in which others have the store
+_MAX_DRAIN_REST_SECONDS: Final = 0.12  # a waiting SQLite connection polls every 100 ms
+_LAST_BATCH_SECONDS: Final = 0.5
+_LAST_DRAIN_SECONDS: Final = 1.0  # or the spools of ended processes stay while all processes are short
 _LAST_SYNC_SECONDS: Final = 5.0  # of a slow disk, for the sync that is under way when the end begins
-_STANDSTILL_SECONDS: Final = 1.0
-_GLANCE_SECONDS: Final = 0.05
+_CLOSE_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Seconds to wait for an unavailable store: twice as many each time, with jitter."""
+
+    first: float = 1.0
+    longest: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """Return the pause after this many failures in a row, at least one."""
+        full = min(self.longest, self.first * 2.0 ** min(failures - 1, 32))
+        return full * random.uniform(0.5, 1.0)  # noqa: S311  # jitter is no secret
 
 
 class Recorder:
     """Takes records at once and stores them later: in order, in batches, each at least once.
 
-    One thread hands out batches, a second one stores them. While the store is unavailable, slow or hangs, records go to
-    the spool, and from there to the store when it is back, oldest first and in turn with what comes then; what
-    ended processes left comes before. Invocations and exposures may overtake the spool; records that depend on the
-    order (sessions, their ends, what was learned) queue up in it. Without a spool records wait in the queue. What
-    finds the queue full is dropped and counted.
-
-    After `timeout_seconds` seconds with one batch the store counts as slow.
+    The recorder's thread makes batches and hands them to a `StoreWriter`. If the store is unavailable, takes over
+    `timeout_seconds` seconds for a batch, or is slower than records come, the batch and all that follow it go to the
+    spool. They go to the store in the same order, after what ended processes left, until the spool is empty. Without a
+    spool records wait in the queue. What finds the queue full is dropped and counted.
 
     For `head_start` seconds, or until `begin`, nothing is done: what is imported to open the store would slow the first
-    answers. At the end a working store gets `close_timeout` seconds, one that is unavailable or makes no progress much
-    less; the rest goes to the spool.
+    answers. At the end the store gets `close_timeout` seconds; the rest goes to the spool.
     """
 
     def __init__(
@@ -55,25 +71,27 @@ class Recorder:
     ) -> None:
         """`archive` gets sessions, invocations and exposures in addition."""
         limits = limits or QueueLimits()
-        rate_limited_log = RateLimitedLogger(_log, monotonic)
+        self._log = RateLimitedLogger(_log, monotonic)
         self._queue = RecordQueue(limits)
-        self._writer = RecordWriter(open_store, self._queue, rate_limited_log)
-        self._overflow = (
-            None if open_spool is None else SpoolBuffer(open_spool, self._queue, limits.batch_records, rate_limited_log)
-        )
-        self._dispatcher = Dispatcher(
-            self._queue,
-            self._writer,
-            self._overflow,
-            rate_limited_log,
-            backoff or Backoff(),
-            timeout_seconds,
-            None if archive is None else archive.put_usage,
-        )
+        self._writer = StoreWriter(open_store, self._queue, self._log)
+        self._spool = open_spool and SpoolBuffer(open_spool, self._queue, limits.batch_records, self._log)
+        self._backoff = backoff or Backoff()
+        self._timeout_seconds = timeout_seconds
         self._head_start = head_start
         self._close_timeout = close_timeout
+        self._archive = archive
         self._thread = threading.Thread(target=self._run, name="riglm-recorder", daemon=True)
-        self._at_once = False
+        self._opens_at_once = False
+        self._given: Batch | None = None
+        """What the writer has: records from the queue that are nowhere else, or from the spool."""
+        self._pending: deque[Batch] = deque()
+        """What follows it: what the store did not take, and the next batch."""
+        self._failures = 0
+        self._is_slow = False
+        self._retry_at = self._drain_at = 0.0
+        self._ends_at: float | None = None
+        self._has_given_up = False
+        self._reported_losses = 0
 
     def start(self) -> None:
         """Begin to store what is put; what was put before waits in the queue."""
@@ -82,11 +100,11 @@ class Recorder:
 
     def open_at_once(self) -> None:
         """Open the store at the start, with no head start and before there is a record; called before `start`."""
-        self._at_once = True
+        self._opens_at_once = True
 
     def opened(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds for a store that is opened at once; return True if it is open."""
-        return self._at_once and self._writer.opened(timeout)
+        return self._opens_at_once and self._writer.wait_for_store(timeout)
 
     def begin(self) -> None:
         """End the head start: the client has its first list."""
@@ -109,30 +127,31 @@ class Recorder:
         return self._queue.flush(timeout)
 
     def counts(self) -> RecordCounts:
-        """What became of all records, at one instant; the size of the spool is read after that."""
+        """Return what became of all records, at one instant; the size of the spool is read after that."""
         counts = self._queue.counts()
-        return counts if self._overflow is None else replace(counts, spool_bytes=self._overflow.size_bytes)
+        return counts if self._spool is None else replace(counts, spool_bytes=self._spool.size_bytes)
 
     @property
     def is_failing(self) -> bool:
         """True if the store was unavailable at the last attempt."""
-        return self._dispatcher.is_failing
+        return self._failures > 0
 
     def close(self, timeout: float | None = None) -> RecordCounts:
-        """Take nothing more, store what is queued for at most `timeout` seconds, and spool the rest, or drop it.
-
-        A store that failed, or that was open and stored nothing for a second, is not waited for any longer.
-        """
+        """Take nothing more, store what is queued for at most `timeout` seconds, and spool the rest, or drop it."""
         self._queue.close()
         if self._thread.ident is not None:
-            self._join(self._close_timeout if timeout is None else timeout)
+            self._thread.join(self._close_timeout if timeout is None else timeout)
         self._queue.abandon()
         if self._thread.ident is not None:
-            self._thread.join(_LAST_SYNC_SECONDS if self._overflow else _LAST_WORDS_SECONDS)
-            self._writer.join(_LAST_WORDS_SECONDS)
-        self._queue.empty()
+            self._thread.join(_LAST_SYNC_SECONDS if self._spool else _LAST_BATCH_SECONDS + _CLOSE_SECONDS)
+            self._writer.join(_CLOSE_SECONDS)
+        self._queue.drop_rest()
         counts = self.counts()
-        self._notify(counts)
+        _log.info("recording ended", extra=asdict(counts))
+        if counts.spooled:
+            _log.info("%d records wait on disk for the next start", counts.spooled)
+        if lost := counts.reasons["closed"] + counts.queued:
+            _log.warning("%d records could not be stored before the end and are lost", lost)
         return counts
 
     def __enter__(self) -> Self:
@@ -142,29 +161,180 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _join(self, timeout: float) -> None:
-        """Wait for the end as long as the store gets on: opening it is getting on, failing to is not."""
-        until = time.monotonic() + timeout
-        stored, stands_since = -1, 0.0
-        while self._thread.is_alive() and (now := time.monotonic()) < until:
-            if (already := self.counts().stored) != stored:
-                stored, stands_since = already, now
-            if now - stands_since >= _STANDSTILL_SECONDS and (self._dispatcher.is_failing or self._writer.is_open):
-                return
-            self._thread.join(min(_GLANCE_SECONDS, until - now))
-
-    def _notify(self, counts: RecordCounts) -> None:
-        _log.info("recording ended", extra=asdict(counts))
-        if counts.spooled:
-            _log.info("%d records wait on disk for the next start", counts.spooled)
-        if lost := counts.reasons["closed"] + counts.queued:
-            _log.warning("%d records could not be stored before the end and are lost", lost)
-
     def _run(self) -> None:
-        if self._at_once:
-            self._dispatcher.open_store()
+        if self._opens_at_once:
+            self._give(Batch())
         else:
-            self._queue.rest(self._head_start)
-        if self._overflow is not None:
-            self._overflow.open()
-        self._dispatcher.run()
+            self._queue.wait_for_start(self._head_start, _BREATH_SECONDS)
+        if self._spool is not None:
+            self._spool.open()
+        while not self._is_over():
+            try:
+                signals = self._queue.signals()
+                if not self._do_next():
+                    self._report_losses()
+                    self._queue.wait(signals, self._seconds_to_next())
+            except Exception:  # noqa: BLE001  # records still arrive, and must be handled
+                self._log.warn("handing out records failed; it is tried again", traceback=True)
+                self._queue.wait(self._queue.signals(), _FAULT_SECONDS)
+        self._finish()
+
+    def _do_next(self) -> bool:
+        """Do one thing that is due; return False if nothing is."""
+        if self._spool is not None:
+            self._spool.sync_if_due()
+        if self._queue.is_closed and self._ends_at is None:
+            self._ends_at = time.monotonic() + _LAST_DRAIN_SECONDS
+            self._retry_at = 0.0
+            return True
+        return self._collect() or self._relieve() or self._take() or self._place() or self._drain()
+
+    def _collect(self) -> bool:
+        """Note the result of the batch that the writer has finished."""
+        batch = self._given
+        if batch is None or self._writer.batch is not None:
+            return False
+        self._given = None
+        if (failure := self._writer.failure) is not None:
+            if batch.rest and not (batch.from_spool or batch.is_revoked):
+                self._pending.appendleft(batch)
+            self._failures += 1
+            self._has_given_up = self._queue.is_closed
+            self._log.warn("records wait because the store is unavailable: %s", failure)
+            self._retry_at = time.monotonic() + self._backoff.delay(self._failures)
+            return True
+        if self._failures:
+            _log.info("the store is back after %d failures", self._failures)
+            self._failures = 0
+        seconds = self._writer.seconds
+        self._is_slow = seconds > self._timeout_seconds
+        if batch.from_spool and self._spool is not None:
+            self._spool.remove()
+            self._drain_at = time.monotonic() + min(_DRAIN_REST_SHARE * seconds, _MAX_DRAIN_REST_SECONDS)
+        return True
+
+    def _is_storing(self) -> bool:
+        """Return True if the writer has records that are nowhere else."""
+        return self._given is not None and not (self._given.from_spool or self._given.is_revoked)
+
+    def _relieve(self) -> bool:
+        """Take the batch from a store that has it for too long, or while the queue fills up: it is spooled.
+
+        What follows it must not pass it. If the store takes it after all, it gets the same again, which changes
+        nothing.
+        """
+        if self._spool is None or self._given is None or not self._is_storing():
+            return False
+        is_late = self._writer.seconds > self._timeout_seconds
+        if not (is_late or self._queue.is_pressed()) or self._spool.retry_in():
+            return False
+        if is_late and self._writer.is_open:
+            self._log.warn("records go to the spool, the store is slow or hangs")
+        self._is_slow = True
+        self._pending.appendleft(self._queue.revoke(self._given))
+        return True
+
+    def _take(self) -> bool:
+        """Make the next batch of what is queued, also while the store has one."""
+        if self._pending or self._queue.due_in() != 0.0:
+            return False
+        self._pending.append(self._make_batch())
+        return True
+
+    def _make_batch(self) -> Batch:
+        batch = Batch()
+        for item in self._queue.take():
+            try:
+                record = item if isinstance(item, Record) else item.record()
+                if self._archive is not None:
+                    self._archive.put_usage(record)
+            except Exception:  # noqa: BLE001  # one bad record must not stop the others
+                self._queue.drop_unmade()
+                self._log.warn("a record could not be made; it is dropped", traceback=True)
+            else:
+                batch.records.append(record)
+        return batch
+
+    def _place(self) -> bool:
+        """Hand the next batch to a store that works, if nothing is before it, else to the spool."""
+        if not self._pending or self._is_storing():
+            return False
+        batch = self._pending[0]
+        must_queue = self._failures or self._is_slow or self._has_more()
+        if not batch.rest or (must_queue and self._spool is not None and self._spool.append(batch)):
+            self._pending.popleft()
+            return True
+        if self._given is not None or self._has_more() or time.monotonic() < self._retry_at:
+            return False
+        self._give(self._pending.popleft())
+        return True
+
+    def _drain(self) -> bool:
+        """Give the oldest records of the spool to the store."""
+        if self._spool is None or not self._has_more() or self._given is not None:
+            return False
+        now = time.monotonic()
+        if now < max(self._retry_at, self._drain_at):
+            return False
+        batch = self._spool.next()
+        if batch is not None:
+            self._give(batch)
+        elif self._has_more():
+            self._drain_at = now + _FAULT_SECONDS
+        return True
+
+    def _has_more(self) -> bool:
+        return self._spool is not None and self._spool.has_more
+
+    def _give(self, batch: Batch) -> None:
+        self._given = batch
+        self._writer.store(batch)
+
+    def _seconds_to_next(self) -> float | None:
+        """Return the seconds until something is due; None if there will be a signal."""
+        now = time.monotonic()
+        times = [None if self._pending else self._queue.due_in()]
+        if self._spool is not None:
+            times += [self._spool.sync_in(), (self._spool.retry_in() or None) if self._pending else None]
+            if self._is_storing():
+                times.append(self._timeout_seconds - self._writer.seconds)
+        if self._given is None and (self._pending or self._has_more()):
+            times.append(max(self._retry_at, self._drain_at) - now)
+        return min((max(_MIN_WAIT_SECONDS, each) for each in times if each is not None), default=None)
+
+    def _report_losses(self) -> None:
+        lost = self._queue.counts().reasons["full"]
+        if lost > self._reported_losses and self._log.warn("the queue is full; %d records were dropped so far", lost):
+            self._reported_losses = lost
+
+    def _is_over(self) -> bool:
+        if self._queue.is_abandoned or self._has_given_up:
+            return True
+        if self._ends_at is None or self._pending or self._is_storing() or not self._queue.is_empty:
+            return False
+        return bool(self._failures) or not self._has_more() or time.monotonic() >= self._ends_at
+
+    def _finish(self) -> None:
+        """Bring to the spool, or drop, what is left."""
+        if self._given is not None and (self._spool is None or self._given.from_spool):
+            self._await_writer()  # what the store takes from the spool now is not to stay there
+        if self._spool is not None:
+            self._spool.hurry()
+        if self._given is not None:
+            is_storing, rest = self._is_storing(), self._queue.revoke(self._given)
+            if is_storing:
+                self._pending.appendleft(rest)
+        while self._pending or not self._queue.is_empty:
+            batch = self._pending.popleft() if self._pending else self._make_batch()
+            if batch.rest and not (self._spool is not None and self._spool.append(batch)):
+                self._queue.settle(batch, len(batch.rest), "closed")
+        if self._spool is not None:
+            self._spool.close()
+        self._report_losses()
+        self._writer.close()
+
+    def _await_writer(self) -> None:
+        until = time.monotonic() + _LAST_BATCH_SECONDS
+        while self._writer.batch is not None and (left := until - time.monotonic()) > 0.0:
+            self._queue.wait(self._queue.signals(), min(left, _MIN_WAIT_SECONDS))
+        self._collect()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule
+from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule, at_a_pace
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
 from tests.records import a_learned_pair, a_session, an_invocation, an_override
@@ -475,3 +475,10 @@ def test_a_clock_that_was_ahead_holds_up_nothing_when_it_is_right_again(store):
     kept_by(store, Clock(REAL + 6 * DAY)).run_once()
     kept_by(store, Clock(REAL + 8 * DAY)).run_once()
     assert stored_sessions(store) == set()
+
+
+def test_steps_are_each_followed_by_a_pause():
+    pauses = []
+    assert list(at_a_pace(iter("abc"), pauses.append)) == ["a", "b", "c"]
+    assert len(pauses) == 3
+    assert all(pause > 0 for pause in pauses)

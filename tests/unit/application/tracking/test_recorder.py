@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from riglm.application.tracking.dispatch import Backoff
 from riglm.application.tracking.record_queue import QueueLimits, RecordQueue
-from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.recorder import Backoff, Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
@@ -143,8 +142,7 @@ def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
 
 
 def test_the_writer_begins_once_the_first_list_is_out(shop):
-    limits = QueueLimits(batch_seconds=3600.0)
-    with Recorder(lambda: shop, head_start=3600.0, limits=limits) as recorder:
+    with Recorder(lambda: shop, head_start=3600.0) as recorder:
         recorder.put(a_session())
         recorder.begin()
         wait_until(lambda: recorder.counts().stored == 1)
@@ -196,21 +194,8 @@ def test_closing_does_not_wait_for_a_store_that_is_away(shop, caplog):
     recorder.start()
     recorder.put(a_session())
     wait_until(lambda: shop.closed == 1)
-    shop.gate.clear()
     assert recorder.close().stored == 0
     assert "1 records could not be stored before the end and are lost" in caplog.text
-    shop.gate.set()
-
-
-def test_closing_does_not_wait_for_an_open_store_that_does_not_get_on(shop, caplog):
-    shop.gate.clear()
-    recorder = Eager(lambda: shop, close_timeout=3600.0)
-    recorder.start()
-    recorder.put(a_session())
-    assert shop.tried.wait(SOON)
-    assert recorder.close().queued == 1
-    assert "1 records could not be stored before the end and are lost" in caplog.text
-    shop.gate.set()
 
 
 def test_closing_waits_for_a_store_that_is_being_opened():
@@ -339,14 +324,11 @@ def test_the_newest_are_dropped_when_too_many_records_wait(shop, caplog):
 
 
 def test_records_are_dropped_when_too_many_bytes_wait(shop):
-    shop.gate.clear()
-    with Eager(lambda: shop, limits=QueueLimits(size_bytes=1000, batch_records=1)) as recorder:
-        recorder.put(a_session(), 600)
-        assert shop.tried.wait(SOON)
-        recorder.put(a_session(), 600)
-        recorder.put(a_session(), 400)
-        assert recorder.counts().reasons["full"] == 1
-        shop.gate.set()
+    recorder = Eager(lambda: shop, limits=QueueLimits(size_bytes=1000))
+    for size in (600, 600, 400):
+        recorder.put(a_session(), size)
+    assert recorder.counts().reasons["full"] == 1
+    with recorder:
         assert recorder.flush(SOON)
         recorder.put(a_session(), 1000)
         assert recorder.flush(SOON)
@@ -481,34 +463,19 @@ def test_the_pause_doubles_up_to_its_longest(failures, least, most):
     assert len(delays) > 1
 
 
-def test_the_recorder_is_woken_once_for_a_batch_of_a_steady_flow(monkeypatch):
-    queue = RecordQueue(QueueLimits(batch_seconds=10.0))
-    notified = []
-    monkeypatch.setattr(queue.changed, "notify_all", lambda: notified.append(1))
+def test_the_recorder_is_woken_by_the_first_record_after_a_pause_and_not_by_those_of_a_steady_flow():
+    queue = RecordQueue(QueueLimits(batch_seconds=0.02))
     call = an_invocation(a_session(), "read")
     queue.put(call, 1)
-    assert (len(notified), queue.next_look_in()) == (1, None)
-    batch = queue.take()
-    batch.records = [call]
-    queue.settle(batch, stored=1)
-    assert queue.is_idle()
-    assert 0.0 < (queue.next_look_in() or 0.0) <= 10.0
-    queue.put(call, 1)
-    assert len(notified) == 1
-    assert 0.0 < (queue.due_in() or 0.0) <= 10.0
-
-
-def test_the_first_record_after_a_pause_wakes_the_recorder(monkeypatch):
-    queue = RecordQueue(QueueLimits(batch_seconds=0.0))
-    notified = []
-    monkeypatch.setattr(queue.changed, "notify_all", lambda: notified.append(1))
-    call = an_invocation(a_session(), "read")
-    queue.put(call, 1)
+    woken = queue.signals()
+    wait_until(lambda: queue.due_in() == 0.0)
     queue.take()
-    assert queue.next_look_in() is None
     queue.put(call, 1)
-    assert len(notified) == 2
-    assert queue.due_in() == 0.0
+    assert queue.signals() == woken
+    queue.take()
+    wait_until(lambda: queue.due_in() is None)
+    queue.put(call, 1)
+    assert queue.signals() == woken + 1
 
 
 @pytest.mark.parametrize("allowed", [0, 1])

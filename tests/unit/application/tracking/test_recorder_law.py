@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from riglm.adapters.spool.sqlite import SqliteSpool, survey
-from riglm.application.tracking.dispatch import Backoff
 from riglm.application.tracking.record_queue import QueueLimits
+from riglm.application.tracking.recorder import Backoff
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from riglm.adapters.spool.sqlite import SqliteSpool
-from riglm.application.tracking import dispatch
-from riglm.application.tracking.dispatch import Backoff
+from riglm.application.tracking import recorder as recording
 from riglm.application.tracking.record_queue import QueueLimits
+from riglm.application.tracking.recorder import Backoff
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
-from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
+from tests.records import a_learned_pair, a_session, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
@@ -128,40 +128,22 @@ def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
         wait_until(lambda: recorder.counts().stored == 901)
 
 
-def test_what_overflows_passes_the_batch_that_is_being_stored_only_where_order_does_not_matter(shop, root):
-    session = a_session()
-    shop.gate.clear()
-    limits = QueueLimits(records=40, batch_records=4)
-    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
-        recorder.put(session)
-        assert shop.tried.wait(SOON)
-        for _ in range(35):
-            recorder.put(an_invocation(session, "read"))
-        wait_until(lambda: recorder.counts().spooled >= 4)
-        assert shop.tries == 1
-        recorder.put(SessionClosed(session_id=session.id, ended_at=2000.0))
-        shop.gate.set()
-        wait_until(lambda: recorder.counts().stored == 37)
-    (stored,) = shop.list_sessions()
-    assert (stored.session.ended_at, stored.invocations) == (2000.0, 35)
-
-
 def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
     shop.gate.clear()
     limits = QueueLimits(size_bytes=1000)
     with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
         recorder.put(an_invocation(a_session(), "read"), 700)
         assert shop.tried.wait(SOON)
-        recorder.put(an_invocation(a_session(), "read"), 200)
-        wait_until(lambda: recorder.counts().spooled == 1)
+        recorder.put(an_invocation(a_session(), "read"), 800)
+        wait_until(lambda: recorder.counts().spooled == 2)
         shop.gate.set()
         wait_until(lambda: recorder.counts().stored == 2)
         assert recorder._queue._bytes == 0
 
 
-def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_not(shop, root):
+def test_records_wait_behind_those_in_the_spool(shop, root):
     gate = threading.Event()
-    first, second, pair = a_session(), a_session(), a_learned_pair()
+    first, pair = a_session(), a_learned_pair()
     with spooling(shop, root, backoff=LONG, limits=QueueLimits(batch_seconds=0.001)) as recorder:
         shop.away = True
         recorder.put(first)
@@ -170,16 +152,13 @@ def test_records_that_depend_on_the_order_wait_behind_the_spool_and_others_do_no
         wait_until(lambda: recorder.counts().spooled == 2)
         shop.away = False
         shop.on_try = lambda: gate.wait(SOON) if len(shop.batches) == 0 else None
-        recorder._dispatcher._retry_at = 0.0  # the pause is over
+        recorder._retry_at = 0.0  # the pause is over
         recorder.put(replace(first, tools_available=("new",)))
         recorder.put(SessionClosed(session_id=first.id, ended_at=2000.0))
         recorder.put(LearnedPairsDeleted(ids=(pair.id,)))
-        recorder.put(second)
-        recorder.put(an_invocation(first, "read"))
-        recorder.put(an_exposure(first, "read"))
         gate.set()
-        wait_until(lambda: recorder.counts().stored == 8)
-    (stored,) = [each.session for each in shop.list_sessions() if each.session.id == first.id]
+        wait_until(lambda: recorder.counts().stored == 5)
+    [stored] = [each.session for each in shop.list_sessions()]
     assert (stored.tools_available, stored.ended_at) == (("new",), 2000.0)
     assert list(shop.list_learned_pairs("minilm")) == []
 
@@ -245,7 +224,7 @@ def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, r
 
 @pytest.mark.parametrize("seconds", [SOON, 0.0])
 def test_a_short_run_stores_at_its_end_what_ended_processes_left(shop, root, monkeypatch, seconds):
-    monkeypatch.setattr(dispatch, "_LAST_REPLAY_SECONDS", seconds)
+    monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", seconds)
     left = [a_session() for _ in range(6)]
     for session in left[:3]:
         with SqliteSpool(root) as spool:
@@ -322,31 +301,6 @@ def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop
     assert len(list(root.glob("*.db"))) == 1
 
 
-def test_a_session_that_a_full_spool_cannot_take_does_not_stand_in_the_way_of_calls(shop, root):
-    with SqliteSpool(root) as left:
-        left.append([an_invocation(a_session(), "old") for _ in range(400)])
-    session = a_session()
-    calls = [an_invocation(session, "live") for _ in range(100)]
-    step, go_on = threading.Semaphore(0), threading.Event()
-    shop.on_try = lambda: None if go_on.is_set() else step.acquire(timeout=SOON)
-    limits = QueueLimits(batch_records=10, batch_seconds=0.001)
-    recorder = spooling(shop, root, shelf=Shelf(root, max_bytes=1000), limits=limits, timeout_seconds=3600.0)
-    for record in (session, *calls):
-        recorder.put(record)
-    with recorder:
-        for _ in range(30):
-            step.release()
-        wait_until(lambda: shop.tries == 31)
-        done = [record for batch in shop.batches for record in batch]
-        go_on.set()
-        step.release()
-        wait_until(lambda: recorder.counts().stored == 501)
-        assert obeys_the_law(recorder)
-    assert set(calls) <= set(done)
-    assert session not in done
-    assert list(shop.list_invocations(session.id)) == calls
-
-
 def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, caplog):
     shelf = Shelf(root)
     shelf.fails = shop.away = True
@@ -390,7 +344,7 @@ def test_own_records_that_are_damaged_are_counted_and_removed(shop, root):
         for path in root.glob("*.db"):
             change(path, "UPDATE record SET body = 'none'")
         shop.away = False
-        recorder._dispatcher._retry_at = 0.0  # the pause is over
+        recorder._retry_at = 0.0  # the pause is over
         recorder.put(a_session())
         wait_until(lambda: recorder.counts().reasons["damaged"] == 10)
         wait_until(lambda: recorder.counts().stored == 1)
@@ -427,56 +381,6 @@ def test_a_store_that_is_slow_gets_everything_by_way_of_the_spool(shop, root):
         recorder.put(an_invocation(session, "read"))
         wait_until(lambda: recorder.counts().stored == 301)
     assert {call.id for call in calls} < {call.id for call in shop.list_invocations(session.id)}
-
-
-def test_live_records_are_stored_while_a_long_spool_is_replayed(shop, root):
-    with SqliteSpool(root) as left:
-        left.append([an_invocation(a_session(), "old") for _ in range(2000)])
-    session = a_session()
-    live = an_invocation(session, "live")
-    limits = QueueLimits(batch_records=10, batch_seconds=0.001)
-    recorder = spooling(shop, root, limits=limits)
-    shop.on_try = lambda: recorder.put(live) if shop.tries == 3 else None
-    with recorder:
-        wait_until(lambda: recorder.counts().stored == 2001)
-    order = [record.tool for batch in shop.batches for record in batch]
-    assert order.index("live") < 200
-
-
-def test_a_replay_gives_way_to_what_came_faster_than_it_was_stored_and_still_gets_on(shop, root):
-    with SqliteSpool(root) as left:
-        left.append([an_invocation(a_session(), "old") for _ in range(100)])
-    session = a_session()
-    recorder = spooling(shop, root, limits=QueueLimits(batch_records=10, batch_seconds=0.001))
-    for _ in range(200):
-        recorder.put(an_invocation(session, "live"))
-    with recorder:
-        wait_until(lambda: recorder.counts().stored == 300)
-    kinds = [batch[0].tool for batch in shop.batches]
-    assert kinds[:4] == ["live"] * 4
-    assert "old" in kinds[:20]
-
-
-def test_a_store_that_works_keeps_its_batch_although_the_queue_fills_up_and_something_is_spooled(shop, root, caplog):
-    with SqliteSpool(root) as left:
-        left.append([an_invocation(a_session(), "old")])
-    session = a_session()
-    calls = [an_invocation(session, "live") for _ in range(39)]
-    recorder = spooling(shop, root, limits=QueueLimits(records=40, batch_records=4), timeout_seconds=3600.0)
-    for call in calls[:4]:
-        recorder.put(call)
-    shop.gate.clear()
-    with recorder:
-        assert shop.tried.wait(SOON)
-        for call in calls[4:]:
-            recorder.put(call)
-        wait_until(lambda: recorder.counts().spooled > 1)
-        shop.gate.set()
-        wait_until(lambda: recorder.counts().stored == 40)
-    assert shop.batches[0] == calls[:4]
-    assert shop.tries == len(shop.batches)
-    assert "slow or hangs" not in caplog.text
-    assert [call for batch in shop.batches for call in batch].count(calls[0]) == 1
 
 
 def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
@@ -578,7 +482,7 @@ def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
     for _ in range(7):
         recorder.put(a_session())
     assert shop.tried.wait(SOON)
-    wait_until(lambda: recorder._dispatcher._ready is not None)
+    wait_until(lambda: recorder._pending)
     counts = recorder.close(timeout=0.05)
     assert (counts.queued, counts.spooled) == (0, 7)
     shop.gate.set()
