@@ -2,8 +2,7 @@
 
 import threading
 
-from riglm.application.tracking.recorder import Backoff
-from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.recorder import Backoff, Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.stores.memory import InMemoryAnalytics
 from tests.waiting import WAIT_SECONDS

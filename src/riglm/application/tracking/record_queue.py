@@ -26,7 +26,7 @@ QueueItem = Record | DeferredRecord
 class QueueLimits:
     """How much may wait. A batch is closed by its number of records or by its age, in seconds.
 
-    Past the share `high_water` of either limit, records go to the spool although the store is at work.
+    Past the share `high_water` of either limit, records go to the spool although the store works.
     """
 
     records: int = 10_000
