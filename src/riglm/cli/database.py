@@ -116,40 +116,27 @@ def export(
     """Hand out what is stored, ids hashed as they are, a part at a time. riglm may go on meanwhile."""
     if not out.strip():
         raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
+    from riglm.adapters.export import export_files, export_stream
+
     settings = settings_of(config)
     kinds = list(dict.fromkeys(table or RecordKind))
     start = _since(since)
-    with opened(settings) as store:
-        total = sum(store.count_rows(kind, start) for kind in kinds)
+    with (
+        opened(settings) as store,
+        progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
+    ):
+        if out == "-":
+            counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=start, progress=advance)
+            for kind, count in counts.items():
+                typer.echo(f"{count:>10} {kind.value}", err=True)
+            return
         about = _about(settings.storage.kind, since and start)
-        with progress("exporting", total) as advance:
-            if out == "-":
-                _to_stdout(store, format_, kinds, start, lambda _, count: advance(count))
-                return
-            from riglm.adapters.export.files import export_files
-
-            tables = export_files(
-                store,
-                Path(out),
-                format_.value,
-                kinds,
-                since=start,
-                about=about,
-                progress=lambda _, count: advance(count),
-            )
+        tables = export_files(store, Path(out), format_.value, kinds, since=start, about=about, progress=advance)
     if as_json:
         print_json({"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}})
         return
     for kind, each in tables.items():
         typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
-
-
-def _to_stdout(store: Any, format_: ExportFormat, kinds: list[RecordKind], since: float, notify: Any) -> None:
-    from riglm.adapters.export.files import export_stream
-
-    counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=since, progress=notify)
-    for kind, count in counts.items():
-        typer.echo(f"{count:>10} {kind.value}", err=True)
 
 
 def _since(text: str | None) -> float:

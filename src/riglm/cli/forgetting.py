@@ -9,9 +9,11 @@ import typer
 from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError
+from riglm.domain.plurals import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from riglm.domain.retention import ErasureRequest, ErasureScope, RemovedCounts
     from riglm.domain.schemas.settings import Settings
@@ -45,103 +47,93 @@ def forget(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
-    from riglm.container import Container
     from riglm.domain.retention import RemovedCounts
 
     settings = settings_of(config)
-    _one_of(client, session, principal)
+    _require_one(client, session, principal)
+    removed, pieces, archived, problem = RemovedCounts(), 0, 0, None
     with opened(settings) as store:
-        whom = _whom(settings, store, client, session, principal)
-        subject = _told(whom, client)
-        known, pieces = store.count_erasable(whom), _pieces(settings, whom)
-        if not known.total and not pieces and not unseen:
-            if dropped := _drop_shared(settings, store.list_erased_sessions()):
-                if not as_json:
-                    typer.echo(f"nothing is stored of {subject}, but Redis still held sessions that were erased")
-                _notify(whom, RemovedCounts(), 0, dropped, 0, 0, as_json=as_json)
-                return
-            raise RiglmError(
-                f"nothing is stored of {subject} — fix: look into `riglm sessions`, or add --unseen to drop what "
-                "is still to be stored of it" + (" and to erase in ClickHouse" if settings.clickhouse.url else "")
-            )
-        if not yes:
+        whom = _find_subject(settings, store, client, session, principal)
+        subject = f"the {whom.whose.value} {printable(client or whom.key) or 'without a name'}"
+        known, pieces = store.count_erasable(whom), _count_knowledge(settings, whom)
+        is_known = bool(known.total or pieces or unseen)
+        if is_known:
             reach = ", for all principals," if client is not None else ""
-            typer.confirm(f"Erase {known}{_and(pieces)} of {subject}{reach} permanently?", abort=True, err=True)
-        removed = RemovedCounts()
-        with alone(store), progress("forgetting", known.total) as advance:
-            for step in paced(store.erase(whom)):
-                removed += step
-                advance(step.total)
-            store.refresh_cooccurrences(time.time())  # what they used together counts no more
-            for _ in paced(store.compact()):
-                pass
-        if pieces:
-            with Container(settings=settings).knowledge() as knowledge:
-                pieces = knowledge.forget_owner(whom.key)
-        sessions = store.list_erased_sessions()
-        dropped = _drop_shared(settings, sessions)
-    archived, problem = _erase_archived(settings, whom, sessions)
-    waiting = _spooled(settings)
-    _notify(whom, removed, pieces, dropped, archived, waiting, as_json=as_json)
-    if waiting and not as_json:
-        typer.echo(f"{waiting} records wait in spools; those of {subject} are dropped instead of stored")
+            question = f"Erase {known}{_format_pieces(pieces)} of {subject}{reach} permanently?"
+            _ = yes or typer.confirm(question, abort=True, err=True)
+            removed = _erase_stored(store, whom, known.total)
+            pieces = _erase_knowledge(settings, whom) if pieces else 0
+        sessions = _list_erased(store)
+    dropped = _drop_shared(settings, sessions)
+    if is_known:
+        archived, problem = _erase_archived(settings, whom, sessions)
+    elif not dropped:
+        raise RiglmError(
+            f"nothing is stored of {subject} — fix: look into `riglm sessions`, or add --unseen to drop what "
+            "is still to be stored of it" + (" and to erase in ClickHouse" if settings.clickhouse.url else "")
+        )
+    waiting = _count_spooled(settings) if is_known else 0
+    if as_json:
+        counts = {"removed_from_redis": dropped, "removed_from_clickhouse": archived, "spooled": waiting}
+        erased = asdict(removed) | {"knowledge": pieces}
+        print_json({"whose": whom.whose.value, "key": whom.key, "removed": erased, **counts})
+    else:
+        lines = {
+            f"removed: {removed}{_format_pieces(pieces)}": True,
+            f"removed from Redis: {format_count(dropped, 'session')}": dropped,
+            f"removed from ClickHouse: {format_count(archived, 'session')}": archived,
+            f"{waiting} records wait in spools; those of {subject} are dropped instead of stored": waiting,
+        }
+        typer.echo("\n".join(line for line, is_shown in lines.items() if is_shown))
     if problem is not None:
         raise RiglmError(f"not erased in ClickHouse: {problem}, and run this again with --unseen") from problem
 
 
-def _notify(
-    whom: "ErasureRequest",
-    removed: "RemovedCounts",
-    pieces: int,
-    dropped: int,
-    archived: int,
-    waiting: int,
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        erased = asdict(removed) | {"knowledge": pieces}
-        subject = {"removed": erased, "removed_from_redis": dropped, "removed_from_clickhouse": archived}
-        print_json({"whose": whom.whose.value, "key": whom.key, **subject, "spooled": waiting})
-        return
-    typer.echo(f"removed: {removed}{_and(pieces)}")
-    if dropped:
-        typer.echo(f"removed from Redis: {dropped} {'session' if dropped == 1 else 'sessions'}")
-    if archived:
-        typer.echo(f"removed from ClickHouse: {archived} {'session' if archived == 1 else 'sessions'}")
-
-
-def _one_of(client: str | None, session: str | None, principal: str | None) -> None:
+def _require_one(client: str | None, session: str | None, principal: str | None) -> None:
     if sum(given is not None for given in (client, session, principal)) != 1:
         raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
-    if "" in (client, session):
+    if "" in {client, session}:
         raise ConfigurationError(
             "an empty --client or --session is no name — fix: give a name or an id as `riglm sessions` shows it"
         )
 
 
-def _whom(
+def _erase_stored(store: "AnalyticsPort", whom: "ErasureRequest", total: int) -> "RemovedCounts":
+    from riglm.domain.retention import RemovedCounts
+
+    removed = RemovedCounts()
+    with alone(store), progress("forgetting", total) as advance:
+        for step in paced(store.erase(whom)):
+            removed += step
+            advance(step.total)
+        store.refresh_cooccurrences(time.time())  # what they used together counts no more
+        for _ in paced(store.compact()):
+            pass
+    return removed
+
+
+def _find_subject(
     settings: "Settings", store: "AnalyticsPort", client: str | None, session: str | None, principal: str | None
 ) -> "ErasureRequest":
     from riglm.container import Container
     from riglm.domain.retention import ErasureRequest, ErasureScope
 
-    def forgotten(whose: "ErasureScope", key: str) -> ErasureRequest:
+    def request(whose: "ErasureScope", key: str) -> ErasureRequest:
         return ErasureRequest(whose=whose, key=key, at=time.time())
 
     if session is not None:
-        return forgotten(ErasureScope.SESSION, _session_id(store, session))
+        return request(ErasureScope.SESSION, _find_session_id(store, session))
     if not client and not principal:
-        return forgotten(ErasureScope.PRINCIPAL, "")
+        return request(ErasureScope.PRINCIPAL, "")
     hasher = Container(settings=settings).hasher()
     whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
-    named = forgotten(whose, hasher.client_name(given) if client else hasher.principal(given))
+    named = request(whose, hasher.client_name(given) if client else hasher.principal(given))
     if is_hash(given) and not store.count_erasable(named).total:
-        return forgotten(whose, given)
+        return request(whose, given)
     return named
 
 
-def _session_id(store: "AnalyticsPort", wanted: str) -> str:
+def _find_session_id(store: "AnalyticsPort", wanted: str) -> str:
     from riglm.cli.usage import find_session
     from riglm.domain.session import parsed_uuid
 
@@ -151,17 +143,21 @@ def _session_id(store: "AnalyticsPort", wanted: str) -> str:
     try:
         return str(find_session(store, wanted).session.id)
     except RiglmError:
-        erased = [each.key for each in store.list_erased_sessions() if each.key.endswith(wanted.lower())]
+        erased = [id_ for id_ in map(str, _list_erased(store)) if id_.endswith(wanted.lower())]
         if len(erased) != 1:
             raise
         return erased[0]
 
 
-def _told(whom: "ErasureRequest", name: str | None) -> str:
-    return f"the {whom.whose.value} {printable(name or whom.key) or 'without a name'}"
+def _list_erased(store: "AnalyticsPort") -> "Sequence[UUID]":
+    """Return the ids of all sessions that were ever erased: a second run completes what an earlier one could not."""
+    from riglm.domain.session import parsed_uuid
+
+    ids = (parsed_uuid(each.key) for each in store.list_erased_sessions())
+    return [id_ for id_ in ids if id_ is not None]
 
 
-def _pieces(settings: "Settings", whom: "ErasureRequest") -> int:
+def _count_knowledge(settings: "Settings", whom: "ErasureRequest") -> int:
     """Return the number of knowledge pieces of a principal; only principals have any."""
     from riglm.container import Container
     from riglm.domain.retention import ErasureScope
@@ -173,11 +169,18 @@ def _pieces(settings: "Settings", whom: "ErasureRequest") -> int:
     return counts.thoughts + counts.entities + counts.observations
 
 
-def _and(pieces: int) -> str:
+def _erase_knowledge(settings: "Settings", whom: "ErasureRequest") -> int:
+    from riglm.container import Container
+
+    with Container(settings=settings).knowledge() as knowledge:
+        return knowledge.forget_owner(whom.key)
+
+
+def _format_pieces(pieces: int) -> str:
     return f", {pieces} pieces of knowledge" if pieces else ""
 
 
-def _spooled(settings: "Settings") -> int:
+def _count_spooled(settings: "Settings") -> int:
     from riglm.adapters.spool.sqlite import survey
     from riglm.container import Container
 
@@ -185,47 +188,36 @@ def _spooled(settings: "Settings") -> int:
 
 
 def _erase_archived(
-    settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[ErasureRequest]"
+    settings: "Settings", whom: "ErasureRequest", sessions: "Sequence[UUID]"
 ) -> tuple[int, RiglmError | None]:
-    """Remove what ClickHouse has of a subject, and of all sessions that were ever erased.
-
-    Returns:
-        The number of sessions that it had, and why nothing was erased.
-    """
+    """Remove what ClickHouse has of a subject, and of erased sessions; return their number and what prevented it."""
     from riglm.container import Container
-    from riglm.domain.session import parsed_uuid
 
     if settings.clickhouse.url is None:
         return 0, None
     container = Container(settings=settings)
-    ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
     try:
         with container.clickhouse(timeout_seconds=_ARCHIVE_SECONDS) as archive:
-            return archive.erase(whom, ids, container.hasher().client_name), None
+            return archive.erase(whom, sessions, container.hasher().client_name), None
     except RiglmError as error:
         return 0, error
 
 
-def _drop_shared(settings: "Settings", sessions: "Sequence[ErasureRequest]") -> int:
-    """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed.
-
-    This covers everything ever erased: a second run is made because Redis was unavailable during an earlier one.
-    """
-    if settings.state.kind == "memory" or not sessions:
-        return 0
+def _drop_shared(settings: "Settings", sessions: "Sequence[UUID]") -> int:
+    """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed."""
     import asyncio
 
     from riglm.application.session_sharing.signing import drop_sessions
     from riglm.container import Container
-    from riglm.domain.session import parsed_uuid
 
+    if settings.state.kind == "memory" or not sessions:
+        return 0
     container = Container(settings=settings)
     secret = container.hasher().derived_key("shared state")
-    ids = [id_ for id_ in (parsed_uuid(session.key) for session in sessions) if id_ is not None]
 
     async def drop() -> int:
         async with container.state() as state:
-            return await drop_sessions(state, secret, ids)
+            return await drop_sessions(state, secret, sessions)
 
     try:
         return asyncio.run(drop())
