@@ -90,6 +90,7 @@ class Recorder:
         self._is_slow = False
         self._retry_at = self._drain_at = 0.0
         self._ends_at: float | None = None
+        self._is_last_try = False
         self._has_given_up = False
         self._reported_losses = 0
 
@@ -199,9 +200,10 @@ class Recorder:
             if batch.rest and not (batch.from_spool or batch.is_revoked):
                 self._pending.appendleft(batch)
             self._failures += 1
-            self._has_given_up = self._queue.is_closed
+            self._has_given_up = self._is_last_try
             self._log.warn("records wait because the store is unavailable: %s", failure)
-            self._retry_at = time.monotonic() + self._backoff.delay(self._failures)
+            if self._ends_at is None:
+                self._retry_at = time.monotonic() + self._backoff.delay(self._failures)
             return True
         if self._failures:
             _log.info("the store is back after %d failures", self._failures)
@@ -288,6 +290,7 @@ class Recorder:
 
     def _give(self, batch: Batch) -> None:
         self._given = batch
+        self._is_last_try = self._ends_at is not None
         self._writer.store(batch)
 
     def _seconds_to_next(self) -> float | None:
