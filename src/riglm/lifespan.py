@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from riglm.adapters.control.tokens import Tokens
     from riglm.adapters.telemetry.logs import JsonLogs
     from riglm.application.control.configuration import LiveConfiguration, ReloadHandler
-    from riglm.application.control.service import ControlService
+    from riglm.application.control.running_proxy import RunningProxy
     from riglm.application.session_sharing.service import SessionSharingService
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.predictor import PredictorPort
@@ -239,13 +239,13 @@ async def _controlled(
         return
     from riglm.adapters.control.server import ControlServer
 
-    service = create_control(container, upstreams, live_configuration(container))
+    running = create_control(container, upstreams, live_configuration(container))
     control = container.settings().control
 
     def build_app() -> "ASGIApp":
-        from riglm.adapters.control.app import control_app
+        from riglm.adapters.control.app import create_app
 
-        return control_app(service, control, endpoint.tokens, metrics.scrape, version=container.version())
+        return create_app(running, control, endpoint.tokens, metrics.scrape, version=container.version())
 
     sys.setswitchinterval(_CONTROL_SWITCH_SECONDS)
     server = ControlServer(endpoint.listener, build_app)
@@ -254,7 +254,7 @@ async def _controlled(
         yield
     finally:
         await server.stop()
-        service.close()
+        running.close()
 
 
 def live_configuration(container: Container) -> "LiveConfiguration":
@@ -268,13 +268,12 @@ def live_configuration(container: Container) -> "LiveConfiguration":
 
 def create_control(
     container: Container, upstreams: Sequence[UpstreamPort], live: "LiveConfiguration"
-) -> "ControlService":
-    """Return what the control API of a proxy in front of these upstreams asks."""
-    from riglm.application.control.health import ProcessInfo
-    from riglm.application.control.service import Proxy, build_control
+) -> "RunningProxy":
+    """Return what the control API of a proxy in front of these upstreams reads and changes."""
+    from riglm.application.control.running_proxy import RunningProxy
 
     settings = container.settings()
-    proxy = Proxy(
+    return RunningProxy(
         services=container.services(),
         filtering=container.filtering(),
         prediction=container.prediction(),
@@ -282,20 +281,14 @@ def create_control(
         recorder=container.recorder(),
         configuration=live,
         upstreams=lambda: [upstream.health() for upstream in upstreams],
-    )
-    identity = ProcessInfo(
+        specs=settings.upstream_specs(),
         version=container.version(),
         started_at=time.time(),
         store_kind=settings.storage.kind,
-        specs=settings.upstream_specs(),
-    )
-    return build_control(
-        proxy,
-        identity,
-        container.analytics,
-        container.audit(),
+        open_store=container.analytics,
         open_archive=None if settings.clickhouse.url is None else container.clickhouse,
         retention_days=settings.retention.usage_days,
+        audit=container.audit(),
     )
 
 

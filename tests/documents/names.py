@@ -13,9 +13,8 @@ import yaml
 
 from riglm.adapters.configuration.loading import Options, load, settings_in
 from riglm.adapters.configuration.problem import TOP, ConfigProblem, SchemaNode
-from riglm.adapters.control.app import api
+from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError
-from riglm.ports.control import ControlPort
 from tests.documents import commands
 from tests.documents.page import ROOT, Page
 
@@ -253,7 +252,7 @@ def wrong_routes(page: Page) -> Iterator[tuple[int, str]]:
 
 @cache
 def _routes() -> tuple[str, ...]:
-    document = api(cast("ControlPort", None), lambda _: (b"", ""), version="any", guarded=True).openapi()
+    document = create_api(version="any", needs_token=True).openapi()
     return ("/openapi.json", *(re.sub(r"\{[^/]+\}", "[^/]+", path) for path in document["paths"]))
 
 

@@ -7,8 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.domain.control import NotFoundError, OverrideRequest
-from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.application.control.health import get_embedder, get_health
+from riglm.application.control.overrides import delete_override, get_override, list_overrides, put_override
+from riglm.application.control.running_proxy import get_configuration, put_configuration
+from riglm.application.control.sessions import get_prediction, get_session, list_sessions
+from riglm.application.control.statistics import get_series, get_summary
+from riglm.application.control.tools import get_tool, list_tools
+from riglm.domain.control import NotFoundError
+from riglm.domain.policy import OverrideKind
+from riglm.domain.schemas.control_api import SessionOverrideCreate
 from riglm.domain.session import uuid7
 from riglm.lifespan import create_control
 from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
@@ -22,11 +29,11 @@ STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
 async def looked_at(folder, text=FILE):
     """A riglm with its control service."""
     async with visibility(folder, text) as stage:
-        service = create_control(stage.container, stage.proxy._upstreams, stage.live)
+        running = create_control(stage.container, stage.proxy._upstreams, stage.live)
         try:
-            yield stage, service
+            yield stage, running
         finally:
-            service.close()
+            running.close()
 
 
 async def until(ask, holds):
@@ -58,10 +65,10 @@ def of_servers(names):
 
 
 async def test_the_next_list_is_the_one_that_was_told_and_contributions_add_up(tmp_path):
-    async with looked_at(tmp_path) as (stage, service):
+    async with looked_at(tmp_path) as (stage, running):
         client = await at_work(stage)
-        [session] = (await service.sessions()).items
-        first, second = await service.prediction(session.id), await service.prediction(session.id)
+        [session] = (await list_sessions(running)).items
+        first, second = await get_prediction(running, session.id), await get_prediction(running, session.id)
         assert [each.tool for each in first.tools] == [each.tool for each in second.tools]
         assert first.shown == second.shown
         assert of_servers(await client.listed()) == list(first.shown)
@@ -75,97 +82,97 @@ async def test_the_next_list_is_the_one_that_was_told_and_contributions_add_up(t
 
 
 async def test_an_override_counts_for_the_next_list_and_the_client_is_told(tmp_path):
-    async with looked_at(tmp_path) as (stage, service):
+    async with looked_at(tmp_path) as (stage, running):
         client = await stage.client()
         assert "tool09" in await client.listed()
-        [session] = (await service.sessions()).items
-        override_request = OverrideRequest(
-            kind=OverrideKind.EXCLUDE, tool="tool09", scope=OverrideScope.SESSION, key=str(session.id), reason="no"
+        [session] = (await list_sessions(running)).items
+        wanted = SessionOverrideCreate(
+            kind=OverrideKind.EXCLUDE, tool="tool09", scope="session", key=session.id, reason="no"
         )
-        made = await service.put_override(override_request)
+        made = await put_override(running, wanted)
         assert "tool09" not in await client.listed()
         async with asyncio.timeout(PATIENCE):
             await client.told.changed.wait()
-        [away] = [each for each in (await service.prediction(session.id)).tools if each.visibility == "never"]
+        [away] = [each for each in (await get_prediction(running, session.id)).tools if each.visibility == "never"]
         assert (away.tool, away.why) == ("tool09", "an override (exclude, session) was made for it: no")
-        assert (await service.overrides()).items == (made,)
-        assert await service.override(made.id) == made
-        await service.delete_override(made.id)
+        assert (await list_overrides(running)).items == (made,)
+        assert await get_override(running, made.id) == made
+        await delete_override(running, made.id)
         assert "tool09" in await client.listed()
-        assert (await service.overrides()).items == ()
+        assert (await list_overrides(running)).items == ()
 
 
 @pytest.mark.parametrize("text", [FILE, STORED], ids=["memory", "sqlite"])
 async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
-    async with looked_at(tmp_path, text) as (stage, service):
-        assert (await service.sessions()).items == ()
+    async with looked_at(tmp_path, text) as (stage, running):
+        assert (await list_sessions(running)).items == ()
         client = await at_work(stage)
-        [session] = (await service.sessions(active_only=True)).items
+        [session] = (await list_sessions(running, active_only=True)).items
         assert (session.client.name, session.invocations, session.active) == ("c", 30, True)
-        detail = await until(lambda: service.session(session.id), lambda found: len(found.calls) == 30)
+        detail = await until(lambda: get_session(running, session.id), lambda found: len(found.calls) == 30)
         assert [call.tool for call in detail.calls[:3]] == list(SOME)
         assert (detail.lists, detail.shown[0].hidden) == (1, 0)
-        summary = await until(service.summary, lambda found: found.calls == 30)
+        summary = await until(lambda: get_summary(running), lambda found: found.calls == 30)
         assert (summary.hit_rate.hits, summary.hit_rate.rate, summary.failures) == (0, None, 0)  # nothing was hidden
         assert (summary.tools.known, summary.tools.used) == (len(TOOLS), 3)
         records = summary.records
         assert records.accepted == records.stored + records.queued + records.spooled + records.dropped
-        tools = (await until(service.tools, lambda found: found.items[0].uses)).items
+        tools = (await until(lambda: list_tools(running), lambda found: found.items[0].uses)).items
         assert [(each.tool, each.uses) for each in tools[:3]] == [(name, 10) for name in SOME]
         assert len(tools) == len(TOOLS)
-        assert sum(bucket.calls for bucket in await service.series(buckets=10)) == 30
-        assert (await service.tool("tool05")).uses == 10
+        assert sum(bucket.calls for bucket in (await get_series(running, buckets=10)).buckets) == 30
+        assert (await get_tool(running, "tool05")).uses == 10
         await client.close()
         stage.clients.clear()
-        gone = await until(lambda: service.session(session.id), lambda found: not found.active)
+        gone = await until(lambda: get_session(running, session.id), lambda found: not found.active)
         assert gone.ended_at is not None
-        past = await service.prediction(session.id)
+        past = await get_prediction(running, session.id)
         assert (past.live, past.has_context) == (False, False)
         assert set(SOME) <= set(past.shown)
         assert {each.tool for each in past.tools} == set(TOOLS[:-1])
-        for name in ("session", "prediction", "override", "delete_override"):
+        for operation in (get_session, get_prediction, get_override, delete_override):
             with pytest.raises(NotFoundError):
-                await getattr(service, name)(uuid7())
+                await operation(running, uuid7())
 
 
 async def test_health_and_configuration_are_told(tmp_path):
-    async with looked_at(tmp_path) as (stage, service):
-        health = await service.health()
+    async with looked_at(tmp_path) as (stage, running):
+        health = await get_health(running)
         assert (health.status, health.ready, health.store.kind, health.store.state) == ("ok", True, "memory", "ok")
         [upstream] = health.upstreams
         assert (upstream.transport, upstream.state, upstream.tools) == ("http", "idle", None)
         client = await stage.client()
         await client.listed()
-        [upstream] = (await service.health()).upstreams
+        [upstream] = (await get_health(running)).upstreams
         assert (upstream.state, upstream.tools) == ("open", len(TOOLS))
-        assert set(await service.embedder()) == {"embeddings", "tools", "learned_pairs", "weights", "advice"}
-        before = await service.configuration()
-        changed = await service.put_configuration(
-            {"filtering": {"denylist": ["tool01"]}}, expected_version=before.version
+        assert set(await get_embedder(running)) == {"embeddings", "tools", "learned_pairs", "weights", "advice"}
+        before = await get_configuration(running)
+        changed = await put_configuration(
+            running, {"filtering": {"denylist": ["tool01"]}}, expected_version=before.version
         )
         assert changed.version > before.version
         assert "tool01" not in await client.listed()
 
 
 async def test_the_answers_are_the_same_from_another_thread(tmp_path):
-    async with looked_at(tmp_path) as (stage, service):
+    async with looked_at(tmp_path) as (stage, running):
         await at_work(stage)
 
         async def asked():
-            [session] = (await service.sessions()).items
-            return session.id, (await service.prediction(session.id)).shown
+            [session] = (await list_sessions(running)).items
+            return session.id, (await get_prediction(running, session.id)).shown
 
         assert await asyncio.to_thread(asyncio.run, asked()) == await asked()
 
 
 async def test_a_session_s_state_is_what_it_was_before_anybody_looked(tmp_path):
-    async with looked_at(tmp_path) as (stage, service):
+    async with looked_at(tmp_path) as (stage, running):
         await at_work(stage)
         [session] = stage.container.sessions().live()
         state = stage.container.filtering().state(session)
         before = replace(state), state.calls.copy(), state.used_in_turn.copy()
-        await service.prediction(session.id)
+        await get_prediction(running, session.id)
         after = replace(state), state.calls, state.used_in_turn
         assert after[1:] == before[1:]
         for name in ("turn", "view", "plan", "shown", "has", "changes", "last_at", "context"):

@@ -8,6 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.application.control.statistics import get_summary
 from riglm.cli.main import app
 from riglm.lifespan import create_control
 from tests.integration.live import FILE, TOOLS, Stage, Upstream, visibility
@@ -200,7 +201,7 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
     text = BARE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
     text = text.replace("    min_tools: 1\n", f"    min_tools: 1\n    mode: {mode}\n")
     async with visibility(tmp_path, text) as stage:
-        service = create_control(stage.container, stage.proxy._upstreams, stage.live)
+        running = create_control(stage.container, stage.proxy._upstreams, stage.live)
         answer_call = stage.upstream.handlers["tools/call"]
         for _ in range(2):
             client = await stage.client()
@@ -218,11 +219,11 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
         stage.clients.clear()
 
         async def settled():
-            summary = await service.summary()
+            summary = await get_summary(running)
             return summary if summary.calls == 12 and summary.records.accepted == summary.records.stored else None
 
         summary = await wait_until_async(settled)
-        service.close()
+        running.close()
         found = values(stage)
         told = {name: json.loads(CliRunner().invoke(app, [name, "--json"]).stdout) for name in ("stats", "report")}
     stats, report = told["stats"], told["report"]

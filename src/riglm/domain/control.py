@@ -1,11 +1,10 @@
-"""Requests to the control API, its errors, and the configuration that it returns."""
+"""Errors of the control API, and the configuration that it returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from riglm.domain.errors import RiglmError
-from riglm.domain.policy import OverrideKind, OverrideScope
 
 
 class ControlError(RiglmError):
@@ -47,19 +46,6 @@ class InvalidInputError(ControlError):
         """`faults` are all that were found, one at least."""
         super().__init__("; ".join(f"{fault.path}: {fault.detail}" for fault in faults))
         self.faults: Final = faults
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverrideRequest:
-    """A requested override; at most one of `expires_at` and `expires_in` (seconds) is given."""
-
-    kind: OverrideKind
-    tool: str
-    scope: OverrideScope = OverrideScope.ALL
-    key: str = ""
-    expires_at: float | None = None
-    expires_in: float | None = None
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

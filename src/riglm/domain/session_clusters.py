@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.domain.prediction import Vector
+from riglm.domain.schemas.control_api import SessionClusterEntry, ToolCount, ToolPairCount
 
 MAX_CLUSTERED_SESSIONS: Final = 2_000
 """Maximum number of sessions, the latest ones, that are clustered: memory grows with their square."""
@@ -48,36 +49,6 @@ class SessionProfile:
     context: Vector | None = None
 
 
-class ToolCount(NamedTuple):
-    """A tool, and the number of sessions that used it."""
-
-    tool: str
-    sessions: int
-
-
-class ToolPairCount(NamedTuple):
-    """Two tools, and the number of sessions in which the second followed the first, or that used both."""
-
-    first: str
-    second: str
-    sessions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionCluster:
-    """One kind of work: `distinctive` are the tools that name it, most distinctive first.
-
-    `transitions` are which tool directly follows which other one, `pairs` which are used in the same sessions. `tools`
-    and these are the most frequent ones, in this order.
-    """
-
-    sessions: int
-    distinctive: tuple[str, ...]
-    tools: tuple[ToolCount, ...]
-    transitions: tuple[ToolPairCount, ...]
-    pairs: tuple[ToolPairCount, ...]
-
-
 def cluster_sessions(sessions: Sequence[SessionProfile]) -> list[int]:
     """Return the number of each session's cluster; 0 is the largest."""
     if not sessions:
@@ -89,7 +60,7 @@ def cluster_sessions(sessions: Sequence[SessionProfile]) -> list[int]:
     return [number[label] for label in labels]
 
 
-def describe_clusters(sessions: Sequence[SessionProfile], labels: Sequence[int]) -> list[SessionCluster]:
+def describe_clusters(sessions: Sequence[SessionProfile], labels: Sequence[int]) -> list[SessionClusterEntry]:
     """Return the cluster of each number in `labels`, which are those of `cluster_sessions`."""
     members: dict[int, list[list[str]]] = {label: [] for label in sorted(set(labels))}
     for session, label in zip(sessions, labels, strict=True):
@@ -156,16 +127,16 @@ def _merge(similarity: Matrix, sizes: NDArray[np.float64]) -> NDArray[np.intp]:
     return labels
 
 
-def _describe(inside: Sequence[Sequence[str]], tools: Counter[str], overall: Counter[str]) -> SessionCluster:
+def _describe(inside: Sequence[Sequence[str]], tools: Counter[str], overall: Counter[str]) -> SessionClusterEntry:
     score = _distinctiveness(tools, overall)
     most_used = _ordered(tools)
     distinctive = sorted((tool for tool, _ in most_used if score[tool] > _MIN_SCORE), key=lambda tool: -score[tool])
     following = _count({(a, b) for a, b in pairwise(calls) if a != b} for calls in inside)
     pairs = _count(combinations(sorted(set(calls))[:_MAX_PAIRED_TOOLS], 2) for calls in inside)
-    return SessionCluster(
+    return SessionClusterEntry(
         sessions=len(inside),
         distinctive=tuple(distinctive or [tool for tool, _ in most_used])[:_MAX_DISTINCTIVE],
-        tools=tuple(ToolCount(*each) for each in most_used[:_MAX_TOOLS]),
+        tools=tuple(ToolCount(tool=tool, sessions=count) for tool, count in most_used[:_MAX_TOOLS]),
         transitions=_pair_counts(following),
         pairs=_pair_counts(pairs),
     )
@@ -198,4 +169,5 @@ def _ordered(counts: Counter[ItemT]) -> list[tuple[ItemT, int]]:
 
 
 def _pair_counts(counts: Counter[tuple[str, str]]) -> tuple[ToolPairCount, ...]:
-    return tuple(ToolPairCount(first, second, count) for (first, second), count in _ordered(counts)[:_MAX_PAIRS])
+    pairs = _ordered(counts)[:_MAX_PAIRS]
+    return tuple(ToolPairCount(first=first, second=second, sessions=count) for (first, second), count in pairs)

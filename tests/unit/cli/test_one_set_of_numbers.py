@@ -9,18 +9,16 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
-from riglm.application.control.statistics import Statistics
-from riglm.application.control.thread_bridge import CachedQueries, ProxyLoop, StoreThread
-from riglm.application.control.tool_use import ToolQueries, UsageHistory
-from riglm.application.tracking.record_queue import RecordCounts
+from riglm.application.control.statistics import get_series, get_summary
+from riglm.application.control.tools import get_tool, list_tools
 from riglm.cli.main import app
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.session import IdentificationMethod, Session
 from tests.records import a_session, an_exposure, an_invocation
+from tests.unit.application.control.parts import make_running_proxy
 
 TOOLS = tuple("abcdefgh")
-NOTHING = RecordCounts(accepted=0, stored=0, queued=0, spooled=0, dropped=0, recovered=0, reasons={})
 
 
 def sessions_of(mode, surface):
@@ -206,17 +204,13 @@ async def test_every_surface_shows_the_same_figures_of_one_store(tmp_path, monke
 
 async def asked(url):
     """What the control API answers, and the dashboard shows: summary, series, tools, and one tool."""
-    store = StoreThread(lambda: SqlAnalytics(url), "riglm-test-figures")
-    counting = CachedQueries(store)
-    proxy = ProxyLoop(asyncio.get_running_loop())
-    history = UsageHistory(counting)
-    tools = ToolQueries(proxy, counting, history, dict)
+    proxy = make_running_proxy(SqlAnalytics(url))
     try:
         return (
-            await Statistics(counting, tools, lambda: NOTHING).summary(0.0),
-            await history.buckets(since=0.0, until=20_000.0, count=60),
-            (await tools.entries(unused_only=False, since=0.0, limit=1_000, cursor=None)).items,
-            await tools.detail("a", since=0.0),
+            await get_summary(proxy),
+            (await get_series(proxy, since=0.0, until=20_000.0)).buckets,
+            (await list_tools(proxy, limit=1_000)).items,
+            await get_tool(proxy, "a"),
         )
     finally:
-        store.close()
+        proxy.close()

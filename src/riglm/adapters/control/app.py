@@ -14,10 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from riglm.adapters.control import configuration, endpoints
+from riglm.adapters.control import configuration
+from riglm.adapters.control.access import Access
 from riglm.adapters.control.dashboard.files import page_routes
-from riglm.adapters.control.request import PROBLEM_TYPE, Access, problem
+from riglm.adapters.control.problems import PROBLEM_TYPE, create_problem
+from riglm.adapters.control.routes import ROUTERS, MetricsSource
 from riglm.adapters.control.tokens import Tokens
+from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.control import (
     ConflictError,
     ControlError,
@@ -27,8 +30,8 @@ from riglm.domain.control import (
     NotFoundError,
     PreconditionError,
 )
+from riglm.domain.policy import OverrideScope
 from riglm.domain.schemas.downstream import ControlSettings
-from riglm.ports.control import ControlPort
 
 _log: Final = logging.getLogger("riglm.control")
 
@@ -47,15 +50,18 @@ _DESCRIPTION: Final = (
 _TOKEN: Final = {"type": "http", "scheme": "bearer", "description": "`riglm control token` shows the tokens."}
 
 
-def control_app(
-    port: ControlPort, control: ControlSettings, tokens: Tokens, metrics: endpoints.MetricsSource, *, version: str
+def create_app(
+    proxy: RunningProxy, control: ControlSettings, tokens: Tokens, metrics: MetricsSource, *, version: str
 ) -> ASGIApp:
-    """The API over `port`, behind its access checks; `version` is riglm's."""
-    return Access(_head_as_get(api(port, metrics, version=version, guarded=tokens.required)), control, tokens)
+    """Return the control API of a proxy behind its access checks; `version` is riglm's."""
+    app = create_api(version=version, needs_token=tokens.required)
+    app.state.proxy = proxy
+    app.state.metrics = metrics
+    return Access(_head_as_get(app), control, tokens)
 
 
-def api(port: ControlPort, metrics: endpoints.MetricsSource, *, version: str, guarded: bool) -> FastAPI:
-    """Create the API without access checks; `guarded` makes its document declare that a token is needed."""
+def create_api(*, version: str, needs_token: bool) -> FastAPI:
+    """Return the API without access checks; `needs_token` makes its document declare that a token is needed."""
     app = FastAPI(
         title="riglm control API",
         version=version,
@@ -64,17 +70,15 @@ def api(port: ControlPort, metrics: endpoints.MetricsSource, *, version: str, gu
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={
-            RequestValidationError: _not_usable,
-            HTTPException: _refused,
-            ControlError: _failed,
-            Exception: _broken,
+            RequestValidationError: _refuse_invalid,
+            HTTPException: _refuse,
+            ControlError: _report_failure,
+            Exception: _report_defect,
         },
     )
-    app.state.port = port
-    app.state.metrics = metrics
-    routers = (endpoints.HEALTH, endpoints.METRICS, configuration.router, *endpoints.USAGE)
-    app.router.routes.extend(route for router in routers for route in router.routes)
-    app.openapi = cache(lambda: _document(app, guarded))  # type: ignore[method-assign]
+    for router in (*ROUTERS, configuration.router):
+        app.router.routes.extend(router.routes)
+    app.openapi = cache(lambda: _describe(app, needs_token=needs_token))  # type: ignore[method-assign]
     app.router.routes.extend(page_routes())
     return app
 
@@ -93,12 +97,12 @@ def _head_as_get(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-def _document(app: FastAPI, guarded: bool) -> dict[str, Any]:
+def _describe(app: FastAPI, *, needs_token: bool) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes)
     components = document["components"]
     components["schemas"] |= configuration.parts_of_the_schema()
     components["securitySchemes"] = {"token": _TOKEN}
-    document["security"] = [{"token": []}] if guarded else [{}, {"token": []}]
+    document["security"] = [{"token": []}] if needs_token else [{}, {"token": []}]
     for operations in document["paths"].values():
         for operation in operations.values():
             operation["responses"] = dict(sorted(operation["responses"].items()))
@@ -113,38 +117,38 @@ def _document(app: FastAPI, guarded: bool) -> dict[str, Any]:
     return document
 
 
-async def _not_usable(_: Request, error: RequestValidationError) -> Response:
+async def _refuse_invalid(_: Request, error: RequestValidationError) -> Response:
     places = [(_place(each["loc"]), str(each["msg"])) for each in error.errors()]
-    return problem(422, "; ".join(f"{path}: {words}" for path, words in places), errors=places)
+    return create_problem(422, "; ".join(f"{path}: {words}" for path, words in places), errors=places)
 
 
 def _place(location: Sequence[object]) -> str:
-    """Where in a request something is wrong, as people who sent it know the place."""
+    """Return the path of an invalid part of a request, without the model that an override was validated as."""
     source, *path = location
-    if source == "body" and path and path[0] in endpoints.OVERRIDE_MODELS:
+    if source == "body" and path and path[0] in set(OverrideScope):
         path = path[1:]
     return ".".join(map(str, path)) or "body"
 
 
-async def _refused(request: Request, error: HTTPException) -> Response:
+async def _refuse(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
-        return problem(404, "there is no such path: see /openapi.json")
+        return create_problem(404, "there is no such path: see /openapi.json")
     if error.status_code == 405:
         matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
         methods = {method for route in matching for method in route.methods}
         allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-        return problem(405, f"this takes {allowed} only", headers={"Allow": allowed})
-    return problem(error.status_code, error.detail, headers=error.headers)
+        return create_problem(405, f"this takes {allowed} only", headers={"Allow": allowed})
+    return create_problem(error.status_code, error.detail, headers=error.headers)
 
 
-async def _failed(_: Request, error: ControlError) -> Response:
+async def _report_failure(_: Request, error: ControlError) -> Response:
     if isinstance(error, InvalidInputError):
-        return problem(422, str(error), errors=[(fault.path, fault.detail) for fault in error.faults])
+        return create_problem(422, str(error), errors=[(fault.path, fault.detail) for fault in error.faults])
     status = _STATUSES.get(type(error), 503)
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None
-    return problem(status, str(error), headers=headers)
+    return create_problem(status, str(error), headers=headers)
 
 
-async def _broken(_: Request, error: Exception) -> Response:
+async def _report_defect(_: Request, error: Exception) -> Response:
     _log.error("the control API could not answer", exc_info=error)
-    return problem(500, "riglm could not answer this; see its log")
+    return create_problem(500, "riglm could not answer this; see its log")

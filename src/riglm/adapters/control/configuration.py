@@ -8,11 +8,13 @@ from fastapi import Body, Header, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from riglm.adapters.control.request import error_responses
-from riglm.adapters.control.route import Flag, Port, operations
+from riglm.adapters.control.parameters import Flag, Proxy
+from riglm.adapters.control.problems import describe_problems
+from riglm.adapters.control.strict_route import create_router
+from riglm.application.control import running_proxy
+from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.control import PreconditionError
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.control import ControlPort
 
 RESTART_HEADER: Final = "Riglm-Restart-Needed"
 """Names the keys that were written and count from the next start on."""
@@ -24,7 +26,7 @@ _IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
 _TAGS: Final = re.compile(_TAG)
 _VERSION: Final = re.compile('"([0-9]{1,15})"')
 
-router: Final = operations("configuration", 503)
+router: Final = create_router("configuration", 503)
 
 
 def _shown(**more: Any) -> dict[str, Any]:
@@ -43,19 +45,19 @@ _RESTART: Final = {
 
 
 @router.get("/config", summary="The configuration in force", responses={200: _shown()})
-async def configuration(port: Port) -> Response:
+async def configuration(proxy: Proxy) -> Response:
     """The whole configuration including defaults; `***` replaces a secret."""
-    shown = await port.configuration()
+    shown = await running_proxy.get_configuration(proxy)
     return _answer(shown.document, shown.version)
 
 
 @router.put(
     "/config",
     summary="Change the configuration",
-    responses={**error_responses(400, 408, 409, 412, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
+    responses={**describe_problems(400, 408, 409, 412, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
 )
 async def put_configuration(
-    port: Port,
+    proxy: Proxy,
     document: Annotated[dict[str, Any], Body(), WithJsonSchema({"$ref": _REFERENCE})],
     *,
     persist: Annotated[Flag, Query(description="Write it into the configuration file as well.")] = False,
@@ -76,8 +78,8 @@ async def put_configuration(
     With `persist` the file says afterwards what the document does, also where that is in force already: what was
     written for the next start is reverted that way. If another process changed the file since riglm read it: 409.
     """
-    expected = await _expected(port, if_match)
-    changed = await port.put_configuration(document, expected_version=expected, persist=persist)
+    expected = await _expected(proxy, if_match)
+    changed = await running_proxy.put_configuration(proxy, document, expected_version=expected, persist=persist)
     restart = {RESTART_HEADER: ", ".join(changed.restart)} if changed.restart else {}
     return _answer(changed.document, changed.version, restart)
 
@@ -94,7 +96,7 @@ def _answer(document: Any, version: int, headers: dict[str, str] | None = None) 
     return Response(msgspec.json.encode(document), headers=all_headers, media_type="application/json")
 
 
-async def _expected(port: ControlPort, if_match: str | None) -> int | None:
+async def _expected(proxy: RunningProxy, if_match: str | None) -> int | None:
     """The version that must be in force, of several the one that is.
 
     Raises:
@@ -109,7 +111,7 @@ async def _expected(port: ControlPort, if_match: str | None) -> int | None:
         )
     if len(wanted) == 1:
         return wanted[0]
-    current = (await port.configuration()).version
+    current = (await running_proxy.get_configuration(proxy)).version
     return current if current in wanted else wanted[0]
 
 

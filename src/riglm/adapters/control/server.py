@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from riglm.adapters.control.request import problem
+from riglm.adapters.control.problems import create_problem
 
 _GRACE_SECONDS: Final = 0.4
 _END_SECONDS: Final = 0.8
@@ -180,4 +180,4 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
     headers = {"Retry-After": _RETRY_SECONDS, "Connection": "close"}
-    await problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)
+    await create_problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

@@ -26,7 +26,6 @@ from riglm.domain.errors import ConfigurationError
 from riglm.domain.redaction import Redactor
 from riglm.domain.schemas.settings import Settings
 from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
-from riglm.ports.control import LiveConfigurationPort
 
 PROVING_SECONDS: Final = 10.0
 """A predictor that is not made within this time is refused."""
@@ -207,7 +206,7 @@ _VERSION_BITS: Final = 48
 _log: Final = logging.getLogger("riglm.control")
 
 
-class LiveConfiguration(LiveConfigurationPort):
+class LiveConfiguration:
     """Changes the configuration whole or not at all, one change after the other.
 
     Every part that follows it makes itself ready first, which may fail; then all change over in one step, between two
@@ -231,6 +230,7 @@ class LiveConfiguration(LiveConfigurationPort):
         return self._settings
 
     def shown(self) -> RedactedConfiguration:
+        """Return the configuration with masks in the place of secrets."""
         if self._shown is None:
             self._shown = self._documents.shown(self._settings)
         return RedactedConfiguration(version=self._version, document=self._shown)
@@ -238,6 +238,13 @@ class LiveConfiguration(LiveConfigurationPort):
     async def put(
         self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
     ) -> ConfigurationUpdate:
+        """Change what `document` names, whole or not at all; with `persist`, in the file as well.
+
+        Raises:
+            InvalidInputError: the whole would not be valid, or a key is read only at start and is not to be written.
+            ForbiddenError: a key that cannot be changed this way.
+            ConflictError: `expected_version` is not the one in force, or there is no file that can be written.
+        """
         change = asyncio.create_task(self._put(document, expected_version, persist=persist))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)

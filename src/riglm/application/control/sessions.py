@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
+from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.filtering.explanations import Explanation
-from riglm.application.filtering.service import FilteringService
-from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import session_state
 from riglm.domain.control import NotFoundError
 from riglm.domain.exposure import Exposure
@@ -62,52 +60,44 @@ def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> P
     return Page(items=given, next_cursor=place(given[-1]) if len(items) > limit else None)
 
 
-class SessionQueries:
-    """Merges the sessions of this process with the stored ones."""
+async def list_sessions(
+    proxy: RunningProxy, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
+) -> Page[SessionEntry]:
+    """Return the sessions of this process and of the store, newest first, each once however many begin meanwhile.
 
-    def __init__(self, proxy: ProxyLoop, store: StoreThread[AnalyticsPort], registry: SessionRegistry) -> None:
-        """The registry is asked on the proxy's loop."""
-        self._proxy = proxy
-        self._store = store
-        self._registry = registry
+    Raises:
+        NotFoundError: the cursor leads nowhere.
+    """
+    key = key_of(cursor, _session_key) if cursor is not None else None
+    here = {each.id: each for each in await proxy.loop.look(proxy.services.sessions.live)}
+    stored = await proxy.store.ask(lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key))
+    found = {each.session.id: _entry(each.session, each, here) for each in stored}
+    for session in here.values():
+        if session.id not in found and (key is None or _key(session) < key):
+            found[session.id] = _entry(session, None, here)
+    ordered = sorted(found.values(), key=lambda each: (each.started_at, each.id), reverse=True)
+    return page(ordered, limit, lambda each: cursor_of(each.started_at, each.id.hex))
 
-    async def entries(self, *, active_only: bool, limit: int, cursor: str | None) -> Page[SessionEntry]:
-        """Sessions, newest first, each once however many begin meanwhile."""
-        key = key_of(cursor, _session_key) if cursor is not None else None
-        here = {each.id: each for each in await self._proxy.look(self._registry.live)}
-        stored = await self._store.ask(
-            lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key)
+
+async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
+    """Return one session, with its latest calls and lists.
+
+    Raises:
+        NotFoundError: there is no such session.
+    """
+    session = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id))
+    summary, calls, shown = await proxy.store.ask(
+        lambda store: (
+            store.find_session(session_id),
+            store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL),
+            store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL),
         )
-        found = {each.session.id: _entry(each.session, each, here) for each in stored}
-        for session in here.values():
-            if session.id not in found and (key is None or _key(session) < key):
-                found[session.id] = _entry(session, None, here)
-        ordered = sorted(found.values(), key=lambda each: (each.started_at, each.id), reverse=True)
-        return page(ordered, limit, lambda each: cursor_of(each.started_at, each.id.hex))
-
-    async def detail(self, session_id: UUID) -> SessionDetail:
-        """One session, with its latest calls and lists.
-
-        Raises:
-            NotFoundError: there is no such session.
-        """
-        session = await self._proxy.look(lambda: self._registry.known(session_id))
-
-        def recorded(
-            store: AnalyticsPort,
-        ) -> "tuple[SessionSummary | None, tuple[SessionCall, ...], tuple[Exposure, ...]]":
-            calls = store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL)
-            shown = store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL)
-            return store.find_session(session_id), tuple(map(_call, calls)), tuple(shown)
-
-        summary, calls, shown = await self._store.ask(recorded)
-        if summary is not None:
-            entry = _entry(summary.session, summary, {} if session is None else {session_id: session})
-        elif session is not None:
-            entry = _entry(session, None, {session_id: session})
-        else:
-            raise unknown_session(session_id)
-        return SessionDetail(**dict(entry), calls=calls, shown=tuple(map(_list, shown)))
+    )
+    recorded = session if summary is None else summary.session
+    if recorded is None:
+        raise unknown_session(session_id)
+    entry = _entry(recorded, summary, {} if session is None else {session_id: session})
+    return SessionDetail(**dict(entry), calls=tuple(map(_call, calls)), shown=tuple(map(_list, shown)))
 
 
 def unknown_session(session_id: object) -> NotFoundError:
@@ -180,75 +170,53 @@ def _call(call: ToolInvocation) -> SessionCall:
     )
 
 
-_LISTS_LOOKED_AT: Final = 20
+_MAX_LISTS_SEARCHED: Final = 20
 
 
-class PredictionQueries:
-    """Takes the next list of a session apart."""
+async def get_prediction(proxy: RunningProxy, session_id: UUID) -> SessionPrediction:
+    """Return the next list of a session, and why each tool is shown or hidden; this changes nothing.
 
-    def __init__(
-        self,
-        proxy: ProxyLoop,
-        store: StoreThread[AnalyticsPort],
-        registry: SessionRegistry,
-        filtering: FilteringService,
-    ) -> None:
-        """Registry and filter are asked on the proxy's loop."""
-        self._proxy = proxy
-        self._store = store
-        self._registry = registry
-        self._filtering = filtering
+    Raises:
+        NotFoundError: there is no such session.
+    """
+    filtering, sessions = proxy.filtering, proxy.services.sessions
 
-    async def of(self, session_id: UUID) -> SessionPrediction:
-        """What the next list would be, and why.
-
-        Raises:
-            NotFoundError: there is no such session.
-        """
-        here = await self._proxy.ask(lambda: self._of_one_here(session_id))
-        if here is not None:
-            return here.to_prediction()
-        recorded = await self._store.ask(lambda store: _recorded(store, session_id))
-        if recorded is None:
-            raise unknown_session(session_id)
-        session, calls, tools = recorded
-
-        async def explained() -> Explanation:
-            await self._filtering.predicting.acquaint(session)
-            return self._filtering.explain(session, self._state(calls), tools)
-
-        return (await self._proxy.ask(explained)).to_prediction()
-
-    async def _of_one_here(self, session_id: UUID) -> Explanation | None:
-        session = self._registry.known(session_id)
+    async def explain_live() -> Explanation | None:
+        session = sessions.known(session_id)
         if session is None:
             return None
-        await self._filtering.predicting.acquaint(session)
-        return self._filtering.explain(session)
+        await filtering.predicting.acquaint(session)
+        return filtering.explain(session)
 
-    def _state(self, calls: Sequence[ToolInvocation]) -> SessionState:
-        """How far a session had come with these calls; what it was about is not recorded."""
-        state = SessionState()
-        for call in calls:
-            if call.upstream == OWN_UPSTREAM or call.error_kind not in USES:
-                continue
-            if session_state.begins_turn(state, "", call.timestamp, self._filtering.rules.turn_pause):
-                session_state.begin_turn(state)
-            state.called(call.tool, call.timestamp, success=call.success)
-        return state
+    explanation = await proxy.loop.ask(explain_live)
+    if explanation is None:
+        session, calls, tools = await proxy.store.ask(lambda store: _find_recorded(store, session_id))
+
+        async def explain_recorded() -> Explanation:
+            await filtering.predicting.acquaint(session)
+            return filtering.explain(session, _past_state(calls, filtering.rules.turn_pause), tools)
+
+        explanation = await proxy.loop.ask(explain_recorded)
+    return explanation.to_prediction()
 
 
-def _recorded(
-    store: AnalyticsPort, session_id: UUID
-) -> tuple[Session, Sequence[ToolInvocation], tuple[str, ...]] | None:
+def _past_state(calls: Sequence[ToolInvocation], turn_pause: float) -> SessionState:
+    """Return the state of a session after these calls; contexts are not recorded."""
+    state = SessionState()
+    for call in calls:
+        if call.upstream == OWN_UPSTREAM or call.error_kind not in USES:
+            continue
+        if session_state.begins_turn(state, "", call.timestamp, turn_pause):
+            session_state.begin_turn(state)
+        state.called(call.tool, call.timestamp, success=call.success)
+    return state
+
+
+def _find_recorded(store: AnalyticsPort, session_id: UUID) -> tuple[Session, Sequence[ToolInvocation], tuple[str, ...]]:
     """Return a session, its latest calls, and the tools of its last list."""
     summary = store.find_session(session_id)
     if summary is None:
-        return None
-    lists = [each for each in store.latest_exposures(session_id, _LISTS_LOOKED_AT) if each.is_list]
-    tools = _in_order(lists[-1]) if lists else summary.session.tools_available
+        raise unknown_session(session_id)
+    lists = [each for each in store.latest_exposures(session_id, _MAX_LISTS_SEARCHED) if each.is_list]
+    tools = (*lists[-1].shown, *lists[-1].hidden) if lists else summary.session.tools_available
     return summary.session, store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools
-
-
-def _in_order(shown: Exposure) -> tuple[str, ...]:
-    return (*shown.shown, *shown.hidden)

@@ -1,100 +1,144 @@
-"""All at a glance."""
+"""Statistics: all at a glance, what happened over time, and kinds of work."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
-from riglm.application.control.thread_bridge import CachedQueries
-from riglm.application.control.tool_use import ToolQueries, mean
+from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures
+from riglm.application.reports.tool_figures import UsageCounts, tool_statistics, usage_over_time
 from riglm.application.reports.verdict import judge_figures
-from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.exposure import Mode
 from riglm.domain.schemas.control_api import (
+    Bucket,
     HitRate,
     ListTotals,
     PriceTotals,
     RecordTotals,
+    Series,
+    SessionClusters,
     SessionTotals,
     Summary,
     TokenTotals,
     ToolTotals,
     VerdictModel,
 )
-from riglm.ports.analytics import SessionHistoryPort
+from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort
+
+_DAY_SECONDS: Final = 86_400.0
 
 
-class Statistics:
-    """Sums up what was used, shown and found."""
+async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
+    """Return the figures of the sessions that started since a time."""
 
-    def __init__(
-        self,
-        counting: CachedQueries,
-        tools: ToolQueries,
-        records: Callable[[], RecordCounts],
-        predicts: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """`records` and `predicts` may be called by any thread; `predicts` returns whether filtering predicts."""
-        self._predicts = predicts
-        self._counting = counting
-        self._tools = tools
-        self._records = records
+    def count_sessions(store: SessionHistoryPort) -> tuple[int, int]:
+        return store.count_sessions(since)[1], store.count_sessions()[1]
 
-    async def summary(self, since: float) -> Summary:
-        """All at a glance."""
-
-        def counted(store: SessionHistoryPort) -> tuple[int, int]:
-            return store.count_sessions(since)[1], store.count_sessions()[1]
-
-        figures = await self._counting.figures(since)
-        active, _ = await self._counting.counted("active sessions", lambda store: store.count_sessions())
-        in_time, stored = await self._counting.counted_since(since, ("sessions", since), counted)
-        known = await self._tools.known(since)
-        used = len({each.tool for each in known if each.uses})
-        names = len({each.tool for each in known})
-        usage, now, mode = figures.usage, figures.now, figures.mode
-        priced = cost_fields(now.cost)
-        is_on = mode == "enforce" and self._predicts()
-        others = stored - usage.listed_sessions - usage.unlisted_sessions
-        records = self._records()
-        return Summary(
-            since=since,
-            mode=mode,
-            verdict=VerdictModel(**asdict(judge_figures(figures, is_on=is_on, others=others))),
-            sessions=SessionTotals(active=active, total=usage.sessions, in_time=in_time),
-            calls=usage.calls,
-            failures=usage.failures,
-            price=PriceTotals(
-                mode=mode,
-                sessions=priced["sessions"],
-                of_no_proxy=priced["price"],
-                of_host_search=priced["price_of_search"],
-            ),
-            hit_rate=HitRate(**hit_figures(now.judged)),
-            lists=_lists(now.lists),
-            tokens=_tokens(mode, now.lists),
-            records=RecordTotals(
-                accepted=records.accepted,
-                stored=records.stored,
-                queued=records.queued,
-                spooled=records.spooled,
-                dropped=records.dropped,
-                reasons=dict(records.reasons),
-            ),
-            tools=ToolTotals(known=names, used=used, never_used=names - used),
-            searches=list_figures(figures.lists)["searches"],
-        )
-
-
-def _lists(lists: Sequence[ListObservation]) -> ListTotals:
-    return ListTotals(
-        shown=len(lists),
-        changes=list_figures(lists)["changes"],
-        mean_shown=mean(sum(each.shown for each in lists), len(lists)),
-        mean_available=mean(sum(each.available for each in lists), len(lists)),
+    figures = await proxy.queries.figures(since)
+    active, _ = await proxy.queries.ask("active sessions", lambda store: store.count_sessions())
+    in_time, stored = await proxy.queries.ask_since(since, ("sessions", since), count_sessions)
+    tools = tool_statistics(figures, await proxy.loop.look(proxy.live_tools))
+    known, used = len({each.tool for each in tools}), len({each.tool for each in tools if each.uses})
+    rules = await proxy.loop.look(lambda: proxy.filtering.rules)
+    usage, now, mode = figures.usage, figures.now, figures.mode
+    is_on = mode == "enforce" and rules.is_on and rules.strategy == "prediction"
+    others = stored - usage.listed_sessions - usage.unlisted_sessions
+    cost = cost_fields(now.cost)
+    return Summary(
+        since=since,
+        mode=mode,
+        verdict=VerdictModel(**asdict(judge_figures(figures, is_on=is_on, others=others))),
+        sessions=SessionTotals(active=active, total=usage.sessions, in_time=in_time),
+        calls=usage.calls,
+        failures=usage.failures,
+        price=PriceTotals(
+            mode=mode, sessions=cost["sessions"], of_no_proxy=cost["price"], of_host_search=cost["price_of_search"]
+        ),
+        hit_rate=HitRate(**hit_figures(now.judged)),
+        lists=_list_totals(now.lists),
+        tokens=_token_totals(mode, now.lists),
+        records=RecordTotals.model_validate(proxy.recorder.counts()),
+        tools=ToolTotals(known=known, used=used, never_used=known - used),
+        searches=list_figures(figures.lists)["searches"],
     )
 
 
-def _tokens(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
+async def get_series(
+    proxy: RunningProxy,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    buckets: int = 60,
+    sessions_since: float | None = None,
+    tool: str | None = None,
+) -> Series:
+    """Return what happened from `since` until `until`; by default until now, and for a day.
+
+    Sessions count that started since `sessions_since`, by default since `since`. A time without length has no buckets.
+    With `tool`, only its calls count.
+    """
+    end = time.time() if until is None else until
+    start = max(end - _DAY_SECONDS, 0.0) if since is None else since
+    if start >= end:
+        return Series(buckets=())
+    figures = await proxy.queries.figures(start if sessions_since is None else sessions_since)
+    usage = usage_over_time(figures, start, end, buckets, tool)
+    seconds = (end - start) / buckets
+    return Series(buckets=tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage)))
+
+
+async def get_session_clusters(proxy: RunningProxy, limit: int = 20) -> SessionClusters:
+    """Return the `limit` most frequent kinds of work among the latest sessions."""
+    found = await proxy.queries.ask("clusters", _cluster_sessions)
+    return found.model_copy(update={"clusters": found.clusters[:limit]})
+
+
+def _cluster_sessions(store: AnalyticsPort) -> SessionClusters:
+    from riglm.domain import session_clusters as domain  # noqa: PLC0415  # numpy takes a tenth of a second to import
+
+    recorded = store.list_training_sessions(domain.MAX_CLUSTERED_SESSIONS)
+    contexts = store.get_context_vectors([session.id for session in recorded])
+    profiles = [
+        domain.SessionProfile(
+            calls=[domain.ClusteredCall(call.tool, call.upstream) for call in session.successes],
+            context=contexts.get(session.id),
+        )
+        for session in recorded
+    ]
+    found = domain.describe_clusters(profiles, domain.cluster_sessions(profiles))
+    return SessionClusters(sessions=len(profiles), total=len(found), clusters=tuple(found))
+
+
+def _mean(total: int, count: int) -> float | None:
+    return total / count if count else None
+
+
+def _bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
+    return Bucket(
+        at=at,
+        seconds=seconds,
+        calls=usage.calls,
+        failures=usage.failures,
+        listed=usage.listed,
+        searched=usage.searched,
+        named=usage.named,
+        lists=usage.lists,
+        mean_shown=_mean(usage.tools_shown, usage.lists),
+        mean_available=_mean(usage.tools_available, usage.lists),
+    )
+
+
+def _list_totals(lists: Sequence[ListObservation]) -> ListTotals:
+    return ListTotals(
+        shown=len(lists),
+        changes=list_figures(lists)["changes"],
+        mean_shown=_mean(sum(each.shown for each in lists), len(lists)),
+        mean_available=_mean(sum(each.available for each in lists), len(lists)),
+    )
+
+
+def _token_totals(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
     found = list_figures(lists)
     return TokenTotals(
         mode=mode,

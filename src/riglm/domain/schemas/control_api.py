@@ -1,14 +1,24 @@
-"""What the control API returns of a running riglm.
+"""Requests and responses of the control API.
 
-Times are in seconds since the epoch here, and RFC 3339 in responses. Durations are in the unit that the name says.
+Times are in seconds since the epoch here, and RFC 3339 in JSON. Durations are in the unit that the name says.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Final, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema, computed_field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    WithJsonSchema,
+    computed_field,
+)
 
 from riglm.domain.exposure import Mode
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
@@ -42,8 +52,54 @@ Time = Annotated[
 ]
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_TIME: Final = {"type": "string", "format": "date-time"}
+_TIME_SCHEMA: Final = WithJsonSchema({"anyOf": [_DATE_TIME, {"type": "number", "minimum": 0, "maximum": LATEST}]})
+_HOW_TO_WRITE_TIMES: Final = f"write it as 2026-01-31T12:00:00Z, or in seconds since the epoch, at most {LATEST}"
+
+
+def parse_time(value: object) -> float:
+    """Return seconds since the epoch from a time in RFC 3339, or from such seconds; earlier times are 0.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, str):
+        try:
+            at = datetime.fromisoformat(value.upper())
+        except ValueError:
+            raise ValueError(_HOW_TO_WRITE_TIMES) from None
+        if at.tzinfo is None:
+            raise ValueError(_HOW_TO_WRITE_TIMES)
+        return min(max((at - _EPOCH).total_seconds(), 0.0), float(LATEST))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATEST:
+        raise ValueError(_HOW_TO_WRITE_TIMES)
+    return float(value)
+
+
+def _parse_parameter(value: object) -> float:
+    try:
+        return parse_time(float(str(value)))
+    except ValueError:
+        return parse_time(value)
+
+
+TimeMember = Annotated[float, BeforeValidator(parse_time), _TIME_SCHEMA]
+"""A time in a request body."""
+
+TimeParameter = Annotated[float, BeforeValidator(_parse_parameter), _TIME_SCHEMA]
+"""A time in a query, in which numbers are text."""
+
+PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
+"""The pattern of text without control characters, which no name of a tool contains."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Page(_Model, Generic[Item]):
@@ -179,10 +235,15 @@ class ToolEntry(_Model):
     sessions: int = 0
     listed: int = Field(default=0, description="The invocations while it was in the session's list.")
     searched: int = 0
-    named: int = Field(default=0, description="The invocations by a name that was in no list of the session.")
     median_ms: float | None = None
     p95_ms: float | None = None
     last_used: Time | None = None
+
+    @computed_field(description="The invocations by a name that was in no list of the session.")  # type: ignore[prop-decorator]
+    @property
+    def named(self) -> int:
+        """The invocations by a name that was in no list of the session."""
+        return self.invocations - self.listed - self.searched
 
 
 class Companion(_Model):
@@ -515,3 +576,62 @@ class OverrideEntry(_Model):
     created_at: Time
     expires_at: Time | None
     reason: str
+
+
+class ToolApproval(_Body):
+    """A tool to approve, with the digest of the definition that was looked at."""
+
+    server: str = Field(min_length=1, max_length=256, pattern=PRINTABLE)
+    tool: str = Field(min_length=1, pattern=r"^[^\x00]+$", description="The server's own name for it.")
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class _OverrideCreate(_Body):
+    kind: Annotated[OverrideKind, Field(strict=False)] = Field(
+        description="`include` shows the tool and lifts a denial, unless it is for one session; `exclude` hides it; "
+        "`pin` keeps it in every list, at its place in the catalog's order, and lifts nothing."
+    )
+    tool: str = Field(min_length=1, max_length=256, pattern=PRINTABLE, description="As clients see it.")
+    expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")
+    expires_in: float | None = Field(
+        default=None, gt=0, le=31_536_000, description="Seconds until it ends. Of both ends the earlier counts."
+    )
+    reason: str = Field(default="", max_length=500, pattern=r"^[^\x00]*$", description="For people.")
+
+
+class GlobalOverrideCreate(_OverrideCreate):
+    """An override for all sessions."""
+
+    scope: Literal["all"] = "all"
+    key: Literal[""] = ""
+
+
+class SessionOverrideCreate(_OverrideCreate):
+    """An override for one session."""
+
+    scope: Literal["session"]
+    key: Annotated[UUID, Field(strict=False)] = Field(description="The id of a session.")
+
+
+class PrincipalOverrideCreate(_OverrideCreate):
+    """An override for all sessions of one caller."""
+
+    scope: Literal["principal"]
+    key: str = Field(
+        pattern=r"^[0-9a-f]{0,64}$",
+        description="The keyed hash of the caller, as sessions have it; empty for callers without a name.",
+    )
+
+
+def _scope(given: Any) -> str | None:
+    scope = given.get("scope", "all") if isinstance(given, dict) else getattr(given, "scope", None)
+    return scope if isinstance(scope, str) else None
+
+
+OverrideCreate = Annotated[
+    Annotated[GlobalOverrideCreate, Tag("all")]
+    | Annotated[SessionOverrideCreate, Tag("session")]
+    | Annotated[PrincipalOverrideCreate, Tag("principal")],
+    Discriminator(_scope),
+]
+"""A requested override; the meaning of `key` depends on the scope."""

@@ -1,4 +1,4 @@
-"""The control API on a loopback socket and a thread of its own, over a scripted inside."""
+"""The control API on a loopback socket and a separate thread, over a proxy with one session, one tool and no server."""
 
 import asyncio
 import http.client
@@ -7,18 +7,24 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
-from riglm.adapters.control.app import control_app
+from riglm.adapters.control.app import create_app
 from riglm.adapters.control.server import ControlServer
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile, Tokens
 from riglm.adapters.mcp.downstream.http import bound_socket
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.schemas.downstream import ControlSettings
-from tests.unit.adapters.control.scripted import ScriptedControl
+from tests.records import a_session, a_tool_pin, an_exposure, an_invocation
+from tests.unit.application.control.parts import Configuration, GatedStore, LoopThread, make_running_proxy
 from tests.waiting import WAIT_SECONDS
 
-PATIENCE = WAIT_SECONDS
+SESSION = UUID("01981a00-0000-7000-8000-000000000001")
+OVERRIDE = UUID("01981a00-0000-7000-8000-0000000000aa")
+NOON = 1_780_000_000.5
+DIGEST = "b" * 64
 
 
 class Answer(NamedTuple):
@@ -48,23 +54,26 @@ class Served:
     """A control API that runs."""
 
     def __init__(self, tokens: TokenFile, **control: Any) -> None:
-        self.inside = ScriptedControl()
         self.tokens = tokens
+        self.loop_thread = LoopThread()
+        self.loop_thread.__enter__()
+        self.store = GatedStore()
+        self.proxy = self.loop_thread.run(lambda: make_running_proxy(self.store, started_at=NOON))
         settings = ControlSettings.model_validate({"enabled": True, **control})
         self._listener = bound_socket("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self._server = ControlServer(
             self._listener,
-            lambda: control_app(
-                self.inside, settings, Tokens(settings, tokens), lambda _: (b"up 1\n", "text/plain"), version="1"
+            lambda: create_app(
+                self.proxy, settings, Tokens(settings, tokens), lambda _: (b"up 1\n", "text/plain"), version="1"
             ),
         )
         self._server.start()
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> Answer:
         """Ask on a connection of its own; an underscore in a header's name stands for a dash, None leaves one out."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -87,12 +96,31 @@ class Served:
 
     def raw(self, request: bytes) -> bytes:
         """What comes back for these bytes, until the end."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_SECONDS) as connection:
             connection.sendall(request)
             return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
-    def end(self) -> None:
+    def fill(self) -> None:
+        """Record a session that called a tool, and a changed tool."""
+        session = a_session(id=SESSION, started_at=NOON)
+        call = an_invocation(session, "docs/read", timestamp=NOON, success=False, error_kind=ErrorKind.TOOL)
+        change = a_tool_pin(seen_digest=DIGEST, seen=b'{"name":"read","title":"new"}')
+        self.store.record_many([session, call, an_exposure(session, "docs/read", hidden=("a", "b")), change])
+
+    def reset(self) -> None:
+        """Go back to the first configuration, and remove all overrides."""
+        self.proxy.configuration = Configuration()
+        for each in self.store.list_overrides():
+            self.store.delete_override(each.id)
+
+    def stop(self) -> None:
+        """End the server."""
         asyncio.run(self._server.stop())
+
+    def end(self) -> None:
+        self.stop()
+        self.proxy.close()
+        self.loop_thread.__exit__()
 
 
 Serve = Callable[..., Served]
@@ -115,12 +143,13 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     served = Served(TokenFile(tmp_path_factory.mktemp("control") / FILE_NAME))
+    served.fill()
     yield served
     served.end()
 
 
 @pytest.fixture
 def served(_started: Served) -> Served:
-    """One that needs no token."""
-    _started.inside.__init__()  # type: ignore[misc]  # as new for each test
+    """One that needs no token, with its first configuration and without overrides."""
+    _started.reset()
     return _started

@@ -7,12 +7,13 @@ import pytest
 
 from riglm.adapters.control import server
 from riglm.adapters.control.server import MAX_CONNECTIONS, ControlServer
-from tests.unit.adapters.control.conftest import PATIENCE, Serve, Served
-from tests.waiting import wait_until, wait_until_async
+from riglm.application.control import health
+from tests.unit.adapters.control.conftest import Serve, Served
+from tests.waiting import WAIT_SECONDS, wait_until, wait_until_async
 
 
 def connected(served: Served, sent: bytes = b"") -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE)
+    made = socket.create_connection(("127.0.0.1", served.port), timeout=WAIT_SECONDS)
     made.sendall(sent)
     return made
 
@@ -57,7 +58,9 @@ def test_whoever_asks_nothing_keeps_nobody_out(serve: Serve, sent: bytes):
         each.close()
 
 
-def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_places_taken_again(serve: Serve):
+def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_places_taken_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+):
     served = serve()
     asked = threading.Semaphore(0)
 
@@ -65,11 +68,11 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
         asked.release()
         await asyncio.Event().wait()
 
-    served.inside.health = hang  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(health, "get_health", hang)
     head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
     crowd = [connected(served, head) for _ in range(MAX_CONNECTIONS)]
     for _ in crowd:
-        assert asked.acquire(timeout=PATIENCE)
+        assert asked.acquire(timeout=WAIT_SECONDS)
     refused = served.ask("GET", "/ready")
     found = (refused.problem["status"], refused.headers["retry-after"], refused.headers["connection"])
     assert found == (503, "2", "close")
@@ -80,7 +83,9 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
 
 
 @pytest.mark.parametrize("asked", ["PUT /config", "GET /health"])
-def test_what_is_cut_off_at_the_end_is_no_failure(serve: Serve, caplog: pytest.LogCaptureFixture, asked: str):
+def test_what_is_cut_off_at_the_end_is_no_failure(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+):
     served = serve()
     entered = threading.Event()
 
@@ -88,18 +93,18 @@ def test_what_is_cut_off_at_the_end_is_no_failure(serve: Serve, caplog: pytest.L
         entered.set()
         await asyncio.Event().wait()
 
-    served.inside.health = hang  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(health, "get_health", hang)
     head = f"{asked} HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\n"
     with connected(served, f"{head}Content-Length: 90\r\n\r\n{{".encode()):
         if asked.startswith("GET"):
-            assert entered.wait(PATIENCE)
+            assert entered.wait(WAIT_SECONDS)
         else:
             assert served.ask("GET", "/ready").status == 200
-        served.end()
+        served.stop()
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-def test_it_ends_whatever_is_going_on(serve: Serve):
+def test_it_ends_whatever_is_going_on(serve: Serve, monkeypatch: pytest.MonkeyPatch):
     served = serve()
     asked = threading.Event()
     cancelled = threading.Event()
@@ -111,12 +116,12 @@ def test_it_ends_whatever_is_going_on(serve: Serve):
         finally:
             cancelled.set()
 
-    served.inside.health = hang  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(health, "get_health", hang)
     head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
     with connected(served, head) as waiting, connected(served, b"GET") as dawdling, connected(served) as idle:
-        assert asked.wait(PATIENCE)
-        served.end()
-        assert cancelled.wait(PATIENCE)
+        assert asked.wait(WAIT_SECONDS)
+        served.stop()
+        assert cancelled.wait(WAIT_SECONDS)
         for each in (waiting, dawdling, idle):
             with contextlib.suppress(ConnectionResetError):
                 each.recv(1)
@@ -133,7 +138,7 @@ async def test_an_application_that_cannot_be_built_ends_alone(caplog: pytest.Log
     running = ControlServer(listener, broken)  # type: ignore[arg-type]
     running.start()
     await wait_until_async(lambda: "goes on without it" in caplog.text)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_SECONDS):
         await running.stop()
     assert listener.fileno() == -1
 

@@ -3,11 +3,10 @@ from http import HTTPMethod
 
 import pytest
 
-from riglm.adapters.control import route
-from riglm.adapters.control.route import MAX_BYTES
+from riglm.adapters.control import strict_route
 from riglm.adapters.control.server import MAX_HEAD_LENGTH
-from tests.unit.adapters.control.conftest import PATIENCE, Served
-from tests.unit.adapters.control.scripted import OVERRIDE, SESSION
+from tests.unit.adapters.control.conftest import OVERRIDE, SESSION, Served
+from tests.waiting import WAIT_SECONDS
 
 READABLE = [
     "/health",
@@ -70,7 +69,7 @@ def test_a_body_that_is_not_declared_as_json_is_not_read(
 ):
     answer = served.ask(method, path, b"{}", content_type=content_type)
     assert answer.problem["status"] == 415
-    assert not served.inside.put
+    assert not served.proxy.configuration.changes
 
 
 def test_json_may_have_parameters_of_its_own(served: Served):
@@ -104,7 +103,7 @@ def test_what_is_no_json_is_refused(served: Served, method: str, path: str, body
     answer = served.ask(method, path, body)
     assert answer.status in {400, 422}
     assert answer.problem
-    assert not served.inside.put
+    assert not served.proxy.configuration.changes
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
@@ -115,14 +114,14 @@ def test_a_configuration_is_an_object(served: Served, body: bytes):
 
 
 def test_a_body_that_is_too_large_is_refused(served: Served):
-    body = b'{"a": "' + b"x" * MAX_BYTES + b'"}'
+    body = b'{"a": "' + b"x" * strict_route.MAX_BODY_BYTES + b'"}'
     answer = served.ask("PUT", "/config", body)
     assert answer.problem["status"] == 413
-    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (MAX_BYTES - 100) + b'"}').status == 200
+    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (strict_route.MAX_BODY_BYTES - 100) + b'"}').status == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(route, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(strict_route, "BODY_SECONDS", 0.05)
     head = f"PUT /config HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     assert b" 408 " in served.raw(head.encode() + b"{").split(b"\r\n")[0]
 
@@ -151,7 +150,6 @@ def test_a_parameter_that_cannot_be_meant_is_refused_with_its_name(served: Serve
     answer = served.ask("GET", f"/sessions?{query}")
     assert answer.status == 422
     assert [each["path"] for each in answer.problem["errors"]] == [place]
-    assert not served.inside.asked
 
 
 @pytest.mark.parametrize("name", ["x", "%00", "%ED%A0%80", "..", "%C3%28", "%C3%BC"])
@@ -180,6 +178,6 @@ def test_what_is_no_http_harms_nothing(served: Served):
         b"\r\n\r\n\r\nGET\r\n\r\n",
         b"\x00" * 99,
     ):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as connection:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=WAIT_SECONDS) as connection:
             connection.sendall(garbage)
     assert served.ask("GET", "/health").status == 200

@@ -27,7 +27,7 @@ def test_a_problem_is_declared_with_the_media_type_that_it_has(served: Served):
         for operation in methods.values():
             for status, answer in operation["responses"].items():
                 expected = {"application/problem+json"} if status >= "400" else {"application/json"}
-                if operation["operationId"] not in {"ready", "metrics", "delete_override"}:
+                if operation["operationId"] not in {"get_readiness", "get_metrics", "delete_override"}:
                     assert set(answer["content"]) == expected
 
 

@@ -1,82 +1,16 @@
-"""Requests to the control API: authorization, parsing and error responses."""
+"""Access to the control API: the checks of host, origin and token that come before all else."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-import msgspec
-from pydantic import BaseModel, Field
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.dashboard.files import CONTENT_SECURITY_POLICY
+from riglm.adapters.control.problems import create_problem
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
 from riglm.domain.schemas.downstream import ControlSettings
-
-PROBLEM_TYPE: Final = "application/problem+json"
-
-_TITLES: Final = {421: "Misdirected Request", 422: "Unprocessable Content"}  # as RFC 9110 has them; Python's are older
-
-
-class FieldErrorModel(BaseModel):
-    """One part of a request that is not usable."""
-
-    path: str = Field(description="The part: a parameter, a header, or the path of a key of the body.")
-    detail: str = Field(description="What is wrong with it, and the fix.")
-
-
-class ProblemDetails(BaseModel):
-    """What went wrong."""
-
-    type: str = Field(description="`about:blank`: the status says which kind of problem it is.")
-    title: str = Field(description="The status in words.")
-    status: int = Field(ge=400, le=599)
-    detail: str = Field(description="What is wrong here, and the fix.")
-    errors: list[FieldErrorModel] | None = Field(
-        default=None, description="Each part of the request that is not usable."
-    )
-
-
-def problem(
-    status: int, detail: str, *, errors: Sequence[tuple[str, str]] = (), headers: Mapping[str, str] | None = None
-) -> Response:
-    """The answer with this status; `errors` are paths with what is wrong there."""
-    title = _TITLES.get(status) or HTTPStatus(status).phrase
-    document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if errors:
-        document["errors"] = [{"path": path, "detail": words} for path, words in errors]
-    return Response(msgspec.json.encode(document), status, headers, media_type=PROBLEM_TYPE)
-
-
-def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the descriptions of problems with these statuses for the OpenAPI document."""
-    found: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        found[status] = {"model": ProblemDetails, "description": _DESCRIPTIONS[status]}
-        if status in _HEADERS:
-            name, description = _HEADERS[status]
-            header = {"schema": {"type": "string"}, "required": True, "description": description}
-            found[status]["headers"] = {name: header}
-    return found
-
-
-_HEADERS: Final = {401: ("WWW-Authenticate", "`Bearer`."), 503: ("Retry-After", "In seconds.")}
-_DESCRIPTIONS: Final = {
-    400: "The body is no JSON.",
-    401: "A token is missing, or it is not a right one.",
-    403: "The token is read-only, the request comes from a page of another origin, or this cannot be changed.",
-    404: "What was named is not there.",
-    408: "The body did not come in time.",
-    409: "It conflicts with the current state.",
-    412: "If-Match names no version of this configuration.",
-    413: "The body is too large.",
-    415: "The body is not declared to be JSON.",
-    421: "The Host header names another server.",
-    422: "A part of the request is not usable; `errors` says which.",
-    503: "The answer was not ready in time, or the store is unavailable.",
-}
-
 
 ACCESS_HEADER: Final = b"riglm-access"
 """Returns the rights of an authorized caller: `read`, or `write`."""
@@ -128,9 +62,11 @@ class Access:
     ) -> Response | None:
         """What a request is answered that goes no further; otherwise None."""
         if b"host" in twice or not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
-            return problem(421, "the Host header names another server: add it to control.allowed_hosts if it is yours")
+            return create_problem(
+                421, "the Host header names another server: add it to control.allowed_hosts if it is yours"
+            )
         if b"origin" in headers and (b"origin" in twice or not self._knows_origin(headers)):
-            return problem(
+            return create_problem(
                 403, "the request comes from a page of another origin: add it to control.allowed_origins if it is yours"
             )
         if granted := self._cross_origin.preflight(scope["method"], headers):
@@ -138,9 +74,9 @@ class Access:
             return Response(status_code=204)
         right = None if b"authorization" in twice else self._right(scope, headers)
         if right is None:
-            return problem(401, "send a token that is right, as Authorization: Bearer TOKEN", headers=_CHALLENGE)
+            return create_problem(401, "send a token that is right, as Authorization: Bearer TOKEN", headers=_CHALLENGE)
         if right < Right.WRITE and scope["method"] not in _READING:
-            return problem(403, "this token is one to look with: take the one for changes")
+            return create_problem(403, "this token is one to look with: take the one for changes")
         extra.append((ACCESS_HEADER, right.name.lower().encode()))
         return None
 

@@ -1,0 +1,256 @@
+"""The operations of the control API on health, sessions, tools, statistics and overrides."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Body, Header, Path, Query, Request, Response
+
+from riglm.adapters.control.parameters import Cursor, Flag, Limit, Proxy, Since
+from riglm.adapters.control.problems import describe_problems
+from riglm.adapters.control.strict_route import create_router
+from riglm.application.control import health, overrides, sessions, statistics, tools
+from riglm.domain.control import ControlUnavailableError, NotFoundError
+from riglm.domain.schemas import control_api as models
+
+MetricsSource = Callable[[str], tuple[bytes, str]]
+"""Returns, for an Accept header, the text of all metrics and its media type."""
+
+_HEALTH: Final = create_router("health", 503)
+_METRICS: Final = create_router("health")
+_SESSIONS: Final = create_router("sessions", 404, 503)
+_STATISTICS: Final = create_router("statistics", 503)
+_TOOLS: Final = create_router("statistics", 404, 503)
+_OVERRIDES: Final = create_router("overrides", 404, 503)
+_TRUST: Final = create_router("trust", 503)
+ROUTERS: Final = (_HEALTH, _METRICS, _SESSIONS, _TOOLS, _STATISTICS, _OVERRIDES, _TRUST)
+
+_BODY_PROBLEMS: Final = describe_problems(400, 408, 409, 413, 415)
+
+
+@_HEALTH.get("/health", summary="How riglm is")
+async def get_health(proxy: Proxy) -> models.Health:
+    """Servers, store and embedder; the status is 200 as long as riglm answers."""
+    return await health.get_health(proxy)
+
+
+@_HEALTH.get(
+    "/ready",
+    summary="Whether clients can be served as they should be",
+    responses={503: {"model": models.Readiness, "description": "Not ready; see `reasons`."}},
+)
+async def get_readiness(proxy: Proxy, response: Response) -> models.Readiness:
+    """Readiness for load balancers."""
+    try:
+        readiness = await health.get_readiness(proxy)
+    except ControlUnavailableError as error:
+        readiness = models.Readiness(ready=False, reasons=(str(error),))
+    response.status_code = 200 if readiness.ready else 503
+    return readiness
+
+
+@_HEALTH.get("/embedder", summary="The embedder's capability signal", response_model=models.EmbedderSignal)
+async def get_embedder(proxy: Proxy) -> Any:
+    """The embedder that is used, next to the configured one."""
+    return await health.get_embedder(proxy)
+
+
+@_METRICS.get(
+    "/metrics",
+    summary="All metrics, for Prometheus",
+    responses={
+        200: {
+            "description": "In the text format of Prometheus, or of OpenMetrics when that is asked for.",
+            "content": {
+                kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")
+            },
+        }
+    },
+    response_class=Response,
+)
+async def get_metrics(request: Request, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
+    """What happened since this process started, and how it is now."""
+    source: MetricsSource = request.app.state.metrics
+    text, media_type = source(accept)
+    return Response(text, headers={"Content-Type": media_type})
+
+
+SessionId = Annotated[UUID, Path(description="The id of a session.")]
+
+
+@_SESSIONS.get("/sessions", summary="All sessions")
+async def list_sessions(
+    proxy: Proxy,
+    *,
+    active: Annotated[Flag, Query(description="Only those that may still grow.")] = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.SessionEntry]:
+    """All recorded sessions, newest first. Following the cursors misses no session and returns none twice.
+
+    Unlike in the statistics, sessions imported from transcripts are included, and so are calls of meta-tools.
+    """
+    return await sessions.list_sessions(proxy, active_only=active, limit=limit, cursor=cursor)
+
+
+@_SESSIONS.get("/sessions/{session_id}", summary="One session")
+async def get_session(proxy: Proxy, session_id: SessionId) -> models.SessionDetail:
+    """With its latest calls and lists."""
+    return await sessions.get_session(proxy, session_id)
+
+
+@_SESSIONS.get("/predictions/{session_id}", summary="A session's next list")
+async def get_prediction(proxy: Proxy, session_id: SessionId) -> models.SessionPrediction:
+    """Every tool with its rank, its score by signal, and why it is shown or not. Asking changes nothing."""
+    return await sessions.get_prediction(proxy, session_id)
+
+
+@_TOOLS.get("/tools", summary="All tools")
+async def list_tools(
+    proxy: Proxy,
+    *,
+    unused: Annotated[Flag, Query(description="Only those that were never used.")] = False,
+    since: Since = 0.0,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.ToolEntry]:
+    """Every tool that was listed or ran, or that a server has now: most used first, then by name.
+
+    Its sessions are those of the summary. Meta-tools are left out. A name that only clients used, and no server ever
+    listed, is no tool: its calls count in the summary only. A call that riglm refused counts for no tool.
+
+    Pages are read one after the other, while tools are used: one whose count grows meanwhile may move in front of the
+    cursor, and be in no page. Up to 1,000 tools fit into one page, which is of one moment.
+    """
+    return await tools.list_tools(proxy, unused_only=unused, since=since, limit=limit, cursor=cursor)
+
+
+@_TOOLS.get("/tools/{tool_name:path}/stats", summary="One tool")
+async def get_tool(
+    proxy: Proxy, tool_name: Annotated[str, Path(description="As clients see it.", min_length=1)], since: Since = 0.0
+) -> models.ToolDetail:
+    """Over all servers that had a tool of this name; the lists of the series are all lists.
+
+    Names that a path cannot have, such as `..`, are asked for at `/tools/stats`.
+    """
+    if not re.fullmatch(models.PRINTABLE, tool_name):
+        raise NotFoundError("there is no tool of such a name")
+    return await tools.get_tool(proxy, tool_name, since=since)
+
+
+@_TOOLS.get("/tools/stats", summary="One tool of any name")
+async def get_tool_by_name(
+    proxy: Proxy,
+    name: Annotated[
+        str, Query(min_length=1, pattern=r"^[^\x00]+$", description="The name that clients use, with any characters.")
+    ],
+    since: Since = 0.0,
+) -> models.ToolDetail:
+    """As at `/tools/{tool_name}/stats`."""
+    return await tools.get_tool(proxy, name, since=since)
+
+
+@_TRUST.get("/tools/changes", summary="Tools that are not as approved")
+async def list_tool_changes(proxy: Proxy) -> models.ToolChanges:
+    """With what changed in their definitions, by server and name."""
+    return await tools.list_tool_changes(proxy)
+
+
+@_TRUST.post("/tools/approve", summary="Approve a tool", responses={**_BODY_PROBLEMS, **describe_problems(404)})
+async def approve_tool(proxy: Proxy, approval: models.ToolApproval) -> models.ToolChangeEntry:
+    """The definition counts as approved when this is answered."""
+    return await tools.approve_tool(proxy, approval)
+
+
+@_STATISTICS.get("/stats/summary", summary="All at a glance")
+async def get_summary(proxy: Proxy, since: Since = 0.0) -> models.Summary:
+    """Verdict, price, sessions, calls, hit rate, lists, tokens, records and tools in numbers."""
+    return await statistics.get_summary(proxy, since)
+
+
+@_STATISTICS.get("/stats/series", summary="What happened over time")
+async def get_series(
+    proxy: Proxy,
+    since: Annotated[
+        models.TimeParameter | None, Query(description="The begin; by default a day before the end.")
+    ] = None,
+    until: Annotated[models.TimeParameter | None, Query(description="The end; by default now.")] = None,
+    buckets: Annotated[int, Query(ge=1, le=models.MAX_BUCKETS, description="Number of parts of equal length.")] = 60,
+    sessions_since: Annotated[
+        models.TimeParameter | None,
+        Query(
+            description="Count the sessions that started since then; by default since the begin. That of "
+            "`/stats/summary` gives the same calls and lists."
+        ),
+    ] = None,
+) -> models.Series:
+    """Calls, how their tools were found, and lists; none where the end is not after the begin.
+
+    They are those that the summary counts: of the same sessions, and lists of its mode.
+    """
+    return await statistics.get_series(proxy, since=since, until=until, buckets=buckets, sessions_since=sessions_since)
+
+
+@_STATISTICS.get("/stats/cooccurrence", summary="What is used together")
+async def get_cooccurrences(
+    proxy: Proxy, limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of tools.")] = 30
+) -> models.CooccurrenceMap:
+    """The tools that are used together most, and their pairs."""
+    return await tools.get_cooccurrences(proxy, limit)
+
+
+@_STATISTICS.get("/stats/clusters", summary="Kinds of work")
+async def get_session_clusters(
+    proxy: Proxy, limit: Annotated[int, Query(ge=1, le=200, description="Maximum number of clusters.")] = 20
+) -> models.SessionClusters:
+    """The latest sessions, grouped by servers, tools and contexts: what is done, with which tools, in which order."""
+    return await statistics.get_session_clusters(proxy, limit)
+
+
+OverrideId = Annotated[UUID, Path(description="The id of an override.")]
+
+
+@_OVERRIDES.post(
+    "/override",
+    summary="Make an override",
+    status_code=201,
+    responses={
+        **_BODY_PROBLEMS,
+        201: {
+            "description": "It is in force: the next list follows it, and clients are notified.",
+            "headers": {"Location": {"schema": {"type": "string"}, "required": True, "description": "Its path."}},
+        },
+    },
+    response_model=models.OverrideEntry,
+)
+async def put_override(proxy: Proxy, override: Annotated[models.OverrideCreate, Body()], response: Response) -> Any:
+    """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
+    made = await overrides.put_override(proxy, override)
+    response.headers["Location"] = f"/override/{made.id}"
+    return made
+
+
+@_OVERRIDES.get("/override", summary="All overrides", response_model=models.Page[models.OverrideEntry])
+async def list_overrides(proxy: Proxy, limit: Limit = 100, cursor: Cursor = None) -> Any:
+    """Those that have not expired, the latest first."""
+    return await overrides.list_overrides(proxy, limit=limit, cursor=cursor)
+
+
+@_OVERRIDES.get("/override/{override_id}", summary="One override", response_model=models.OverrideEntry)
+async def get_override(proxy: Proxy, override_id: OverrideId) -> Any:
+    """One override."""
+    return await overrides.get_override(proxy, override_id)
+
+
+@_OVERRIDES.delete(
+    "/override/{override_id}",
+    summary="Remove an override",
+    status_code=204,
+    responses={204: {"description": "It counts no longer."}},
+    response_class=Response,
+)
+async def delete_override(proxy: Proxy, override_id: OverrideId) -> Response:
+    """What it wanted counts no longer when this is answered."""
+    await overrides.delete_override(proxy, override_id)
+    return Response(status_code=204)

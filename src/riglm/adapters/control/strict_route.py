@@ -1,0 +1,78 @@
+"""Routes that refuse unknown and repeated parameters, and bodies that are large, slow or no strict JSON."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute, APIRouter
+from starlette.exceptions import HTTPException
+
+from riglm.adapters.control.problems import describe_problems
+
+MAX_BODY_BYTES: Final = 1 << 18
+"""Maximum size of a request body."""
+
+BODY_SECONDS: Final = 10.0
+"""Seconds to wait for a request body."""
+
+
+def create_router(tag: str, *statuses: int) -> APIRouter:
+    """Return a router for operations that are named like their functions; all may return these error statuses."""
+    return APIRouter(
+        route_class=StrictRoute,
+        tags=[tag],
+        responses=describe_problems(401, 403, 421, 422, *statuses),
+        generate_unique_id_function=lambda route: route.name,
+    )
+
+
+class StrictRoute(APIRoute):
+    """An operation that refuses unknown and repeated query parameters."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Return the operation behind these checks."""
+        answer = super().get_route_handler()
+        known = {field.alias for field in self.dependant.query_params}
+        unknown = f"there is no such parameter; there is {', '.join(sorted(known)) or 'none'}"
+
+        async def handle(request: Request) -> Response:
+            given = [name for name, _ in request.query_params.multi_items()]
+            wrong = {name: unknown for name in given if name not in known}
+            wrong |= {name: "it is given more than once" for name in known if given.count(name) > 1}
+            if wrong:
+                faults = [{"type": "riglm", "loc": ("query", name), "msg": text} for name, text in wrong.items()]
+                raise RequestValidationError(faults[:20])
+            return await answer(JsonRequest(request.scope, request.receive))
+
+        return handle
+
+
+class JsonRequest(Request):
+    """A request whose body must be strict JSON that is small and arrives in time."""
+
+    async def body(self) -> bytes:
+        """Return the body, read once."""
+        if not hasattr(self, "_body"):
+            if self.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                raise HTTPException(415, "send the body as JSON, with Content-Type: application/json")
+            content = b""
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    async for part in self.stream():
+                        content += part
+                        if len(content) > MAX_BODY_BYTES:
+                            raise HTTPException(413, f"send {MAX_BODY_BYTES} bytes at most", {"Connection": "close"})
+            except TimeoutError:
+                raise HTTPException(408, "the body did not come in time", {"Connection": "close"}) from None
+            self._body = content
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the value; NaN, infinity and lone surrogates are refused."""
+        try:
+            return msgspec.json.decode(await self.body())
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise HTTPException(400, "the body is no JSON, or too deeply nested") from None
