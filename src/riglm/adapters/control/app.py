@@ -1,5 +1,6 @@
 """The control API as an ASGI application."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
@@ -84,14 +85,17 @@ def create_api(*, version: str, needs_token: bool) -> FastAPI:
 
 
 def _head_as_get(app: ASGIApp) -> ASGIApp:
-    """Answer HEAD as GET without the body. Errors of the application are logged and answered already."""
+    """Answer HEAD as GET without the body.
+
+    Errors of the application are logged and answered already; a request that is cut off at the end is none.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
         is_head = scope["method"] == "HEAD"
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, asyncio.CancelledError):
             await app({**scope, "method": "GET"} if is_head else scope, receive, send_head if is_head else send)
 
     return answer

@@ -4,7 +4,7 @@ from http import HTTPMethod
 import pytest
 
 from riglm.adapters.control import strict_route
-from riglm.adapters.control.server import MAX_HEAD_LENGTH
+from riglm.adapters.control.server import MAX_HEAD_BYTES
 from tests.unit.adapters.control.conftest import OVERRIDE, SESSION, Served
 from tests.waiting import WAIT_SECONDS
 
@@ -166,7 +166,7 @@ def test_a_tool_of_a_strange_name_is_just_not_there(served: Served, name: str):
 
 
 def test_a_head_that_is_too_long_is_not_read_to_its_end(served: Served):
-    head = b"GET /health?" + b"x" * MAX_HEAD_LENGTH + b" HTTP/1.1\r\nHost: x\r\n"
+    head = b"GET /health?" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\nHost: x\r\n"
     assert served.raw(head).split(b" ")[1] == b"400"
     assert served.ask("GET", "/health").status == 200
 
