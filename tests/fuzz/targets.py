@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import uvicorn
 
-from riglm.adapters.clients import json_members, toml_tables
-from riglm.adapters.clients.json_members import FileNotEditableError
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.mcp.downstream.http_server import BoundedHttpProtocol
 from riglm.adapters.mcp.wire.exchange import HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.adapters.mcp.wire.http_connection import ConnectionOwner, HttpClientConnection
 from riglm.adapters.mcp.wire.sse import EventParser, EventTooLargeError
+from riglm.application.setup import json_members, toml_tables
+from riglm.application.setup.json_members import FileNotEditableError
 from riglm.application.tool_lists.list_writer import marked_entries, some_entries
 from riglm.application.trust.pinned_tools import PinnedTools
 from riglm.domain import jsonrpc, rawjson, request_params

@@ -12,7 +12,7 @@ import pytest
 
 from tests import npm
 from tests.preloaded import riglm_command
-from tests.unit.adapters.clients.shapes import CLAUDE_CODE, CODEX, GEMINI, OPENCODE, Shape
+from tests.unit.application.setup.shapes import CLAUDE_CODE, CODEX, GEMINI, OPENCODE, Shape
 
 pytestmark = pytest.mark.timeout(900)  # the first run installs the programs
 SECONDS = 120

@@ -112,7 +112,7 @@ def test_a_server_stays_with_its_client_until_the_user_has_signed_in(machine):
     assert json.loads(machine.run("init", "--dry-run", "--json"))["places"][0]["sign_ins"] == ["notes"]
     machine.run("login", "notes")
     machine.run("init", "--yes")
-    assert machine.moved() == {"claude-code": ["open", "notes"], "codex": ["notes"]}
+    assert machine.moved() == {"claude-code": ["notes", "open"], "codex": ["notes"]}
 
 
 def test_login_all_signs_in_once_to_the_servers_that_require_it(machine, places):

@@ -183,11 +183,12 @@ def _discard(one: "ModeSwitch") -> None:
 
 def _preloading(files: Sequence[Path], mode: Mode, *, dry_run: bool) -> "Sequence[InstallPlan]":
     """Have clients that defer the tools of all servers load those of riglm, or defer them again; what was done."""
-    from riglm.cli.setup_access import installing
+    from riglm.application.setup.init import SetupPlanner, install_each
+    from riglm.cli.setup_access import setup_context
 
-    parts = installing()
-    plans = parts.planner.preload_plans(files, is_on=mode == "enforce")
-    return plans if dry_run else parts.installer.install_each(plans)
+    context = setup_context()
+    plans = SetupPlanner(context).preload_plans(files, is_on=mode == "enforce")
+    return plans if dry_run else install_each(context, plans)
 
 
 def _live(mode: Mode, file: Path, url: str | None, token: str | None, *, dry_run: bool) -> dict[str, Any] | None:

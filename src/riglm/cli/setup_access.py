@@ -1,4 +1,4 @@
-"""The services of `riglm init` and `riglm undo`, and what other commands read of what they did."""
+"""What `riglm init`, `riglm undo` and `riglm enforce` work with, and what other commands read of what they did."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.clients.entries import own_command, unedited_files
-from riglm.adapters.clients.files import ClientFiles, home_of, values_of
-from riglm.adapters.clients.record import MergedSetupJournals, SetupJournal
+import yaml
+
+from riglm.adapters.clients.places import find_files, home_of, own_command, unedited_files
 from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.loading import (
@@ -23,9 +24,10 @@ from riglm.adapters.configuration.loading import (
     data_directory,
     other_data_directories,
 )
-from riglm.adapters.configuration.moved_servers import ServersFile
-from riglm.application.client_setup.planning import LeftoverCleanup, SetupEnvironment, SetupInstaller, SetupPlanner
-from riglm.application.client_setup.undoing import SetupUndoer
+from riglm.adapters.configuration.moved_servers import add_servers, load_server, read_servers
+from riglm.application.setup.client_files import ClientFiles, values_of
+from riglm.application.setup.init import SetupContext, SetupPlanner
+from riglm.application.setup.journal import SetupJournal
 from riglm.container import Container
 from riglm.domain.client_setup import (
     ClientServer,
@@ -37,7 +39,6 @@ from riglm.domain.client_setup import (
     starts_riglm,
 )
 from riglm.domain.errors import RiglmError
-from riglm.ports.clients import InstallationsPort
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
@@ -60,59 +61,54 @@ def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | N
     return dict.fromkeys(specs, False) | dict(zip(absent, asyncio.run(require_tokens(absent.values())), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class SetupServices:
-    """The services of client setup."""
+def setup_context(
+    environment: Mapping[str, str] | None = None, include: Collection[str] = (), project: Path | None = None
+) -> SetupContext:
+    """Return what changes clients' files, also what was changed with other variables than these.
 
-    planner: SetupPlanner
-    installer: SetupInstaller
-    undoer: SetupUndoer
-    clearing: LeftoverCleanup
-    record: InstallationsPort
-    looked_in: tuple[Path, ...]
-    """The directories in which a record of installations may be."""
-
-
-def installing(
-    environment: Mapping[str, str] | None = None, anyway: Collection[str] = (), project: Path | None = None
-) -> SetupServices:
-    """Everything that changes clients' files, also where it was put behind riglm with other variables than these.
-
-    `anyway` names servers to move even if a user may have to sign in; for a project, its files are read.
+    `include` are servers to move even if a user may have to sign in; for a project, its files are read.
     """
     environment = os.environ if environment is None else environment
-    clients = ClientFiles(environment=environment, home=home_of(environment), anyway=anyway)
-    directories = _record_directories(environment, clients, project)
-    servers_file, files = ServersFile(environment), SafeFiles()
-    installations = MergedSetupJournals([SetupJournal(directory) for directory in directories])
-    surroundings = SetupEnvironment(
+    files = SafeFiles()
+    clients = _client_files(environment, files, include)
+    directories = _journal_directories(environment, clients, project)
+    moves_data = any(environment.get(name) for name in _MOVES_THE_DATA)
+    return SetupContext(
+        clients=clients,
+        journal=SetupJournal(directories, files.read, files.write),
+        read=files.read,
+        write=files.write,
         command=_command(),
         directory=configuration_directory(environment),
-        env=_env(environment),
+        env={VARIABLE: str(data_directory(environment).absolute())} if moves_data else {},  # not all clients pass it on
         environment=environment,
+        read_servers=read_servers,
+        add_servers=add_servers,
+        load_server=partial(load_server, environment=environment),
+        find_sign_ins=find_sign_ins,
     )
-    return SetupServices(
-        SetupPlanner(
-            clients=clients,
-            servers_file=servers_file,
-            files=files,
-            installations=installations,
-            surroundings=surroundings,
-            find_sign_ins=find_sign_ins,
-        ),
-        SetupInstaller(files=files, installations=installations),
-        SetupUndoer(clients=clients, servers_file=servers_file, files=files, installations=installations),
-        LeftoverCleanup(
-            clients=clients, files=files, installations=installations, own=(surroundings.directory, *directories)
-        ),
-        installations,
-        directories,
-    )
+
+
+def _client_files(environment: Mapping[str, str], files: SafeFiles, include: Collection[str] = ()) -> ClientFiles:
+    home = home_of(environment)
+    find = partial(find_files, platform=sys.platform, environment=environment, home=home)
+    return ClientFiles(find, files.read, home=home, environment=environment, platform=sys.platform, include=include)
+
+
+def remove_leftovers(context: SetupContext, project: Path | None) -> tuple[Path, ...]:
+    """Remove temporary files that an interrupted riglm left where it writes; return them."""
+    places = [*context.clients.places(None), *(context.clients.places(project) if project is not None else ())]
+    files = [place.file for place in places]
+    for each in context.journal.all():
+        files += [each.file, each.configuration]
+    own = (context.directory, *context.journal.directories)
+    directories = dict.fromkeys([*(file.resolve().parent for file in files), *own])
+    return tuple(file for directory in directories for file in SafeFiles().clear(directory))
 
 
 def servers_to_sign_in() -> "dict[str, ServerSettings]":
     """Return the servers of clients, also of the project in this directory, that stay only for lack of an account."""
-    planner = installing().planner
+    planner = SetupPlanner(setup_context())
     plans = (*planner.plans((), None), *planner.plans((), Path.cwd()))
     return {name: settings for plan in plans for name, settings in plan.sign_ins.items()}
 
@@ -121,8 +117,9 @@ def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str
     """Yield the clients with servers that riglm could proxy, in a file that it does not edit; and riglm's command."""
     environment = os.environ if environment is None else environment
     for title, file in unedited_files(sys.platform, environment, home_of(environment)).items():
-        with contextlib.suppress(OSError, RiglmError):
-            extensions = values_of(file, file.read_bytes()).get("extensions")
+        with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
+            values = yaml.safe_load(file.read_bytes())
+            extensions = values.get("extensions") if isinstance(values, dict) else None
             found = extensions.values() if isinstance(extensions, dict) else ()
             stdio = [each for each in found if isinstance(each, dict) and each.get("type") == "stdio"]
             if any(not starts_riglm([str(each.get("cmd")), *map(str, each.get("args") or ())]) for each in stdio):
@@ -130,12 +127,14 @@ def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str
 
 
 def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
-    """Return the latest installation in each location that was not undone, with the servers of all of them there.
+    """Return the latest setup in each location that was not undone, with the servers of all of them there.
 
     There is none if `riglm init` never ran.
     """
+    files = SafeFiles()
+    directory = data_directory(os.environ if environment is None else environment) / _KEPT_IN
     latest: dict[tuple[Path, tuple[str, ...]], ClientSetup] = {}
-    for each in _record(os.environ if environment is None else environment).all():
+    for each in SetupJournal([directory], files.read, files.write).all():
         place = each.place.file, each.place.path
         moved = latest[place].servers if place in latest else {}
         latest[place] = replace(each, servers={**moved, **each.servers})
@@ -165,8 +164,7 @@ def riglm_entries(
 
     Looked at are the user's own files and those of the project in `directory`.
     """
-    environment = os.environ if environment is None else environment
-    clients = ClientFiles(environment=environment, home=home_of(environment))
+    clients = _client_files(os.environ if environment is None else environment, SafeFiles())
     found = []
     for place, content, servers in _servers_at(clients, directory):
         if isinstance(servers, str):
@@ -190,7 +188,7 @@ def riglm_entries(
 def _servers_at(
     clients: ClientFiles, directory: Path | None
 ) -> Iterator[tuple[ConfigLocation, bytes, tuple[ClientServer, ...] | str]]:
-    """Each place of the user's and of a project's, the file's content, and its servers or why they cannot be read."""
+    """Yield each place of the user and of a project, the file's content, and its servers or why it is unreadable."""
     for place in (*clients.places(None), *clients.places(directory or Path.cwd())):
         try:
             content = place.file.read_bytes()
@@ -199,7 +197,9 @@ def _servers_at(
             yield place, b"", str(error)
 
 
-def _record_directories(environment: Mapping[str, str], clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
+def _journal_directories(
+    environment: Mapping[str, str], clients: ClientFiles, project: Path | None
+) -> tuple[Path, ...]:
     """Return the directories that may contain a setup journal; the first, for these variables, gets new entries.
 
     A riglm with different variables has them in the client's file. Those in a project's files are ignored, because a
@@ -210,8 +210,8 @@ def _record_directories(environment: Mapping[str, str], clients: ClientFiles, pr
         is_brought_along = place.project is not None and place.file.is_relative_to(place.project)
         if isinstance(servers, str) or is_brought_along:
             continue
-        said = [(one.definition or {}).get("env", {}).get(VARIABLE) for one in servers if is_riglm(one)]
-        found += [Path(directory) for directory in said if directory and Path(directory).is_absolute()]
+        named = [(one.definition or {}).get("env", {}).get(VARIABLE) for one in servers if is_riglm(one)]
+        found += [Path(directory) for directory in named if directory and Path(directory).is_absolute()]
     different: dict[Path, Path] = {}
     for directory in found:
         different.setdefault(directory.resolve(), directory / _KEPT_IN)
@@ -219,19 +219,16 @@ def _record_directories(environment: Mapping[str, str], clients: ClientFiles, pr
 
 
 def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
-    """What covers the secrets of these files, whose names are none, in any text."""
+    """Return what masks the secrets of these files in any text; their names are no secrets."""
     first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
     last = {rewriting.file: rewriting.after for rewriting in rewritings}
     documents, texts = [], []
     for file, content in (*first.items(), *last.items()):  # what is between has no other servers than these two
         texts.append((content or b"").decode("utf-8", "replace"))
-        with contextlib.suppress(RiglmError):
-            documents.append(values_of(file, content or b""))
+        with contextlib.suppress(RiglmError, yaml.YAMLError, ValueError):
+            is_yaml = file.suffix in {".yaml", ".yml"}
+            documents.append(yaml.safe_load(content or b"") if is_yaml else values_of(file, content or b""))
     return Cover(*documents, texts=texts, shown=[str(rewriting.file) for rewriting in rewritings])
-
-
-def _record(environment: Mapping[str, str]) -> SetupJournal:
-    return SetupJournal(data_directory(environment) / _KEPT_IN)
 
 
 def _command() -> tuple[str, ...]:
@@ -239,10 +236,3 @@ def _command() -> tuple[str, ...]:
         return one.resolve() == other.resolve()
 
     return own_command(Path(sys.executable), shutil.which, Path.is_file, same)
-
-
-def _env(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that locate the data of a client's riglm: not all clients pass on the environment."""
-    if any(environment.get(name) for name in _MOVES_THE_DATA):
-        return {VARIABLE: str(data_directory(environment).absolute())}
-    return {}

@@ -382,6 +382,10 @@ VS Code and Crush were read in their source, the others are reported. Kiro and G
 """
 
 
+FORMATS: Final = {known.key: known.format for known in CLIENTS if known.format is not None}
+"""The clients that `riglm init` sets up, by the names that `--client` takes."""
+
+
 def support_by_key(key: str) -> ClientBehavior | None:
     """What is known of a client by what `riglm init` calls it; None when there is no such."""
     return next((known for known in CLIENTS if known.key == key), None)

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,20 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from riglm.adapters.clients.record import SetupJournal
 from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.presence import require_upstreams
+from riglm.application.setup.init import SetupPlanner, install
 from riglm.cli.config import app as check_app
 from riglm.cli.filtering_mode import enforce, shadow
 from riglm.cli.init import init
-from riglm.cli.setup_access import installations, installing, riglm_entries
+from riglm.cli.setup_access import installations, riglm_entries, setup_context
 from riglm.cli.transcript_access import find_proxies
 from riglm.cli.undo import undo
-from riglm.domain.client_setup import ConfigLocation, starts_riglm
+from riglm.domain.client_setup import starts_riglm
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError
-from tests.unit.adapters.clients.shapes import (
+from tests.unit.application.setup.shapes import (
     CLAUDE_CODE,
     CODEX,
     COPILOT,
@@ -676,10 +677,9 @@ def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
     monkeypatch.setattr(Path, "replace", lambda aside, _: written.append(aside.name))  # killed before it takes over
     file = home / "it.json"
     SafeFiles().write(file, None, b"{}")
-    SetupJournal(home).keep(ConfigLocation(client="cursor", file=file, path=()), b"{}")
     file.write_bytes(b"{}")
     SafeFiles().write(file, b"{}", b"[]")
-    assert len(written) == 3
+    assert len(written) == 2
     for name in written:
         os.utime(home / name, (1, 1))
     assert sorted(each.name for each in SafeFiles().clear(home)) == sorted(written)
@@ -687,11 +687,11 @@ def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
 
 def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path) -> None:
     file = put(home, CURSOR)
-    parts = installing()
-    (plan,) = parts.planner.plans((), None)
+    context = setup_context()
+    (plan,) = SetupPlanner(context).plans((), None)
     file.write_text("{}", "utf-8")
     with pytest.raises(ConflictError, match="changed by another process"):
-        parts.installer.install(plan)
+        install(context, plan)
     assert file.read_text("utf-8") == "{}"
     assert list(home.glob(".config/riglm/*")) == []
     assert installations() == ()
@@ -737,13 +737,16 @@ def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = put(home, CURSOR)
-    parts = installing()
-    (plan,) = parts.planner.plans((), None)
+    context = setup_context()
+    (plan,) = SetupPlanner(context).plans((), None)
+
+    def be_killed(file: Path, before: bytes | None, after: bytes | None) -> None:
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as killed:
-        killed.setattr(SafeFiles, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        killed.setattr(SetupJournal, "drop", lambda *_: None)
+        killed.setattr(context.journal, "drop", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
-            parts.installer.install(plan)
+            install(replace(context, write=be_killed), plan)
     assert len(installations()) == 1
     done("undo")
     assert file.read_bytes() == CURSOR.content

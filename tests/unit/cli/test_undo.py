@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from riglm.cli.setup_access import installations
-from tests.unit.adapters.clients.shapes import CODEX, CURSOR
+from tests.unit.application.setup.shapes import CODEX, CURSOR
 from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in, told
 
 __all__ = ["home"]
@@ -216,8 +216,8 @@ def test_undo_shows_a_summary_and_the_lines_on_request(home: Path) -> None:
 def test_lines_of_a_large_file_are_not_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(home, CURSOR)
     done("init")
-    monkeypatch.setattr("riglm.cli.init._MAX_SHOWN_BYTES", 100)
+    monkeypatch.setattr("riglm.cli.changed_lines._MAX_SHOWN_BYTES", 100)
     assert f"{file}: 0 MB, too large to show its lines" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output
-    monkeypatch.setattr("riglm.cli.init._MAX_SHOWN_BYTES", 1_000_000)
-    monkeypatch.setattr("riglm.cli.init._MAX_LINE_LENGTH", 10)
+    monkeypatch.setattr("riglm.cli.changed_lines._MAX_SHOWN_BYTES", 1_000_000)
+    monkeypatch.setattr("riglm.cli.changed_lines._MAX_LINE_LENGTH", 10)
     assert "… (" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output

@@ -14,7 +14,6 @@ from typing import Final
 
 from riglm.domain.control import ConflictError
 from riglm.domain.shortage import failed_write
-from riglm.ports.clients import FilesPort
 
 _OLD_SECONDS: Final = 600.0
 """A temporary file of this age is not being written any more."""
@@ -23,7 +22,7 @@ _TEMPORARY: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTAL
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-class SafeFiles(FilesPort):
+class SafeFiles:
     """Files of this machine: symbolic links, modes and owners stay as they are, new files are for the user alone.
 
     Folders that were made for a file are removed with it.
@@ -33,6 +32,11 @@ class SafeFiles(FilesPort):
         self._made: list[Path] = []
 
     def read(self, file: Path) -> bytes | None:
+        """Return the content; None when there is no such file.
+
+        Raises:
+            ConflictError: it cannot be read.
+        """
         try:
             return file.read_bytes()
         except FileNotFoundError:
@@ -40,10 +44,12 @@ class SafeFiles(FilesPort):
         except OSError as error:
             raise ConflictError(f"{file} cannot be read ({error.strerror}) — fix: let riglm read it") from None
 
-    def has_folder(self, file: Path) -> bool:
-        return file.parent.is_dir()
-
     def write(self, file: Path, before: bytes | None, after: bytes | None) -> None:
+        """Replace the content of the file, or delete it.
+
+        Raises:
+            ConflictError: it cannot be written, or does not hold what it held before.
+        """
         if before == after:
             return
         target = file.resolve()  # of a symbolic link, what it points to is replaced
@@ -61,6 +67,7 @@ class SafeFiles(FilesPort):
             raise ConflictError(failed_write(file, error, "let riglm write there, and run it again")) from None
 
     def clear(self, directory: Path) -> tuple[Path, ...]:
+        """Remove what a riglm that was stopped while it wrote left in a directory; return what was removed."""
         removed = []
         with contextlib.suppress(OSError):
             for file in _left_behind(directory):

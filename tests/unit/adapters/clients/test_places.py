@@ -4,14 +4,15 @@ from pathlib import Path
 import pytest
 
 import riglm
-from riglm.adapters.clients.entries import FORMATS, own_command, project_candidates, unedited_files, user_candidates
+from riglm.adapters.clients.places import list_candidates, own_command, unedited_files
 from riglm.domain import client_support
-from tests.unit.adapters.clients.shapes import SHAPES
+from riglm.domain.client_support import FORMATS
+from tests.unit.application.setup.shapes import SHAPES
 
 
 def where(platform: str, **environment: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for candidate in user_candidates(platform, environment, Path("/h")):
+    for candidate in list_candidates(None, platform=platform, environment=environment, home=Path("/h")):
         found.setdefault(candidate.client, []).append((candidate.base / candidate.pattern).as_posix())
     return found
 
@@ -64,7 +65,8 @@ def test_variables_that_move_files_are_followed() -> None:
 
 
 def test_a_project_has_places_of_its_own() -> None:
-    files = {(candidate.base / candidate.pattern).as_posix() for candidate in project_candidates(Path("/p"))}
+    found = list_candidates(Path("/p"), platform="linux", environment={}, home=Path("/h"))
+    files = {(candidate.base / candidate.pattern).as_posix() for candidate in found}
     assert {"/p/.mcp.json", "/p/.vscode/mcp.json", "/p/.codex/config.toml", "/p/opencode.json"} <= files
     assert {"/p/.kiro/settings/mcp.json", "/p/crush.json", "/p/.crush.json"} <= files
 

@@ -4,7 +4,7 @@ import shlex
 import pytest
 
 from riglm.adapters.clients.secret_texts import Cover
-from riglm.adapters.configuration.moved_servers import ServersFile
+from riglm.adapters.configuration.moved_servers import add_servers
 from riglm.domain.redaction import mask_command
 
 SECRETS = {
@@ -34,7 +34,7 @@ def test_no_secret_is_shown_however_it_is_written(server: dict[str, object]) -> 
         json.dumps(server),
         json.dumps(server, ensure_ascii=False, indent=1),
         json.dumps(server).replace("s", "\\u0073"),
-        ServersFile({}).with_servers(None, {"it": server}, "").decode(),
+        add_servers(None, {"it": server}, "").decode(),
         f"[it]\nK = {json.dumps([*server.values()][-1])}\n",
     ]
     for text in written:
@@ -102,8 +102,8 @@ def test_a_word_is_covered_under_a_secret_name_and_shown_elsewhere() -> None:
     for text in (
         json.dumps(env, indent=1),
         json.dumps(env),
-        ServersFile({}).with_servers(None, {"it": {"env": env}}, "").decode(),
-        ServersFile({}).with_servers(None, {"it": {"env": env}}, "").decode().replace('"', ""),
+        add_servers(None, {"it": {"env": env}}, "").decode(),
+        add_servers(None, {"it": {"env": env}}, "").decode().replace('"', ""),
         toml,
     ):
         shown = cover(text)

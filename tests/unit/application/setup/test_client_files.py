@@ -1,20 +1,29 @@
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from riglm.adapters.clients.claude_code import settings_files
-from riglm.adapters.clients.entries import FORMATS, understood
-from riglm.adapters.clients.files import ClientFiles
+from riglm.adapters.clients.places import find_files
+from riglm.adapters.clients.safe_files import SafeFiles
+from riglm.application.setup.client_entries import parse_entry
+from riglm.application.setup.client_files import ClientFiles
+from riglm.application.setup.client_rules import ClaudeCodeRules
 from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind, names_behind
+from riglm.domain.client_support import FORMATS
 
 HOME = Path("/home/me")
 
 
+def make_files(home: Path = HOME) -> ClientFiles:
+    find = partial(find_files, platform="linux", environment={}, home=home)
+    return ClientFiles(find, SafeFiles().read, home=home, environment={}, platform="linux")
+
+
 def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
     place = ConfigLocation(client=client, file=Path("f.json"), path=("mcpServers",), project=project)
-    return understood(place, "it", entry, HOME)
+    return parse_entry(place, "it", entry, HOME)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,7 @@ def test_the_folder_of_a_project_is_known_and_what_the_client_alone_understands_
 
 def test_gemini_lists_of_names_are_heeded() -> None:
     place = ConfigLocation(client="gemini", file=Path("settings.json"), path=("mcpServers",))
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    files = make_files()
     servers = '"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}}'
 
     def obstacles(mcp: str) -> list[str]:
@@ -144,7 +153,7 @@ def test_timeouts_of_an_entry_become_those_of_the_server(
     assert found.unused == ()
     place = ConfigLocation(client=client, file=Path("f.toml" if client == "codex" else "f.json"), path=("servers",))
     content = b'[servers.a]\ncommand = "sh"\n' if client == "codex" else b'{"servers": {"a": {"command": "sh"}}}'
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    files = make_files()
     after = files.with_riglm(place, content, ["a"], entry="riglm", starts=["/r"], waits=found.waits)
     (entry,) = files.servers(place, after)
     known = FORMATS[client].timeouts
@@ -166,7 +175,7 @@ def test_timeouts_of_an_entry_become_those_of_the_server(
 )
 def test_an_entry_of_opencode_waits_as_long_as_the_longest_form(timeouts: list[Any], written: Any) -> None:
     place = ConfigLocation(client="opencode", file=Path("opencode.json"), path=("mcp",))
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    files = make_files()
     entries = {f"s{at}": {"type": "local", "command": ["sh"], "timeout": each} for at, each in enumerate(timeouts)}
     content = json.dumps({"mcp": entries}).encode()
     found = {each.name: each.waits for each in files.servers(place, content)}
@@ -193,7 +202,7 @@ def test_a_timeout_for_all_servers_counts_for_those_without_one(
     client: str, key: str, top: Any, entry: Any, seconds: Any
 ) -> None:
     place = ConfigLocation(client=client, file=Path("f.json"), path=(key,))
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    files = make_files()
     content = json.dumps({**top, key: {"a": {"command": ["sh"], **entry}}}).encode()
     (server,) = files.servers(place, content)
     assert server.definition is not None
@@ -202,7 +211,7 @@ def test_a_timeout_for_all_servers_counts_for_those_without_one(
 
 def test_long_waits_go_along_and_short_ones_do_not() -> None:
     place = ConfigLocation(client="codex", file=Path("config.toml"), path=("mcp_servers",))
-    files = ClientFiles(environment={}, home=HOME, platform="linux")
+    files = make_files()
     content = b'[mcp_servers.a]\ncommand = "sh"\nstartup_timeout_sec = 5\ntool_timeout_sec = 600\n'
     (server,) = files.servers(place, content)
     assert server.waits == {"startup_timeout_sec": 5, "tool_timeout_sec": 600}
@@ -220,7 +229,7 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
     said = {"disabledMcpServers": ["a"], "disabledMcpjsonServers": ["c"], "enabledMcpjsonServers": ["a"]}
     own = json.dumps({"projects": {str(project): said}})
     (tmp_path / ".claude.json").write_text(own, "utf-8")
-    files = ClientFiles(environment={}, home=tmp_path, platform="linux")
+    files = make_files(tmp_path)
     user = ConfigLocation(client="claude-code", file=tmp_path / ".claude.json", path=("mcpServers",))
     permitted, off = files.remarks(user, ["a", "b"], "riglm")
     assert "permission rules name the tools of a as mcp__a__" in permitted
@@ -266,21 +275,24 @@ def test_a_server_with_a_policy_of_claude_code_stays_where_that_holds(
         "db": {"command": "sh", "args": ["-c", "db"]},
         "near": {"type": "http", "url": "http://localhost:9/mcp"},
     }
-    found = ClientFiles(environment={}, home=tmp_path, platform="linux").servers(
-        place, json.dumps({"mcpServers": servers}).encode()
-    )
+    found = make_files(tmp_path).servers(place, json.dumps({"mcpServers": servers}).encode())
     assert {server.name for server in found if server.obstacle} == stay
     assert all(str(tmp_path / where / "settings.json") in server.obstacle for server in found if server.obstacle)
 
 
-def test_the_settings_of_an_organisation_are_looked_at_on_every_platform() -> None:
-    managed = {
-        "linux": "/etc/claude-code/managed-settings.json",
-        "darwin": "/Library/Application Support/ClaudeCode/managed-settings.json",
-        "win32": "C:/Program Files/ClaudeCode/managed-settings.json",
-    }
-    for platform, file in managed.items():
-        assert settings_files(HOME, [], platform)[0] == Path(file)
+@pytest.mark.parametrize(
+    ("platform", "file"),
+    [
+        ("linux", "/etc/claude-code/managed-settings.json"),
+        ("darwin", "/Library/Application Support/ClaudeCode/managed-settings.json"),
+        ("win32", "C:/Program Files/ClaudeCode/managed-settings.json"),
+    ],
+)
+def test_the_settings_of_an_organization_are_read_on_every_platform(platform: str, file: str) -> None:
+    denied = {Path(file): {"deniedMcpServers": [{"serverName": "a"}]}}
+    place = ConfigLocation(client="claude-code", file=HOME / ".claude.json", path=("mcpServers",))
+    rules = ClaudeCodeRules(place.file, HOME / ".claude", platform, lambda each: denied.get(each, {}))
+    assert set(rules.find_obstacles(place, [ClientServer(name="a")])) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -299,7 +311,7 @@ def test_rules_for_tools_by_name_keep_their_server_where_they_hold(client: str, 
     entry = {"type": "local", "command": ["sh"]} if client == "opencode" else {"command": "sh"}
     place = ConfigLocation(client=client, file=Path("settings.json"), path=(key,))
     content = json.dumps({key: {"cat": entry, "b": entry}, **said}).encode()
-    found = ClientFiles(environment={}, home=HOME, platform="linux").servers(place, content)
+    found = make_files().servers(place, content)
     assert [server.name for server in found if server.obstacle] == stay
 
 
@@ -310,7 +322,7 @@ def test_the_rules_of_a_user_hold_for_the_servers_of_a_project(tmp_path: Path) -
     place = ConfigLocation(
         client="gemini", file=project / ".gemini/settings.json", path=("mcpServers",), project=project
     )
-    files = ClientFiles(environment={}, home=tmp_path, platform="linux")
+    files = make_files(tmp_path)
     (found,) = files.servers(place, b'{"mcpServers": {"a": {"command": "sh"}}}')
     assert found.obstacle == "`mcp.excluded` switches it off"
 

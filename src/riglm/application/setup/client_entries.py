@@ -1,15 +1,14 @@
-"""Client files and entries: candidate paths, variable syntax, and conversion of entries to and from riglm's."""
+"""Servers as clients write them: variables, timeouts, and conversion of entries to and from riglm's."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from riglm.domain import client_support
 from riglm.domain.client_setup import OAUTH, ClientServer, ConfigLocation, as_text, auth_of
-from riglm.domain.client_support import ClientTimeout
+from riglm.domain.client_support import FORMATS, ClientTimeout
 
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -106,16 +105,8 @@ class VariableTranslator:
 
 _PATTERNS: Final = {"none": NEVER, "shell": SHELL, "editor": EDITOR, "dollar": DOLLAR, "braces": BRACES, "bash": BASH}
 
-FORMATS: Final = {known.key: known.format for known in client_support.CLIENTS if known.format is not None}
-"""The clients that `riglm init` sets up, by the names that `--client` takes."""
 
-
-def variable_pattern(client: str) -> re.Pattern[str]:
-    """Return the pattern of the variables that a client replaces."""
-    return _PATTERNS[FORMATS[client].variables]
-
-
-def entry_of(client: str, words: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+def riglm_entry(client: str, words: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Return a client's entry for a command line; `variables` are passed to the command where the client does not."""
     form = FORMATS[client]
     passed = {} if form.passes_all or not form.variable else {name: form.variable % name for name in variables}
@@ -127,95 +118,6 @@ def entry_of(client: str, words: Sequence[str], variables: Sequence[str], env: M
     entry |= {"command": words[0], "args": list(words[1:])} | ({"env": env} if env else {})
     entry |= {form.variable_names: sorted(variables)} if form.variable_names and variables else {}
     return entry | dict(form.members)
-
-
-@dataclass(frozen=True, slots=True)
-class CandidatePath:
-    """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.
-
-    `name` identifies a place that exists only once.
-    """
-
-    client: str
-    base: Path
-    pattern: str
-    path: tuple[str, ...]
-    project: Path | None = None
-    name: str = ""
-
-
-def user_candidates(platform: str, environment: Mapping[str, str], home: Path) -> Iterator[CandidatePath]:
-    """Where the user's own files may be, Claude Code's first. `platform` is as in `sys.platform`."""
-    bases = _bases(platform, environment, home)
-    for client, form in FORMATS.items():
-        for file, name in form.files.items():
-            base, _, pattern = file.partition("/")
-            yield CandidatePath(client, bases[base], pattern, (form.key,), name=name)
-
-
-def unedited_files(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
-    """The files with servers that riglm does not edit, by the title of the client."""
-    bases = _bases(platform, environment, home)
-    files = {known.title: known.unedited.partition("/") for known in client_support.CLIENTS if known.unedited}
-    return {title: bases[base] / name for title, (base, _, name) in files.items()}
-
-
-def project_candidates(project: Path) -> Iterator[CandidatePath]:
-    """Where files may be that are for work in one directory alone."""
-    for client, form in FORMATS.items():
-        for file in form.project_files:
-            yield CandidatePath(client, project, file, (form.key,), project)
-
-
-def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
-    app = _application_data(platform, environment, home)
-    # What follows the XDG rules does so on every platform, but for Zed on Windows.
-    xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    return {
-        "{home}": home,
-        "{app}": app,
-        "{xdg}": xdg,
-        "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
-        "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
-        "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
-        "{crush}": Path(environment.get("CRUSH_GLOBAL_CONFIG") or xdg / "crush"),
-        "{goose}": app / "Block" / "goose" / "config" if platform == "win32" else xdg / "goose",
-        "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
-    }
-
-
-def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:
-    if platform == "win32":
-        return Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
-    if platform == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-
-
-_PASSING = ("archive-v0", "environments-v2")
-
-
-def own_command(
-    executable: Path,
-    which: Callable[[str], str | None],
-    is_file: Callable[[Path], bool],
-    same: Callable[[Path, Path], bool],
-) -> tuple[str, ...]:
-    """The command line of the riglm that this interpreter runs.
-
-    What `uvx` or `pipx run` unpacked for one run is started by them again: their cache may be emptied at any time.
-    """
-    parts = executable.parts
-    if any(part in parts for part in _PASSING) and (uvx := which("uvx")):
-        return (uvx, "riglm")
-    if "pipx" in parts and any("cache" in part for part in parts) and (pipx := which("pipx")):
-        return (pipx, "run", "riglm")
-    suffix = ".exe" if executable.suffix.lower() == ".exe" else ""
-    beside = executable.with_name(f"riglm{suffix}")
-    if not is_file(beside):
-        return (str(executable), "-m", "riglm")
-    known = which("riglm")
-    return (known,) if known and Path(known).is_absolute() and same(Path(known), beside) else (str(beside),)
 
 
 _URLS: Final = ("url", "serverUrl", "httpUrl")
@@ -241,18 +143,18 @@ class _SkippedServerError(Exception):
     """The server cannot be moved behind riglm; the message gives the reason."""
 
 
-def understood(place: ConfigLocation, name: str, entry: Any, home: Path, *, anyway: bool = False) -> ClientServer:
-    """What riglm makes of an entry; `anyway` moves a server even if it requires a sign-in."""
+def parse_entry(place: ConfigLocation, name: str, entry: Any, home: Path, *, include: bool = False) -> ClientServer:
+    """Return what riglm makes of an entry; `include` moves a server even if it requires a sign-in."""
     if not isinstance(entry, Mapping):
         return ClientServer(name=name, obstacle="it is not written as a server")
     starts, url = _starts(entry), next((str(entry[key]) for key in _URLS if entry.get(key)), "")
     form = FORMATS[place.client]
-    seen = VariableTranslator(variable_pattern(place.client), home, place.project)
+    seen = VariableTranslator(_PATTERNS[form.variables], home, place.project)
     try:
         _require_readable(entry)
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
-        signs_in = not anyway and not starts and _may_require_sign_in(entry, url)
+        signs_in = not include and not starts and _may_require_sign_in(entry, url)
     except (_SkippedServerError, UntranslatableError) as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
     waits = timeouts_of(entry, form.timeouts)

@@ -1,91 +1,93 @@
-"""The clients' files on this machine: found, read, and rewritten."""
+"""Clients' files: the servers in them, and new versions with riglm in the place of servers. Nothing is written."""
 
 import contextlib
-import os
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import yaml
-
-from riglm.adapters.clients import claude_code, json_members, toml_tables
-from riglm.adapters.clients.claude_code import ruled
-from riglm.adapters.clients.entries import (
-    FORMATS,
-    CandidatePath,
-    entry_of,
-    project_candidates,
-    timeouts_of,
-    understood,
-    user_candidates,
-)
-from riglm.adapters.clients.json_members import FileNotEditableError
+from riglm.application.setup import json_members, toml_tables
+from riglm.application.setup.client_entries import parse_entry, riglm_entry, timeouts_of
+from riglm.application.setup.client_rules import ClaudeCodeRules, find_obstacles
+from riglm.application.setup.json_members import FileNotEditableError
 from riglm.domain.client_setup import ClientServer, ConfigLocation
-from riglm.ports.clients import ClientsPort
+from riglm.domain.client_support import FORMATS
+from riglm.domain.errors import RiglmError
 
-_MAX: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 _BOM: Final = "\ufeff"
 
 
-class ClientFiles(ClientsPort):
-    """Clients' files below one home directory."""
+class ClientFiles:
+    """Clients' files on one machine."""
 
     def __init__(
-        self, *, environment: Mapping[str, str], home: Path, platform: str = sys.platform, anyway: Collection[str] = ()
+        self,
+        find_files: Callable[[Path | None], Sequence[ConfigLocation]],
+        read: Callable[[Path], bytes | None],
+        *,
+        home: Path,
+        environment: Mapping[str, str],
+        platform: str,
+        include: Collection[str] = (),
     ) -> None:
-        """`anyway` names servers to be moved even if they require a sign-in."""
-        self._environment = environment
+        """`find_files` returns the user's files that exist, or those of a project.
+
+        `include` are servers to move even if they may require a sign-in.
+        """
+        self._find_files = find_files
+        self._read = read
         self._home = home
-        self._platform = platform
-        self._anyway = frozenset(anyway)
+        self._include = frozenset(include)
+        directory = environment.get("CLAUDE_CONFIG_DIR")
+        own_file = Path(directory or home) / ".claude.json"
+        self._claude = ClaudeCodeRules(own_file, Path(directory or home / ".claude"), platform, self._read_json)
 
     def places(self, project: Path | None) -> tuple[ConfigLocation, ...]:
-        candidates = (
-            user_candidates(self._platform, self._environment, self._home)
-            if project is None
-            else project_candidates(project)
-        )
-        found = [place for candidate in candidates for place in _present(candidate)]
-        own = next(user_candidates(self._platform, self._environment, self._home))
-        found += [place for one in _present(own) for place in claude_code.places_in(one, project)]
+        """Return where servers of clients are; with a project, only what is for work in that directory."""
+        found = [*self._find_files(project), *self._claude.places(project)]
         return tuple({(place.file.resolve(), place.path): place for place in reversed(found)}.values())[::-1]
 
     def servers(self, place: ConfigLocation, content: bytes) -> tuple[ClientServer, ...]:
+        """Return the servers at a place in this version of the file; none where the place is not there.
+
+        Raises:
+            FileNotEditableError: it is not what its client reads.
+        """
         values = _values(place, _text(place, content))
         found = _with_shared_timeout(_at(values, place.path), values, FORMATS[place.client].shared_timeout)
         servers = [
-            understood(place, name, entry, self._home, anyway=name in self._anyway) for name, entry in found.items()
+            parse_entry(place, name, entry, self._home, include=name in self._include) for name, entry in found.items()
         ]
-        blocked = ruled(place, found, [values, *self._said_elsewhere(place)])
+        obstacles = find_obstacles(place, found, [values, *self._read_with(place)])
         if place.client == "claude-code":
-            blocked |= claude_code.blocked(place, servers, self._of_claude_code())
+            obstacles |= self._claude.find_obstacles(place, servers)
         return tuple(
-            ClientServer(name=each.name, obstacle=blocked[each.name], starts=each.starts, url=each.url)
-            if each.name in blocked and each.definition is not None
+            ClientServer(name=each.name, obstacle=obstacles[each.name], starts=each.starts, url=each.url)
+            if each.name in obstacles and each.definition is not None
             else each
             for each in servers
         )
 
     def remarks(self, place: ConfigLocation, names: Collection[str], entry: str) -> tuple[str, ...]:
-        if place.client != "claude-code":
-            return ()
-        return claude_code.remarks(place, names, entry, self._of_claude_code())
+        """Return what the user has set for these servers elsewhere, and what becomes of it behind riglm's entry."""
+        return self._claude.remarks(place, names, entry) if place.client == "claude-code" else ()
 
-    def _of_claude_code(self) -> claude_code.ClaudeCodePaths:
-        claude = next(user_candidates(self._platform, self._environment, self._home))
-        own_file = claude.base / claude.pattern
-        return claude_code.ClaudeCodePaths(own_file, self._home, self._environment, self._platform)
+    def _read_with(self, place: ConfigLocation) -> Iterator[Mapping[str, Any]]:
+        """Yield the other files that the client merges with this one, if they can be read."""
+        if not FORMATS[place.client].has_rules:
+            return
+        others = [*self._find_files(None), *(self._find_files(place.project) if place.project is not None else ())]
+        for other in others:
+            if other.client == place.client and place.is_read_with(other):
+                with contextlib.suppress(RiglmError):
+                    yield _values(other, _text(other, self._read(other.file) or b""))
 
-    def _said_elsewhere(self, place: ConfigLocation) -> Iterator[Mapping[str, Any]]:
-        """Return the other files that the client merges with this one; empty if one cannot be read."""
-        candidates = [*user_candidates(self._platform, self._environment, self._home)]
-        candidates += project_candidates(place.project) if place.project is not None else []
-        for other in (other for each in candidates if each.client == place.client for other in _present(each)):
-            if FORMATS[place.client].has_rules and place.is_read_with(other):
-                with contextlib.suppress(OSError, FileNotEditableError):
-                    yield _values(other, _text(other, other.file.read_bytes()))
+    def _read_json(self, file: Path) -> Mapping[str, Any]:
+        try:
+            return json_members.values((self._read(file) or b"{}").decode("utf-8-sig"))
+        except (ValueError, RiglmError):
+            return {}
 
     def with_riglm(
         self,
@@ -99,11 +101,20 @@ class ClientFiles(ClientsPort):
         env: Mapping[str, str] | None = None,
         waits: Mapping[str, float] | None = None,
     ) -> bytes:
+        """Return the file with riglm in the place of these servers.
+
+        `starts` is riglm's command line, `variables` are the names of the variables that it needs, `env` contains
+        more with their values, `waits` is the client's timeout setting. All other members of an existing entry of
+        this name are kept.
+
+        Raises:
+            FileNotEditableError: the file cannot be changed faithfully.
+        """
         text = _text(place, content)
         values = _values(place, text)
         servers = _at(values, place.path)
         there = servers.get(entry)
-        wanted = entry_of(place.client, starts, variables, env or {})
+        wanted = riglm_entry(place.client, starts, variables, env or {})
         if isinstance(there, Mapping):
             wanted = _merged(there, wanted)
         wanted = _with_timeouts(place, wanted, waits or {})
@@ -117,6 +128,11 @@ class ClientFiles(ClientsPort):
     def without_riglm(
         self, place: ConfigLocation, content: bytes, entry: str | None, before: bytes, names: Collection[str]
     ) -> bytes:
+        """Return the file with servers of an earlier version of it where riglm is, or at the end if that is not there.
+
+        Raises:
+            FileNotEditableError: the file cannot be changed faithfully.
+        """
         text, earlier = _text(place, content), _text(place, before)
         values = _values(place, text)
         servers, were = _at(values, place.path), _at(_values(place, earlier), place.path)
@@ -126,6 +142,13 @@ class ClientFiles(ClientsPort):
         return _encoded(content, new)
 
     def with_preloading(self, place: ConfigLocation, content: bytes, entry: str) -> bytes:
+        """Return the file by which the client loads the tools of riglm's entry at once, and does not defer them.
+
+        It is the same file for a client that defers no tools, or honors preload hints.
+
+        Raises:
+            FileNotEditableError: the file cannot be changed faithfully.
+        """
         there = _at(_values(place, _text(place, content)), (*place.path, entry))
         members = {}
         for key, value in FORMATS[place.client].preload_members.items():
@@ -137,18 +160,22 @@ class ClientFiles(ClientsPort):
         return _with_members(place, content, {entry: members})
 
     def without_preloading(self, place: ConfigLocation, content: bytes, entries: Sequence[str], before: bytes) -> bytes:
+        """Return the file without what `with_preloading` changed in `before`.
+
+        `entries` are riglm's name then, and others that it has now.
+
+        Raises:
+            FileNotEditableError: the file cannot be changed faithfully.
+        """
         if not self.may_defer(place, before, entries[0]):
             return content
         earlier = _at(_values(place, _text(place, before)), place.path)
-        members = {}
-        for entry in entries:
-            was = earlier.get(entry)
-            known = was if isinstance(was, Mapping) else {}
-            members[entry] = {key: known.get(key) for key in FORMATS[place.client].preload_members}
+        keys = FORMATS[place.client].preload_members
+        members = {entry: {key: _at(earlier, (entry,)).get(key) for key in keys} for entry in entries}
         return _with_members(place, content, members)
 
     def may_defer(self, place: ConfigLocation, content: bytes, entry: str) -> bool:
-        """Whether the client may defer the tools of an entry, and would not by another setting."""
+        """True if the client may defer the tools of an entry, and would not by another setting."""
         try:
             return self.with_preloading(place, content, entry) != content
         except FileNotEditableError:
@@ -170,21 +197,6 @@ def _with_members(place: ConfigLocation, content: bytes, members: Mapping[str, M
     if text != before:
         _require(place, text, values, servers)
     return _encoded(content, text)
-
-
-def _present(candidate: CandidatePath) -> list[ConfigLocation]:
-    files = (
-        sorted(candidate.base.glob(candidate.pattern))
-        if "*" in candidate.pattern
-        else [candidate.base / candidate.pattern]
-    )
-    return [
-        ConfigLocation(
-            client=candidate.client, file=file, path=candidate.path, project=candidate.project, name=candidate.name
-        )
-        for file in files
-        if file.is_file()
-    ]
 
 
 def _with_shared_timeout(entries: Mapping[str, Any], values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -211,8 +223,7 @@ def _with_timeouts(place: ConfigLocation, entry: Mapping[str, Any], waits: Mappi
     for key, value in waits.items():
         if value > given.get(key, known[key].default):
             outer, _, inner = key.partition(".")
-            there = changed.get(outer)
-            changed[outer] = {**(there if isinstance(there, Mapping) else {}), inner: value} if inner else value
+            changed[outer] = {**_at(changed, (outer,)), inner: value} if inner else value
     return changed
 
 
@@ -231,10 +242,9 @@ def _merged(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
 
 
 def _require(place: ConfigLocation, text: str, before: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
-    """Raise unless the new text equals the old one except for these servers."""
-    wanted = _replaced(before, place.path, servers)
+    """Raise FileNotEditableError unless the new text equals the old one except for these servers."""
     try:
-        is_right = _values(place, text) == wanted
+        is_right = _values(place, text) == _replaced(before, place.path, servers)
     except FileNotEditableError:
         is_right = False
     if not is_right:
@@ -246,8 +256,7 @@ def _require(place: ConfigLocation, text: str, before: Mapping[str, Any], server
 def _replaced(values: Mapping[str, Any], path: Sequence[str], servers: Mapping[str, Any]) -> dict[str, Any]:
     if not path:
         return dict(servers)
-    inner = values.get(path[0])
-    return {**values, path[0]: _replaced(inner if isinstance(inner, Mapping) else {}, path[1:], servers)}
+    return {**values, path[0]: _replaced(_at(values, path[:1]), path[1:], servers)}
 
 
 def _at(values: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
@@ -257,10 +266,6 @@ def _at(values: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     return here if isinstance(here, Mapping) else {}
 
 
-def _editor(place: ConfigLocation) -> ModuleType:
-    return toml_tables if place.file.suffix == ".toml" else json_members
-
-
 def _values(place: ConfigLocation, text: str) -> dict[str, Any]:
     if not text.strip() and place.file.suffix != ".toml":
         return {}
@@ -268,15 +273,17 @@ def _values(place: ConfigLocation, text: str) -> dict[str, Any]:
     return found
 
 
-def _call(place: ConfigLocation, verb: str, *arguments: Any) -> Any:
+def _call(place: ConfigLocation, function: str, *arguments: Any) -> Any:
+    """Call a function of the module for the format of a file."""
+    module: ModuleType = toml_tables if place.file.suffix == ".toml" else json_members
     try:
-        return getattr(_editor(place), verb)(*arguments)
+        return getattr(module, function)(*arguments)
     except FileNotEditableError as error:
-        raise FileNotEditableError(f"{place.file}: {error} — fix: mend it, or leave the client out") from None
+        raise FileNotEditableError(f"{place.file}: {error} — fix: correct it, or leave the client out") from None
 
 
 def _text(place: ConfigLocation, content: bytes) -> str:
-    if len(content) > _MAX:
+    if len(content) > _MAX_BYTES:
         raise FileNotEditableError(f"{place.file} is larger than 64 MiB")
     try:
         return content.decode("utf-8").removeprefix(_BOM)
@@ -292,22 +299,10 @@ def _encoded(before: bytes, text: str) -> bytes:
 
 
 def values_of(file: Path, content: bytes) -> dict[str, Any]:
-    """What a file of any kind says, for looking at alone.
+    """Return the content of a JSON or TOML file.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        FileNotEditableError: it cannot be read.
     """
-    if file.suffix in {".yaml", ".yml"}:
-        try:
-            found = yaml.safe_load(content)
-        except (yaml.YAMLError, ValueError):
-            raise FileNotEditableError(f"{file} is not YAML") from None
-        return found if isinstance(found, dict) else {}
     place = ConfigLocation(client="", file=file, path=())
     return _values(place, _text(place, content))
-
-
-def home_of(environment: Mapping[str, str]) -> Path:
-    """The user's home directory."""
-    named = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
-    return Path(named) if named else Path.home()

@@ -1,4 +1,4 @@
-"""Members of an object in JSON with comments, changed in the text: nothing else in it changes.
+"""Members of an object in JSON with comments, replaced in the text: nothing else in it changes.
 
 Each change touches the text of the members that it is about, and no more: comments, spare commas, indentation, escapes
 and the order of keys stay as their owner wrote them.
@@ -6,30 +6,12 @@ and the order of keys stay as their owner wrote them.
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from riglm.domain.errors import ConfigurationError
-
-
-def behind_whom(were: Sequence[str], returning: Collection[str], there: Collection[str]) -> dict[str | None, list[str]]:
-    """Those that return, in their order, by the one of those there that they go behind; None: in front of all."""
-    groups: dict[str | None, list[str]] = defaultdict(list)
-    last = None
-    for name in were:
-        if name in returning:
-            groups[last].append(name)
-        elif name in there:
-            last = name
-    return groups
-
-
-def stands_behind(name: str, are: Sequence[str], were: Collection[str]) -> str | None:
-    """The nearest in front of this one that was there before as well; None when there is none."""
-    return next((other for other in reversed(are[: are.index(name)]) if other in were), None)
 
 
 class FileNotEditableError(ConfigurationError):
@@ -40,7 +22,7 @@ _STRING: Final = r'"(?:\\.|[^"\\\n])*"'
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _KEY: Final = re.compile(_STRING)
 _SKIPPED: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|[{{}}\[\]]", re.DOTALL)
-_PLAIN: Final = re.compile(r'[^\s,\]}"/]+')
+_SIMPLE: Final = re.compile(r'[^\s,\]}"/]+')
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
@@ -62,7 +44,7 @@ class _Member:
 
 @lru_cache(maxsize=4)  # one file may hold the servers of many projects
 def values(text: str) -> dict[str, Any]:
-    """What the text says.
+    """Return the content.
 
     Raises:
         FileNotEditableError: it is no JSON, not even with comments, or holds no keys, or one of them twice in one
@@ -72,8 +54,7 @@ def values(text: str) -> dict[str, Any]:
         try:
             found = json.loads(text, object_pairs_hook=_once_each)
         except json.JSONDecodeError:
-            plain = _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
-            found = json.loads(plain, object_pairs_hook=_once_each)
+            found = json.loads(_plain(text), object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise FileNotEditableError(
             f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})"
@@ -86,59 +67,58 @@ def values(text: str) -> dict[str, Any]:
 
 
 def moved(text: str, path: JsonPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
-    """The text without these members of the object at a path, and with another in the place of the first of them."""
+    """Return the text without these members of the object at a path, and with another in the place of the first."""
     members = _members_at(text, path)
     leaving = [member for member in members if member.key in names]
-    instead = ""
-    if entry is not None and leaving:
-        instead = _written(text, leaving[0], *entry)
+    instead = _written(text, leaving[0], *entry) if entry is not None and leaving else ""
     return _changed(text, members, leaving, instead)
 
 
+def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
+    """Return the text with members of an earlier version of it in the place of an entry, or behind all others.
+
+    If the object is as `moved` made it, it becomes what it was.
+    """
+    members = _members_at(text, path)
+    ours = [member for member in members if member.key == entry]
+    if ours:
+        value = json.loads(_plain(text[ours[0].value : ours[0].end]))
+        now, earlier = _source(text, path), _source(before, path)
+        if entry is not None and _source(moved(before, path, names, (entry, value)), path) == now:
+            place = _object_at(text, path)
+            return text[:place] + earlier + text[place + len(now) :]
+    pieces = [before[member.start : member.end] for member in _members_at(before, path) if member.key in names]
+    if not ours:
+        return _appended(text, path, pieces)
+    return _changed(text, members, ours, ("," + _gap(text, ours[0].start)).join(pieces))
+
+
 def with_members(text: str, path: JsonPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
-    """The text with these members at the end of an object, and without those of the removed names or the same ones."""
+    """Return the text with these members at the end of an object, and without those of removed or equal names."""
     text = moved(text, path, {*members, *removed}, None)
     pieces = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in members.items()]
-    there = _members_at(text, path)
-    return _inserted(text, path, there[-1].key if there else None, pieces) if pieces else text
+    return _appended(text, path, pieces) if pieces else text
 
 
-def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
-    """The text with members of another version of it, each where it was among those that stayed.
-
-    The member of this name is removed, and replaced by the given ones.
-    """
-    were = {member.key: before[member.start : member.end] for member in _members_at(before, path)}
-    members = _members_at(text, path)
-    keys = [member.key for member in members]
-    staying = {key for key in keys if key != entry}
-    groups = behind_whom([*were], names, staying)
-    if entry in keys:
-        instead = groups.pop(stands_behind(entry, keys, staying & were.keys()), [])
-        ours = members[keys.index(entry)]
-        gap = "," + _gap(text, ours.start)
-        text = _changed(text, members, [ours], gap.join(were[name] for name in instead))
-    for behind, group in groups.items():
-        text = _inserted(text, path, behind, [were[name] for name in group])
-    return text
+def _source(text: str, path: JsonPath) -> str:
+    """Return the text of the object at a path."""
+    place = _object_at(text, path)
+    return text[place : _end_of_value(text, place)]
 
 
-def _inserted(text: str, path: JsonPath, behind: str | None, pieces: Sequence[str]) -> str:
-    """The text with more members behind the one of this name, and behind what is said of that one in its line."""
+def _appended(text: str, path: JsonPath, pieces: Sequence[str]) -> str:
+    """Return the text with more members at the end of an object, behind a comment in the line of the last one."""
     members = _members_at(text, path)
     if not members:
         place = _object_at(text, path) + 1
         return text[:place] + ", ".join(pieces) + text[place:]
-    if behind is None:
-        place, gap = members[0].start, _gap(text, members[0].start)
-        return text[:place] + "".join(f"{piece},{gap}" for piece in pieces) + text[place:]
-    member = next(member for member in members if member.key == behind)
-    gap = _gap(text, member.start)
+    last = members[-1]
+    gap = _gap(text, last.start)
     new = ",".join(gap + piece for piece in pieces)
-    end = member.end if member.comma is None else member.comma + 1
+    end = last.end if last.comma is None else last.comma + 1
     remark = _REST_OF_LINE.match(text, end) if "\n" in gap else None
     place = remark.end() if remark else end
-    if member.comma is None:
+    if last.comma is None:
         return text[:end] + "," + text[end:place] + new + text[place:]
     return text[:place] + new + "," + text[place:]
 
@@ -207,7 +187,7 @@ def _end_of_value(text: str, place: int) -> int:
     if text[place] == '"':
         found = _KEY.match(text, place)
     elif text[place] not in "{[":
-        found = _PLAIN.match(text, place)
+        found = _SIMPLE.match(text, place)
     else:
         depth = 0
         for mark in _SKIPPED.finditer(text, place):
@@ -261,6 +241,11 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise FileNotEditableError(f"the key {twice!r} occurs twice in one object: keep one of them")
     return found
+
+
+def _plain(text: str) -> str:
+    """Return the text with blanks in the place of comments and spare commas."""
+    return _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def _blank(found: re.Match[str]) -> str:

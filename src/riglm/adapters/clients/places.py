@@ -1,0 +1,115 @@
+"""Where clients keep their files on this machine, and how they start this riglm."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from riglm.domain.client_setup import ConfigLocation
+from riglm.domain.client_support import CLIENTS, FORMATS
+
+
+class Candidate(NamedTuple):
+    """Where a client's file may be: `pattern` below `base`, with `*` for names of the user's choice.
+
+    `name` identifies a place that exists only once.
+    """
+
+    client: str
+    base: Path
+    pattern: str
+    name: str = ""
+
+
+def list_candidates(
+    project: Path | None, *, platform: str, environment: Mapping[str, str], home: Path
+) -> Iterator[Candidate]:
+    """Yield where the user's own files may be, Claude Code's first, or those for work in one directory alone.
+
+    `platform` is as in `sys.platform`.
+    """
+    bases = _bases(platform, environment, home)
+    for client, form in FORMATS.items():
+        if project is not None:
+            yield from (Candidate(client, project, file) for file in form.project_files)
+            continue
+        for file, name in form.files.items():
+            base, _, pattern = file.partition("/")
+            yield Candidate(client, bases[base], pattern, name)
+
+
+def find_files(
+    project: Path | None, *, platform: str, environment: Mapping[str, str], home: Path
+) -> list[ConfigLocation]:
+    """Return the places of servers in files that exist: the user's own, or those of a project."""
+    found = list_candidates(project, platform=platform, environment=environment, home=home)
+    return [
+        ConfigLocation(client=each.client, file=file, path=(FORMATS[each.client].key,), project=project, name=each.name)
+        for each in found
+        for file in sorted(each.base.glob(each.pattern))
+        if file.is_file()
+    ]
+
+
+def unedited_files(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
+    """Return the files with servers that riglm does not edit, by the title of the client."""
+    bases = _bases(platform, environment, home)
+    files = {known.title: known.unedited.partition("/") for known in CLIENTS if known.unedited}
+    return {title: bases[base] / name for title, (base, _, name) in files.items()}
+
+
+def home_of(environment: Mapping[str, str]) -> Path:
+    """Return the user's home directory."""
+    named = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+    return Path(named) if named else Path.home()
+
+
+def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
+    app = _application_data(platform, environment, home)
+    # What follows the XDG rules does so on every platform, but for Zed on Windows.
+    xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    return {
+        "{home}": home,
+        "{app}": app,
+        "{xdg}": xdg,
+        "{zed}": app / "Zed" if platform == "win32" else xdg / "zed",
+        "{claude}": Path(environment.get("CLAUDE_CONFIG_DIR") or home),
+        "{codex}": Path(environment.get("CODEX_HOME") or home / ".codex"),
+        "{crush}": Path(environment.get("CRUSH_GLOBAL_CONFIG") or xdg / "crush"),
+        "{goose}": app / "Block" / "goose" / "config" if platform == "win32" else xdg / "goose",
+        "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
+    }
+
+
+def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:
+    if platform == "win32":
+        return Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
+    if platform == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+_PASSING: Final = ("archive-v0", "environments-v2")
+
+
+def own_command(
+    executable: Path,
+    which: Callable[[str], str | None],
+    is_file: Callable[[Path], bool],
+    same: Callable[[Path, Path], bool],
+) -> tuple[str, ...]:
+    """Return the command line of the riglm that this interpreter runs.
+
+    What `uvx` or `pipx run` unpacked for one run is started by them again: their cache may be emptied at any time.
+    """
+    parts = executable.parts
+    if any(part in parts for part in _PASSING) and (uvx := which("uvx")):
+        return (uvx, "riglm")
+    if "pipx" in parts and any("cache" in part for part in parts) and (pipx := which("pipx")):
+        return (pipx, "run", "riglm")
+    suffix = ".exe" if executable.suffix.lower() == ".exe" else ""
+    beside = executable.with_name(f"riglm{suffix}")
+    if not is_file(beside):
+        return (str(executable), "-m", "riglm")
+    known = which("riglm")
+    return (known,) if known and Path(known).is_absolute() and same(Path(known), beside) else (str(beside),)
