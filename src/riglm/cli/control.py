@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -56,10 +56,10 @@ def token(
             typer.echo(f"{scope:6}{text}")
     sys.stdout.flush()
     file.write(hashed(made))
-    _tell_of_configured(control)
+    _warn_of_configured(control)
 
 
-def _tell_of_configured(control: "ControlSettings") -> None:
+def _warn_of_configured(control: "ControlSettings") -> None:
     for key, given in (("token", control.token), ("read_token", control.read_token)):
         if given is not None:
             scope = "write" if key == "token" else "read"
@@ -72,95 +72,80 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what
 
 
 class ControlApiUnavailableError(RiglmError):
-    """There is no control API at this URL."""
+    """Raised when no control API answers at a URL."""
 
 
 class ControlApiRejectedError(RiglmError):
-    """The control API does not answer this, or not to us."""
+    """Raised when the control API refuses a request."""
 
 
 class ControlApi:
-    """One control API, asked over one connection that is opened again when it broke."""
+    """The control API of a running riglm."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """`url` is where the page is.
+        """`url` is that of the dashboard.
 
         Raises:
             UnusableInputError: it is no URL of a control API.
         """
         self.url: Final = mask_url(url.rstrip("/"))
-        """Where the page is, as it may be shown."""
+        """The URL of the dashboard, without a password."""
         try:
-            parts = urlsplit(url.rstrip("/"))
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise _no_url(url) from error
-        if parts.scheme not in {"http", "https"} or not host:
-            raise _no_url(url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(host, port, timeout=_TIMEOUT_SECONDS)
-        self._path = parts.path
+            self._parts = urlsplit(url.rstrip("/"))
+            is_url = self._parts.scheme in {"http", "https"} and self._parts.hostname and self._parts.port != 0
+        except ValueError:
+            is_url = False
+        if not is_url:
+            raise UnusableInputError(
+                f"--url: {mask_url(url)!r} is no address — fix: write it like http://127.0.0.1:8701"
+            )
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     def get(self, path: str) -> Any:
-        """What is answered.
+        """Return what is at a path.
 
         Raises:
             ControlApiUnavailableError: there is no response, or none of a control API.
-            ControlApiRejectedError: it answers with a problem.
+            ControlApiRejectedError: the response is a problem.
         """
-        return self._asked("GET", path, None)
+        return self._send("GET", path)
 
     def put(self, path: str, document: Any) -> Any:
-        """What is answered to a document that is put there.
+        """Put a document to a path, and return the response.
 
         Raises:
             ControlApiUnavailableError: there is no response, or none of a control API.
-            ControlApiRejectedError: it answers with a problem.
+            ControlApiRejectedError: the response is a problem.
         """
-        return self._asked("PUT", path, json.dumps(document).encode())
+        return self._send("PUT", path, json.dumps(document))
 
-    def _asked(self, method: str, path: str, content: bytes | None) -> Any:
+    def _send(self, method: str, path: str, content: str | None = None) -> Any:
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_TIMEOUT_SECONDS)
+        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
         try:
-            answer = self._answer(method, path, content)
-            body = answer.read(_MAX_BYTES)
+            connection.request(method, self._parts.path + path, content, headers)
+            response = connection.getresponse()
+            body = response.read(_MAX_BYTES)
         except (OSError, HTTPException, ValueError) as error:
-            self._connection.close()
             raise ControlApiUnavailableError(
                 f"no riglm answers at {self.url} ({error}) — fix: start one with control.enabled: true or `riglm serve "
                 "--control`, or name its address with --url"
             ) from error
+        finally:
+            connection.close()
         try:
             read = json.loads(body)
         except ValueError as error:
             raise ControlApiUnavailableError(
                 f"what answers at {self.url} is no control API — fix: name another --url"
             ) from error
-        if answer.status >= 400:
-            raise _refused(answer.status, read)
+        if response.status >= 400:
+            raise _rejection(response.status, read)
         return read
 
-    def _answer(self, method: str, path: str, content: bytes | None) -> HTTPResponse:
-        was_open = self._connection.sock is not None
-        try:
-            return self._sent(method, path, content)
-        except ConnectionError:
-            if not was_open:
-                raise
-            self._connection.close()  # it lay idle, and was closed meanwhile
-            return self._sent(method, path, content)
 
-    def _sent(self, method: str, path: str, content: bytes | None) -> HTTPResponse:
-        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
-        self._connection.request(method, self._path + path, content, headers)
-        return self._connection.getresponse()
-
-
-def _no_url(url: str) -> UnusableInputError:
-    return UnusableInputError(f"--url: {mask_url(url)!r} is no address — fix: write it like http://127.0.0.1:8701")
-
-
-def _refused(status: int, read: Any) -> ControlApiRejectedError:
+def _rejection(status: int, read: Any) -> ControlApiRejectedError:
     detail = read.get("detail") if isinstance(read, dict) else None
     if status == 401:
         return ControlApiRejectedError(

@@ -1,7 +1,7 @@
 """Prometheus metrics, counted by `prometheus_client`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 from uuid import UUID
 
@@ -75,93 +75,76 @@ class PrometheusMetrics(MeterPort):
         registry.register(self._current)
         for standard in (ProcessCollector, PlatformCollector, GCCollector):
             standard(registry=registry)
-        self._calls = Counter(
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self._calls = counter(
             "riglm_calls",
             "Tool calls that ended, by server, by how the client came to know the tool, and by how they ended.",
             ("upstream", "found", "outcome"),
-            registry=registry,
         )
-        self._errors = Counter(
-            "riglm_call_errors",
-            "Tool calls that did not succeed, by server and kind.",
-            ("upstream", "kind"),
-            registry=registry,
+        self._errors = counter(
+            "riglm_call_errors", "Tool calls that did not succeed, by server and kind.", ("upstream", "kind")
         )
-        self._durations = Histogram(
+        self._durations = histogram(
             "riglm_call_duration_seconds",
             "How long tool calls took, from the request to the end of the call.",
             ("upstream",),
             buckets=_DURATION,
-            registry=registry,
         )
-        self._overhead = Histogram(
+        self._overhead = histogram(
             "riglm_call_overhead_seconds",
             "What riglm itself took of calls that a server answered: until the request was on its way there, and from "
             "the answer's arrival until that was on its way to the client.",
             ("upstream",),
             buckets=_HELD,
-            registry=registry,
         )
-        self._hits = Counter(
+        self._hits = counter(
             "riglm_hit_rate_calls",
             "Tools of servers that were used while the list hid something, by result: hit, the tool was in the list "
             "or riglm suggested it; missed, it was not in the list. Names that no server lists do not count. In the "
             "mode shadow, what would have been.",
             ("mode", "result"),
-            registry=registry,
         )
-        self._shown = Histogram(
+        self._shown = histogram(
             "riglm_list_shown_tools",
             "Tools in each new list of a session; in the mode shadow, what it would have had.",
             ("mode",),
             buckets=_TOOLS,
-            registry=registry,
         )
-        self._available = Histogram(
+        self._available = histogram(
             "riglm_list_available_tools",
             "Tools that there were for each new list: the reduction is one less the ratio of the two sums.",
             ("mode",),
             buckets=_TOOLS,
-            registry=registry,
         )
-        self._changes = Counter(
-            "riglm_list_changes",
-            "Lists that differ from the one that the session was shown before.",
-            ("mode",),
-            registry=registry,
+        self._changes = counter(
+            "riglm_list_changes", "Lists that differ from the one that the session was shown before.", ("mode",)
         )
-        self._price = Counter(
+        self._price = counter(
             "riglm_price_tokens",
             "Price of the model requests of ended sessions, in tokens of uncached input: through riglm, with no proxy, "
             "and with the tool search of a host. With preload hints, no proxy means that search. In the mode shadow, "
             "what would have been paid.",
             ("mode", "arm"),
-            registry=registry,
         )
-        self._sessions = Counter("riglm_sessions", "Sessions that began.", ("era", "transport"), registry=registry)
-        self._searches = Counter("riglm_searches", "Searches that were answered.", registry=registry)
-        self._session_searches = Histogram(
+        self._sessions = counter("riglm_sessions", "Sessions that began.", ("era", "transport"))
+        self._searches = counter("riglm_searches", "Searches that were answered.")
+        self._session_searches = histogram(
             "riglm_session_searches",
             "Searches in each session that has ended and was shown a list; fewer are better.",
             buckets=_SEARCHES,
-            registry=registry,
         )
-        self._list_overhead = Histogram(
+        self._list_overhead = histogram(
             "riglm_list_overhead_seconds",
             "What riglm itself took of tool lists: from the arrival of the servers' last page until the list was on "
             "its way to the client.",
             buckets=_PREDICTED,
-            registry=registry,
         )
-        self._tool_changes = Counter(
+        self._tool_changes = counter(
             "riglm_tool_changes",
             "Tools that this process found to be other than approved, by server: changed, or added.",
             ("upstream", "change"),
-            registry=registry,
         )
-        self._predictions = Histogram(
-            "riglm_prediction_seconds", "How long predictions took.", buckets=_PREDICTED, registry=registry
-        )
+        self._predictions = histogram("riglm_prediction_seconds", "How long predictions took.", buckets=_PREDICTED)
         # looking up a child by its labels costs several times what counting does
         self._call = cache(self._calls.labels)
         self._duration = cache(self._durations.labels)
