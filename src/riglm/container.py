@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.logs import JsonLogs
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
+    from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.service import FilteringService
@@ -173,6 +174,11 @@ class Container(DeclarativeContainer):
     )
     access: Provider["AccessRules | None"] = when(
         given.access, Singleton(lazy("domain.access_rules:AccessRules"), given.access, given.server_names.call())
+    )
+
+    live_configuration: Provider["LiveConfiguration"] = Singleton(
+        lazy("application.control.configuration:LiveConfiguration"), settings,
+        open_store=when(given.storage.outlives_process, analytics.provider), fixed=configuration.provided.fixed_keys
     )
 
     # ---- prediction, on threads for the model, for learning, for what clients wait for, and for reads of the store

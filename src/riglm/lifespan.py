@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from riglm.adapters.control.tokens import Tokens
     from riglm.adapters.telemetry.logs import JsonLogs
-    from riglm.application.control.configuration import LiveConfiguration, ReloadHandler
+    from riglm.application.control.configuration import ReloadHandler
     from riglm.application.control.running_proxy import RunningProxy
     from riglm.application.session_sharing.service import SessionSharingService
     from riglm.domain.schemas.settings import Settings
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SWEEP_SECONDS: Final = 30.0
 _OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
 _CATALOGS_SECONDS: Final = 0.25
+_CHANGES_SECONDS: Final = 0.25
 _PINS_SECONDS: Final = 5.0  # without them, tools that may be held back are neither listed nor called
 _CONTROL_SWITCH_SECONDS: Final = 0.0005  # the proxy's event loop waits no longer for the thread of the control API
 _log: Final = logging.getLogger("riglm")
@@ -70,7 +71,7 @@ async def lifespan(
             ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             _read_for_metrics(container, ports)
             await _recall_catalogs(container)
-            await opened.enter_async_context(_following_pins(container))
+            await opened.enter_async_context(_following_store(container))
             middleware = container.filter_middleware() if filtered else None
             proxy = ProxyService(
                 services, ports, settings.naming, middleware, container.access(), is_alone=bool(settings.lone_server)
@@ -128,17 +129,22 @@ async def _recall_catalogs(container: Container) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _following_pins(container: Container) -> AsyncIterator[None]:
-    """Read what was approved, and compare lists with it; wait for it first if tools may be held back."""
-    pins = container.pins()
-    following = asyncio.create_task(pins.follow(container.store_worker(), container.choices))
+async def _following_store(container: Container) -> AsyncIterator[None]:
+    """Follow approved tools and changed settings in the store; wait for approvals if tools may be held back."""
+    pins, live, worker = container.pins(), container.live_configuration(), container.store_worker()
+    live.apply_by(lambda: _reload_handlers(container))
+    following = [asyncio.create_task(pins.follow(worker, container.choices))]
     try:
+        if container.settings().storage.outlives_process:
+            following.append(asyncio.create_task(live.follow(worker, container.choices)))
+            await live.ready(_CHANGES_SECONDS)
         if pins.is_strict:
             await pins.ready(_PINS_SECONDS)
         yield
     finally:
         await pins.close()
-        following.cancel()
+        for task in following:
+            task.cancel()
 
 
 async def _close_prediction(container: Container) -> None:
@@ -239,7 +245,7 @@ async def _controlled(
         return
     from riglm.adapters.control.server import ControlServer
 
-    running = create_control(container, upstreams, live_configuration(container))
+    running = create_control(container, upstreams)
     control = container.settings().control
 
     def build_app() -> "ASGIApp":
@@ -257,18 +263,7 @@ async def _controlled(
         running.close()
 
 
-def live_configuration(container: Container) -> "LiveConfiguration":
-    """Return the configuration in force, whose changes reach the parts of the process."""
-    from riglm.adapters.configuration.persisting import ConfigurationDocuments
-    from riglm.application.control.configuration import LiveConfiguration
-
-    documents = ConfigurationDocuments(container.configuration())
-    return LiveConfiguration(container.settings(), documents, _reload_handlers(container))
-
-
-def create_control(
-    container: Container, upstreams: Sequence[UpstreamPort], live: "LiveConfiguration"
-) -> "RunningProxy":
+def create_control(container: Container, upstreams: Sequence[UpstreamPort]) -> "RunningProxy":
     """Return what the control API of a proxy in front of these upstreams reads and changes."""
     from riglm.application.control.running_proxy import RunningProxy
 
@@ -279,7 +274,7 @@ def create_control(
         prediction=container.prediction(),
         overrides=container.overrides(),
         recorder=container.recorder(),
-        configuration=live,
+        configuration=container.live_configuration(),
         upstreams=lambda: [upstream.health() for upstream in upstreams],
         specs=settings.upstream_specs(),
         version=container.version(),
@@ -305,22 +300,26 @@ def _reload_handlers(container: Container) -> "list[ReloadHandler]":
     )
     from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
 
-    filtering, middleware, maintenance = container.filtering(), container.filter_middleware(), container.maintenance()
-
-    def learned_anew() -> None:
-        filtering.rechoose()
-        middleware.reconfigured()
-
-    container.prediction().on_reload(learned_anew)
+    maintenance = container.maintenance()
     handlers: list[ReloadHandler] = [
-        FilteringReloadHandler(filtering, middleware.reconfigured),
-        PredictionReloadHandler(container.prediction(), container.prediction_settings, _make_predictor),
-        ValueReloadHandler(container.prediction_settings, container.warm_sets().follow),
         ValueReloadHandler(lambda new: new.arguments, container.tracking().take_arguments),
         ValueReloadHandler(identification_settings, container.sessions().look_for),
         ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
         ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
+    if container.settings().intercepts_lists:
+        filtering, middleware = container.filtering(), container.filter_middleware()
+
+        def learned_anew() -> None:
+            filtering.rechoose()
+            middleware.reconfigured()
+
+        container.prediction().on_reload(learned_anew)
+        handlers += [
+            FilteringReloadHandler(filtering, middleware.reconfigured),
+            PredictionReloadHandler(container.prediction(), container.prediction_settings, _make_predictor),
+            ValueReloadHandler(container.prediction_settings, container.warm_sets().follow),
+        ]
     voice = container.voice()
     if voice is not None:
         handlers.append(

@@ -12,9 +12,10 @@ from typing import Any, cast
 import yaml
 
 from riglm.adapters.configuration.loading import Options, load, settings_in
-from riglm.adapters.configuration.problem import TOP, ConfigProblem, SchemaNode
 from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError
+from riglm.domain.schemas.problems import ConfigProblem
+from riglm.domain.schemas.shape import TOP, SchemaNode
 from tests.documents import commands
 from tests.documents.page import ROOT, Page
 

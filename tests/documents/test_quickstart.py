@@ -52,7 +52,7 @@ def test_all_that_the_quickstart_tells_to_type_works_in_its_order(tmp_path: Path
     assert "healthy" in told["riglm doctor"]
     assert "office__add_task" in told["riglm sessions"]
     assert "transcript" in told["riglm sessions"]
-    assert "filtering.mode: enforce" in told["riglm enforce"]
+    assert "filtering.mode is now enforce" in told["riglm enforce"]
     assert client.read_bytes() == before
 
 

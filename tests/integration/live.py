@@ -11,7 +11,7 @@ from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.container import Container
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
-from riglm.lifespan import lifespan, live_configuration
+from riglm.lifespan import lifespan
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
 from tests.unit.adapters.upstream.web import WebServer, reply, result
 from tests.unit.adapters.wire.peers import serving
@@ -159,7 +159,7 @@ class Stage:
     def __init__(self, proxy, container, file, upstream):
         self.proxy = proxy
         self.container = container
-        self.live = live_configuration(container)
+        self.live = container.live_configuration()
         self.file = file
         self.upstream = upstream
         self.clients = []

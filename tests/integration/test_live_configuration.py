@@ -6,9 +6,10 @@ import random
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.domain.control import ConflictError, ForbiddenError, InvalidInputError
+from riglm.domain.control import ConflictError, InvalidInputError
 from riglm.domain.redaction import MASK
 from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
+from tests.waiting import wait_until_async
 
 OFF = FILE.replace("filtering:      # what is shown\n", "filtering:\n    enabled: false\n")
 
@@ -169,18 +170,19 @@ BAD = [
     {"downstream": {"port": 9}},
     {"filtering": {"max_tools": 9}, "limits": {"message_bytes": 70_000}},
     {"nothing": {}, "retention": {"session_days": 1}},
+    {"control": {"port": 1}},
+    {"upstream": {"url": "http://elsewhere/mcp"}},
+    {"mcp_servers": {"more": {"command": "sh"}}, "upstream": None},
+    {"upstream": {"headers": {"A": "b"}}, "filtering": {"max_tools": 9}},
 ]
 
 
 @pytest.mark.parametrize("document", BAD, ids=str)
-@pytest.mark.parametrize("persist", [False, True])
-async def test_a_bad_document_changes_nothing(tmp_path, document, persist):
-    if persist and ("downstream" in document or "limits" in document):  # good for the next start
-        document = {**document, "nothing": 1}
+async def test_a_bad_document_changes_nothing(tmp_path, document):
     async with visibility(tmp_path) as stage:
         before, content, parts = stage.live.shown(), stage.file.read_bytes(), _in_force(stage)
         with pytest.raises(InvalidInputError) as refused:
-            await stage.live.put(document, persist=persist)
+            await stage.live.put(document)
         assert all(fault.detail for fault in refused.value.faults)
         assert stage.live.shown() == before
         assert stage.file.read_bytes() == content
@@ -193,37 +195,10 @@ def _in_force(stage):
     return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction()._loading.settings
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"control": {"port": 1}},
-        {"control": {"allow_upstream_changes": True}},
-        {"upstream": {"url": "http://elsewhere/mcp"}},
-        {"upstream": None},
-        {"mcpServers": {"more": {"command": "sh"}}, "upstream": None},
-        {"mcp_servers": {"more": {"command": "sh"}}, "upstream": None},
-        {"upstream": {"headers": {"A": "b"}}, "filtering": {"max_tools": 9}},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("persist", [False, True])
-async def test_access_and_servers_are_not_changed_in_this_way(tmp_path, document, persist):
-    async with visibility(tmp_path) as stage:
-        before, content = stage.live.shown(), stage.file.read_bytes()
-        with pytest.raises(ForbiddenError):
-            await stage.live.put(document, persist=persist)
-        assert stage.live.shown() == before
-        assert stage.file.read_bytes() == content
-
-
-@pytest.mark.parametrize("persist", [False, True])
-async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path, persist):
+async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path):
     async with visibility(tmp_path, values=[("--log-level", ("logging", "level"), "debug")]) as stage:
-        before, content = stage.live.shown(), stage.file.read_bytes()
-        changed = await stage.live.put(before.document, expected_version=before.version, persist=persist)
-        assert (changed.version, changed.restart) == (before.version, ())
-        assert stage.live.shown() == before
-        assert stage.file.read_bytes() == content
+        before = stage.live.shown()
+        assert await stage.live.put(before.document, expected_version=before.version) == before
 
 
 async def test_a_version_that_is_no_more_is_refused(tmp_path):
@@ -242,43 +217,39 @@ async def test_null_means_the_default(tmp_path):
         assert stage.live.settings.filtering.min_tools == 1
 
 
-async def test_what_counts_from_the_next_start_is_written_and_named(tmp_path):
-    async with visibility(tmp_path) as stage:
-        before = stage.live.shown()
-        changed = await stage.live.put({"timeouts": {"call": 5, "call_max": 9}}, persist=True)
-        assert changed.restart == ("timeouts.call", "timeouts.call_max")
-        assert stage.live.shown() == before
-        assert stage.file.read_text("utf-8").endswith("timeouts:\n  call: 5\n  call_max: 9\n")
-
-
-async def test_a_written_change_keeps_the_rest_of_the_file(tmp_path):
-    async with visibility(tmp_path) as stage:
-        content = stage.file.read_text("utf-8")
-        await stage.live.put({"filtering": {"max_tools": 9, "denylist": ["tool39", "tool38"]}}, persist=True)
-        expected = content.replace("max_tools:   7   # few", "max_tools:   9   # few")
-        expected = expected.replace('- "tool39"  # never\n', '- "tool39"  # never\n      - tool38\n')
-        assert stage.file.read_text("utf-8") == expected
+async def test_a_change_counts_in_every_process_and_at_the_next_start_until_it_is_reset(tmp_path):
+    text = FILE.replace("storage: {{kind: memory}}", f"storage: {{{{path: {tmp_path / 'riglm.db'}}}}}")
+    async with visibility(tmp_path, text) as stage, visibility(tmp_path, text) as other:
+        content = stage.file.read_bytes()
+        client = await other.client()
+        assert "tool05" in await client.listed()
+        await stage.live.put({"filtering": {"denylist": ["tool05"]}})
+        await wait_until_async(lambda: other.live.settings.filtering.denylist == ("tool05",))
+        assert "tool05" not in await client.listed()
+        assert stage.file.read_bytes() == content
+    async with visibility(tmp_path, text) as stage:
+        assert "tool05" not in await (await stage.client()).listed()
+        with stage.container.analytics() as store:
+            store.delete_setting_changes(["filtering.denylist"])
+        await wait_until_async(lambda: stage.live.settings.filtering.denylist == ("tool39",))
 
 
 async def test_two_changes_at_once_are_made_one_after_the_other(tmp_path):
     async with visibility(tmp_path) as stage:
         before = stage.live.shown().version
-        puts = [stage.live.put({"filtering": {"max_tools": 10 + place}}, persist=True) for place in range(10)]
+        puts = [stage.live.put({"filtering": {"max_tools": 10 + place}}) for place in range(10)]
         changes = await asyncio.gather(*puts)
         assert sorted(change.version for change in changes) == list(range(before + 1, before + 11))
-        written = f"max_tools:   {stage.live.settings.filtering.max_tools}   # few"
-        assert written in stage.file.read_text("utf-8")
 
 
 async def test_nobody_waiting_any_more_leaves_no_half_change(tmp_path):
     async with visibility(tmp_path) as stage:
-        put = asyncio.create_task(stage.live.put({"filtering": {"max_tools": 9}}, persist=True))
+        put = asyncio.create_task(stage.live.put({"filtering": {"max_tools": 9}}))
         await asyncio.sleep(0)
         put.cancel()
         await asyncio.gather(put, return_exceptions=True)
         await stage.live.put({"filtering": {"answer_tools": 4}})  # is made after the first
         assert stage.live.settings.filtering.max_tools == 9
-        assert "max_tools:   9" in stage.file.read_text("utf-8")
 
 
 async def test_a_refusal_shows_no_secret(tmp_path):
@@ -289,4 +260,4 @@ async def test_a_refusal_shows_no_secret(tmp_path):
             await stage.live.put({"predictor": {"options": {"api_key": "canary-of-options"}}})
         assert "canary" not in str(refused.value)
         with pytest.raises(InvalidInputError, match="mask"):
-            await stage.live.put({"downstream": {"token": "***!"}}, persist=True)
+            await stage.live.put({"downstream": {"token": "***!"}})

@@ -201,7 +201,7 @@ async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, 
     text = BARE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
     text = text.replace("    min_tools: 1\n", f"    min_tools: 1\n    mode: {mode}\n")
     async with visibility(tmp_path, text) as stage:
-        running = create_control(stage.container, stage.proxy._upstreams, stage.live)
+        running = create_control(stage.container, stage.proxy._upstreams)
         answer_call = stage.upstream.handlers["tools/call"]
         for _ in range(2):
             client = await stage.client()

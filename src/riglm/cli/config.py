@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json
-from riglm.domain.errors import ConfigurationError
+from riglm.cli.store_access import opened, overlaid, read_setting_changes, settings_of
+from riglm.domain.errors import ConfigurationError, UnusableInputError
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
@@ -34,7 +35,7 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     checked: list[tuple[Configuration, list[str]]] = []
 
     def examine(options: Options, made: "ClientSetup | None") -> None:
-        configuration = load(options)
+        configuration = overlaid(load(options))
         checked.append((configuration, _checked(configuration, made.place.project if made is not None else None)))
 
     require_all(*(partial(examine, options, made) for options, made in found))
@@ -52,16 +53,50 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
 
 @app.command()
 def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
-    """Show every setting and where it comes from. Secrets stay covered."""
-    from riglm.adapters.configuration.merging import shown
+    """Show every setting and where it comes from. Secrets stay covered.
 
-    configuration = _load(config, mcp_json)
-    lines = shown(configuration)
+    Settings that were changed while riglm runs are kept in the store, above the file and the environment.
+    """
+    from riglm.adapters.configuration.loading import Options, list_values, load
+
+    configuration = overlaid(load(Options(config=config, mcp_json=mcp_json)))
+    for warning in configuration.warnings:
+        typer.echo(f"riglm: {warning}", err=True)
+    lines = list_values(configuration)
     if as_json:
         print_json({path: {"value": value, "source": source} for path, value, source in lines})
         return
     for path, value, source in lines:
         typer.echo(f"{path}: {_written(value)}  # {source}")
+
+
+KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Settings or sections; all by default.")]
+
+
+@app.command()
+def reset(key: KeysArgument = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Remove settings that were changed while riglm runs: the file and the environment count again.
+
+    Processes that run follow within seconds.
+    """
+    settings = settings_of(config)
+    stored = read_setting_changes(settings)
+    for each in key or ():
+        if not any(_is_within(row, each) for row in stored):
+            known = f"one of {', '.join(stored)}" if stored else "leave it out, since no setting was changed"
+            raise UnusableInputError(f"{each}: this was not changed at run time — fix: {known}")
+    chosen = [row for row in stored if not key or any(_is_within(row, each) for each in key)]
+    if chosen:
+        with opened(settings) as store:
+            store.delete_setting_changes(chosen)
+    if as_json:
+        print_json({"reset": chosen})
+        return
+    typer.echo(f"reset: {', '.join(chosen)}" if chosen else "no setting was changed at run time")
+
+
+def _is_within(row: str, key: str) -> bool:
+    return row == key or row.startswith(f"{key}.")
 
 
 @app.command()
@@ -88,12 +123,6 @@ def _checked(configuration: "Configuration", project: Path | None) -> list[str]:
     return _notes(configuration)
 
 
-def _load(config: Path | None, mcp_json: Path | None) -> "Configuration":
-    from riglm.adapters.configuration.loading import Options, load
-
-    return load(Options(config=config, mcp_json=mcp_json))
-
-
 def _require_predictor(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_predictor
     from riglm.adapters.prediction.selection import available
@@ -116,7 +145,7 @@ def _require_model(configuration: "Configuration") -> None:
 @contextmanager
 def _placed(configuration: "Configuration") -> Iterator[None]:
     """Put the file, variable or option before errors that begin with a path in the configuration."""
-    from riglm.adapters.configuration.problem import origin_of
+    from riglm.domain.schemas.problems import origin_of
 
     try:
         yield

@@ -3,10 +3,11 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -31,10 +32,10 @@ DatabaseOption = Annotated[
 
 
 def read_settings(config: Path | None) -> "Settings":
-    """Return the settings that a configuration file makes."""
+    """Return the settings that a configuration file makes, with what was changed at run time."""
     from riglm.adapters.configuration.loading import Options, load
 
-    return load(Options(config=config, with_servers=False)).settings
+    return overlaid(load(Options(config=config, with_servers=False))).settings
 
 
 def find_configurations(config: Path | None) -> list[Path]:
@@ -78,13 +79,41 @@ def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> "
     """
     from riglm.adapters.configuration.loading import Options, load
 
-    configuration = load(Options(config=config, with_servers=False, about_knowledge=about_knowledge))
+    configuration = overlaid(load(Options(config=config, with_servers=False, about_knowledge=about_knowledge)))
     if configuration.settings.storage.kind == "memory":
         raise ConfigurationError(
             "storage.kind: a store in memory ends with its process, and no other one reaches it — fix: use sqlite or "
             "postgresql"
         )
     return configuration
+
+
+def overlaid(configuration: "Configuration") -> "Configuration":
+    """Return a configuration with the settings that were changed at run time, or a warning if they are not known."""
+    from riglm.adapters.configuration.loading import with_setting_changes
+
+    try:
+        return with_setting_changes(configuration, read_setting_changes(configuration.settings))
+    except AnalyticsUnavailableError as error:
+        warning = f"settings that were changed at run time are not known: {error}"
+        return replace(configuration, warnings=(*configuration.warnings, warning))
+
+
+def read_setting_changes(settings: "Settings") -> Mapping[str, Any]:
+    """Return the settings that were changed at run time, by key; none if there is no store yet.
+
+    Raises:
+        AnalyticsUnavailableError: the store cannot be used.
+    """
+    from riglm.container import Container
+
+    if not settings.storage.outlives_process:
+        return {}
+    container = Container(settings=settings)
+    try:
+        return container.choices().list_setting_changes()
+    finally:
+        container.shutdown_resources()
 
 
 def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort | None":

@@ -15,10 +15,6 @@ class NotFoundError(ControlError):
     """There is no session, tool or override of this name."""
 
 
-class ForbiddenError(ControlError):
-    """This cannot be changed while riglm runs."""
-
-
 class ConflictError(ControlError):
     """The request is based on an outdated state, or on one in which it cannot be done."""
 
@@ -57,15 +53,3 @@ class RedactedConfiguration:
 
     version: int
     document: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationUpdate:
-    """The version that a change made, and the configuration as it left it, with masks in the place of secrets.
-
-    `restart` names the keys that were written and count from the next start.
-    """
-
-    version: int
-    document: Mapping[str, Any]
-    restart: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.prediction import selection
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.cli.main import app
@@ -113,6 +114,34 @@ def test_show_gives_each_value_its_source_and_covers_secrets() -> None:
     shown = json.loads(runner.invoke(app, ["config", "show", "--json"]).output)
     assert shown["downstream.port"] == {"value": 8700, "source": "default"}
     assert shown["mcpServers.two.url"]["source"].endswith("riglm.yaml")
+
+
+def test_settings_that_were_changed_at_run_time_are_shown_and_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__PATH", str(tmp_path / "riglm.db"))
+    assert runner.invoke(app, ["config", "reset"]).output == "no setting was changed at run time\n"
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as store:
+        store.put_setting_changes({"filtering.max_tools": 9, "filtering.clients": {"x": "full"}, "prices.output": 2})
+    shown = json.loads(runner.invoke(app, ["config", "show", "--json"]).output)
+    assert shown["filtering.max_tools"] == {"value": 9, "source": "changed at run time"}
+    assert shown["filtering.clients.x"] == {"value": "full", "source": "changed at run time"}
+    assert shown["filtering.min_tools"]["source"] == "default"
+    unknown = runner.invoke(app, ["config", "reset", "filtering.mode"]).exception
+    assert "fix: one of filtering.clients, filtering.max_tools, prices.output" in str(unknown)
+    assert runner.invoke(app, ["config", "reset", "prices.output"]).output == "reset: prices.output\n"
+    reset = runner.invoke(app, ["config", "reset", "--json"])
+    assert json.loads(reset.output) == {"reset": ["filtering.clients", "filtering.max_tools"]}
+    shown = json.loads(runner.invoke(app, ["config", "show", "--json"]).output)
+    assert shown["filtering.max_tools"] == {"value": 20, "source": "default"}
+
+
+def test_changed_settings_that_are_not_valid_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__PATH", str(tmp_path / "riglm.db"))
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as store:
+        store.put_setting_changes({"filtering.max_tools": 0})
+    [note] = json.loads(runner.invoke(app, ["config", "check", "--json"]).stdout)["notes"]
+    assert note.startswith("changed at run time, and not applied: filtering.max_tools: ")
 
 
 def test_schema_prints_the_json_schema() -> None:

@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from riglm.adapters.configuration import document
-from riglm.adapters.configuration.problem import (
-    ConfigProblem,
-    Expansion,
-    IndexedKeyPath,
-    dotted,
-    keys_at,
-    problems_in,
-    refusal,
-)
+from riglm.adapters.configuration.expansion import Expansion
 from riglm.domain.client_setup import as_text, auth_of, names_behind
+from riglm.domain.schemas.problems import ConfigProblem, problems_in, refusal
 from riglm.domain.schemas.settings import Settings
+from riglm.domain.schemas.shape import IndexedKeyPath, dotted, keys_at
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Draft

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Draft
-from riglm.adapters.configuration.problem import IndexedKeyPath
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
+from riglm.domain.schemas.shape import IndexedKeyPath
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
 """`1` switches the tool on, anything else off, also nothing at all."""

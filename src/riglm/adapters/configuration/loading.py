@@ -5,25 +5,18 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration.problem import (
-    TOP,
-    ConfigProblem,
-    Expansion,
-    IndexedKeyPath,
-    SchemaNode,
-    holds_text,
-    refusal,
-    refuse_any,
-)
+from riglm.adapters.configuration.expansion import Expansion
+from riglm.domain.schemas.problems import ConfigProblem, refusal, refuse_any
 from riglm.domain.schemas.removed_keys import find_replacement
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
+from riglm.domain.schemas.shape import TOP, IndexedKeyPath, SchemaNode, dotted, holds_text
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.client_file import ClientEntry
@@ -101,8 +94,8 @@ PREFIX = "RIGLM_"
 """What the names of all variables of riglm begin with."""
 
 _NESTED = "__"
-_OTHERS = frozenset({"token", "control_token"})
-"""Names of variables that set nothing: `${RIGLM_TOKEN}` of a configuration, and the token of the control API."""
+_OTHERS = frozenset({"token"})
+"""Names of variables that set nothing: what a configuration calls `${RIGLM_TOKEN}`."""
 
 
 def settings_in(
@@ -273,6 +266,11 @@ class Configuration:
     file: Path | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def fixed_keys(self) -> frozenset[tuple[str, ...]]:
+        """The keys that the command line sets."""
+        return frozenset(tuple(map(str, path)) for _, path, value in self.options.values if value is not None)
+
 
 def load(
     options: Options, *, environment: Mapping[str, str] | None = None, directory: Path | None = None
@@ -313,6 +311,34 @@ def set_values(options: Options, *, environment: Mapping[str, str] | None = None
         ConfigurationError: a file cannot be read.
     """
     return _drafted(options, os.environ if environment is None else environment, _file(options, None)).values
+
+
+CHANGED: Final = "changed at run time"
+"""The origin of values that are kept in the store."""
+
+
+def with_setting_changes(configuration: Configuration, stored: Mapping[str, Any]) -> Configuration:
+    """Return a configuration with the changes that its store holds; with a warning if they are not valid in it."""
+    from riglm.domain.control import InvalidInputError
+    from riglm.domain.schemas.changes import merge_changes, read_changes
+
+    changes = read_changes(stored, configuration.settings, configuration.fixed_keys)
+    try:
+        settings = merge_changes(configuration.settings, changes)
+    except InvalidInputError as error:
+        return replace(configuration, warnings=(*configuration.warnings, f"{CHANGED}, and not applied: {error}"))
+    origins = dict(configuration.origins)
+    origins.update((path, CHANGED) for path in changes)
+    return replace(configuration, settings=settings, origins=origins)
+
+
+def list_values(configuration: Configuration) -> list[tuple[str, Any, str]]:
+    """Return each setting's path, value without secrets, and origin; of a server only what is set."""
+    from riglm.domain.schemas.disclosure import disclose, list_leaves
+    from riglm.domain.schemas.problems import setter_of
+
+    leaves = list_leaves(disclose(configuration.settings))
+    return [(dotted(path), value, setter_of(path, configuration.origins) or "default") for path, value in leaves]
 
 
 def default_store(environment: Mapping[str, str]) -> str:
@@ -413,7 +439,7 @@ def _validated(draft: Draft, default_origin: str) -> Settings:
     try:
         settings = Settings.model_validate(draft.values, context={LEFT_OUT: draft.left_out})
     except ValidationError as error:
-        from riglm.adapters.configuration.problem import problems_in
+        from riglm.domain.schemas.problems import problems_in
 
         told = {(problem.source, problem.path) for problem in draft.problems if problem.path}
         more = [

@@ -8,9 +8,10 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
+from riglm.adapters.configuration.expansion import Expansion
 from riglm.adapters.configuration.loading import Configuration
-from riglm.adapters.configuration.problem import ConfigProblem, Expansion, refusal
 from riglm.domain.errors import ConfigurationError
+from riglm.domain.schemas.problems import ConfigProblem, refusal
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.settings import Settings
 
@@ -44,7 +45,7 @@ def load_server(
         ConfigurationError: riglm would not start with it; the message is the reason only.
     """
     from riglm.adapters.configuration.presence import require_upstreams
-    from riglm.adapters.configuration.problem import problems_in
+    from riglm.domain.schemas.problems import problems_in
 
     expansion = Expansion(name, environment)
     values = expansion({_SERVERS: {name: dict(definition)}})

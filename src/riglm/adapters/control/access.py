@@ -43,7 +43,7 @@ class Access:
             control.allowed_origins,
             methods=b"GET, HEAD, POST, PUT, DELETE",
             sent=b"authorization, content-type, if-match",
-            exposed=b"etag, location, retry-after, riglm-access, riglm-restart-needed, www-authenticate",
+            exposed=b"etag, location, retry-after, riglm-access, www-authenticate",
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -26,7 +26,6 @@ from riglm.domain.control import (
     ConflictError,
     ControlError,
     ControlUnavailableError,
-    ForbiddenError,
     InvalidInputError,
     NotFoundError,
     PreconditionError,
@@ -38,7 +37,6 @@ _log: Final = logging.getLogger("riglm.control")
 
 _STATUSES: Final[dict[type[ControlError], int]] = {
     NotFoundError: 404,
-    ForbiddenError: 403,
     ConflictError: 409,
     PreconditionError: 412,
     ControlUnavailableError: 503,

@@ -4,20 +4,17 @@ import re
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Body, Header, Query
+from fastapi import Body, Header
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from riglm.adapters.control.parameters import Flag, Proxy
+from riglm.adapters.control.parameters import Proxy
 from riglm.adapters.control.problems import describe_problems
 from riglm.adapters.control.strict_route import create_router
 from riglm.application.control import running_proxy
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.control import PreconditionError
 from riglm.domain.schemas.settings import Settings
-
-RESTART_HEADER: Final = "Riglm-Restart-Needed"
-"""Names the keys that were written and count from the next start on."""
 
 _REFERENCE: Final = "#/components/schemas/Configuration"
 _NULL: Final = {"type": "null"}
@@ -29,22 +26,15 @@ _VERSION: Final = re.compile('"([0-9]{1,15})"')
 router: Final = create_router("configuration", 503)
 
 
-def _shown(**more: Any) -> dict[str, Any]:
-    etag = {"schema": {"type": "string"}, "required": True, "description": "The version, for If-Match."}
-    return {
-        "content": {"application/json": {"schema": {"$ref": _REFERENCE}}},
-        "description": "The configuration in use; `***` replaces a secret.",
-        "headers": {"ETag": etag, **more},
-    }
-
-
-_RESTART: Final = {
-    "schema": {"type": "string"},
-    "description": "Keys that were written, and count from the next start.",
+_ETAG: Final = {"schema": {"type": "string"}, "required": True, "description": "The version, for If-Match."}
+_DISCLOSED: Final[dict[str, Any]] = {
+    "content": {"application/json": {"schema": {"$ref": _REFERENCE}}},
+    "description": "The configuration in use; `***` replaces a secret.",
+    "headers": {"ETag": _ETAG},
 }
 
 
-@router.get("/config", summary="The configuration in force", responses={200: _shown()})
+@router.get("/config", summary="The configuration in force", responses={200: _DISCLOSED})
 async def configuration(proxy: Proxy) -> Response:
     """The whole configuration including defaults; `***` replaces a secret."""
     shown = await running_proxy.get_configuration(proxy)
@@ -54,13 +44,12 @@ async def configuration(proxy: Proxy) -> Response:
 @router.put(
     "/config",
     summary="Change the configuration",
-    responses={**describe_problems(400, 408, 409, 412, 413, 415), 200: _shown(**{RESTART_HEADER: _RESTART})},
+    responses={**describe_problems(400, 408, 409, 412, 413, 415), 200: _DISCLOSED},
 )
 async def put_configuration(
     proxy: Proxy,
     document: Annotated[dict[str, Any], Body(), WithJsonSchema({"$ref": _REFERENCE})],
     *,
-    persist: Annotated[Flag, Query(description="Write it into the configuration file as well.")] = False,
     if_match: Annotated[
         str | None,
         Header(
@@ -73,15 +62,12 @@ async def put_configuration(
     """Replace the whole document or parts of it: missing keys stay, null restores the default, `***` keeps a secret.
 
     It counts for all that begins from then on; calls that run end as they began. What is not valid as a whole changes
-    nothing. A key that is read at the start only is refused, unless it is written with `persist`.
-
-    With `persist` the file says afterwards what the document does, also where that is in force already: what was
-    written for the next start is reverted that way. If another process changed the file since riglm read it: 409.
+    nothing. The change is kept in the store, above the file and the environment, and all riglm processes on that store
+    follow it; `riglm config reset` removes it. A key that is read at the start only is refused.
     """
     expected = await _expected(proxy, if_match)
-    changed = await running_proxy.put_configuration(proxy, document, expected_version=expected, persist=persist)
-    restart = {RESTART_HEADER: ", ".join(changed.restart)} if changed.restart else {}
-    return _answer(changed.document, changed.version, restart)
+    changed = await running_proxy.put_configuration(proxy, document, expected_version=expected)
+    return _answer(changed.document, changed.version)
 
 
 def parts_of_the_schema() -> dict[str, Any]:
@@ -91,9 +77,9 @@ def parts_of_the_schema() -> dict[str, Any]:
     return {name: _partial(part) for name, part in (named | {"Configuration": schema}).items()}
 
 
-def _answer(document: Any, version: int, headers: dict[str, str] | None = None) -> Response:
-    all_headers = {"ETag": f'"{version}"', **(headers or {})}
-    return Response(msgspec.json.encode(document), headers=all_headers, media_type="application/json")
+def _answer(document: Any, version: int) -> Response:
+    headers = {"ETag": f'"{version}"'}
+    return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")
 
 
 async def _expected(proxy: RunningProxy, if_match: str | None) -> int | None:

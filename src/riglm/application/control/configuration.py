@@ -1,31 +1,44 @@
-"""The configuration in force: looked at, and changed while riglm runs."""
+"""The configuration in force: shown, and changed while riglm runs."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from riglm.application.filtering.service import FilteringService
-from riglm.application.prediction.prediction_settings import PredictionSettings
-from riglm.application.prediction.service import PredictionService
+from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
 from riglm.domain.control import (
-    ConfigurationUpdate,
     ConflictError,
     ControlUnavailableError,
     FieldError,
-    ForbiddenError,
     InvalidInputError,
     RedactedConfiguration,
 )
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.redaction import Redactor
+from riglm.domain.schemas.changes import (
+    KeyPath,
+    find_changes,
+    find_differences,
+    is_changeable,
+    merge_changes,
+    read_changes,
+    store_changes,
+)
+from riglm.domain.schemas.disclosure import disclose
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.configuration import ConfigurationPort, KeyPath, StagedFile
+from riglm.ports.prediction_store import SettingChangesPort
+
+if TYPE_CHECKING:
+    from riglm.application.filtering.service import FilteringService
+    from riglm.application.prediction.prediction_settings import PredictionSettings
+    from riglm.application.prediction.service import PredictionService
 
 PROVING_SECONDS: Final = 10.0
 """A predictor that is not made within this time is refused."""
@@ -64,7 +77,7 @@ class ValueReloadHandler(ReloadHandler, Generic[_Value]):
 class FilteringReloadHandler(ReloadHandler):
     """The filter: new decisions are made whole, and put in the place of the old ones at once."""
 
-    def __init__(self, filtering: FilteringService, notify: Callable[[], None]) -> None:
+    def __init__(self, filtering: "FilteringService", notify: Callable[[], None]) -> None:
         """`on_rules` starts to notify the clients whose list changed."""
         self._filtering = filtering
         self._notify = notify
@@ -98,8 +111,8 @@ class PredictionReloadHandler(ReloadHandler):
 
     def __init__(
         self,
-        prediction: PredictionService,
-        plan: Callable[[Settings], PredictionSettings],
+        prediction: "PredictionService",
+        plan: Callable[[Settings], "PredictionSettings"],
         prove: Callable[[Settings], object],
     ) -> None:
         """`prove` makes the predictor; it blocks, and raises ConfigurationError."""
@@ -141,35 +154,22 @@ class BlockingJobRunner:
         """The thread starts with the first job."""
         self._worker: Worker | None = None
 
-    async def do(
-        self,
-        job: Callable[[], _Value],
-        seconds: float | None = None,
-        *,
-        on_late: Callable[[_Value], object] = lambda _: None,
-    ) -> _Value:
-        """Return the result of a job; if it takes longer than `seconds`, raise and pass the result to `on_late` later.
+    async def do(self, job: Callable[[], _Value], seconds: float | None = None) -> _Value:
+        """Return the result of a job.
 
         Raises:
-            TimeoutError: it took longer.
+            TimeoutError: it takes longer than `seconds`.
         """
         if self._worker is None:
             self._worker = Worker("riglm-configuration")
             self._worker.start()
             weakref.finalize(self, self._worker.stop)
-        future = self._worker.submit(job)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+            return await asyncio.wait_for(asyncio.wrap_future(self._worker.submit(job)), seconds)
         except TimeoutError:
             self._worker.stop()
             self._worker = None
-            future.add_done_callback(lambda late: _late(late, on_late))
             raise
-
-
-def _late(future: "Future[_Value]", on_late: Callable[[_Value], object]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        on_late(future.result())
 
 
 def _predicts(settings: Settings) -> bool:
@@ -180,26 +180,10 @@ def _about_prediction(settings: Settings) -> tuple[object, ...]:
     return settings.predictor, settings.learning, settings.filtering.period, _predicts(settings)
 
 
-FOLLOWED: Final[tuple[KeyPath, ...]] = (
-    ("filtering",),
-    ("prices",),
-    ("predictor",),
-    ("learning",),
-    ("retention",),
-    ("logging",),
-    ("privacy", "arguments"),
-    ("sessions", "meta_keys"),
-    ("sessions", "idle_gap"),
-    ("knowledge", "mix"),
-    ("knowledge", "top_k"),
-    ("knowledge", "floor"),
-    ("knowledge", "min_floor"),
-    ("knowledge", "max_candidates_per_source"),
-)
-"""What counts at once when it is changed; all else is read when riglm starts."""
+FOLLOW_SECONDS: Final = 2.0
+"""Seconds after which stored changes are read again, because other processes make changes as well."""
 
-_SERVERS: Final = frozenset({"upstream", "mcpServers"})
-_FILE_SECONDS: Final = 10.0
+_STORE_SECONDS: Final = 10.0
 _VERSION_BITS: Final = 48
 """Versions begin anywhere, so that one that another process gave is none of this one."""
 
@@ -207,174 +191,173 @@ _log: Final = logging.getLogger("riglm.control")
 
 
 class LiveConfiguration:
-    """Changes the configuration whole or not at all, one change after the other.
+    """The settings that riglm was started with, and what was changed since, in this process or in a different one.
 
-    Every part that follows it makes itself ready first, which may fail; then all change over in one step, between two
-    requests. What runs ends as it began.
+    Changes are kept in the store and made whole or not at all, one after the other. Every part that depends on them
+    prepares itself first, which may fail; then all change over in one step, between two requests. What runs ends as it
+    began.
     """
 
-    def __init__(self, settings: Settings, documents: ConfigurationPort, followers: Sequence[ReloadHandler]) -> None:
-        """`settings` are in force, and the followers go by them."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        open_store: Callable[[], AbstractContextManager[SettingChangesPort]] | None = None,
+        fixed: Collection[KeyPath] = (),
+    ) -> None:
+        """Changes are kept in the store, without one in this process only.
+
+        The values at `fixed` paths were given on the command line, so they stay.
+        """
+        self._start = settings
         self._settings = settings
-        self._documents = documents
-        self._followers = tuple(followers)
+        self._open_store = open_store
+        self._create_handlers: Callable[[], Sequence[ReloadHandler]] = tuple
+        self._fixed = frozenset(fixed)
+        self._stored: Mapping[str, Any] = {}
         self._version = secrets.randbits(_VERSION_BITS)
-        self._shown: Mapping[str, Any] | None = None
+        self._document: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
         self._aside = BlockingJobRunner()
-        self._changes: set[asyncio.Task[ConfigurationUpdate]] = set()
+        self._changes: set[asyncio.Task[RedactedConfiguration]] = set()
+        self._is_read = asyncio.Event()
+        self._guarded = FailingOpen(_log, "changed settings could not be read; those that were read last count, and")
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._settings
 
-    def shown(self) -> RedactedConfiguration:
-        """Return the configuration with masks in the place of secrets."""
-        if self._shown is None:
-            self._shown = self._documents.shown(self._settings)
-        return RedactedConfiguration(version=self._version, document=self._shown)
+    def apply_by(self, create_handlers: Callable[[], Sequence[ReloadHandler]]) -> None:
+        """Set what applies changed settings to the parts of the process; it is created for the first change."""
+        self._create_handlers = create_handlers
 
-    async def put(
-        self, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-    ) -> ConfigurationUpdate:
-        """Change what `document` names, whole or not at all; with `persist`, in the file as well.
+    def shown(self) -> RedactedConfiguration:
+        """The configuration with masks in the place of secrets."""
+        if self._document is None:
+            self._document = disclose(self._settings)
+        return RedactedConfiguration(version=self._version, document=self._document)
+
+    async def put(self, document: Mapping[str, Any], *, expected_version: int | None = None) -> RedactedConfiguration:
+        """Change what `document` names, whole or not at all, and store it for other processes and later starts.
 
         Raises:
-            InvalidInputError: the whole would not be valid, or a key is read only at start and is not to be written.
-            ForbiddenError: a key that cannot be changed this way.
-            ConflictError: `expected_version` is not the one in force, or there is no file that can be written.
+            InvalidInputError: the whole would not be valid, or a key is read at the start only.
+            ConflictError: `expected_version` is not the one in force, or the command line sets a key.
+            ControlUnavailableError: the store is unavailable.
         """
-        change = asyncio.create_task(self._put(document, expected_version, persist=persist))
+        change = asyncio.create_task(self._put(document, expected_version))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)
         return await asyncio.shield(change)
 
-    async def _put(
-        self, document: Mapping[str, Any], expected_version: int | None, *, persist: bool
-    ) -> ConfigurationUpdate:
+    async def follow(self, worker: Worker, store: Callable[[], SettingChangesPort]) -> None:
+        """Read the stored changes on the worker again and again, and apply them, until this is cancelled."""
+        while True:
+            with self._guarded:
+                async with self._lock:
+                    stored = await asyncio.wrap_future(worker.submit(lambda: store().list_setting_changes()))
+                    if stored != self._stored:
+                        await self._apply(stored)
+            self._is_read.set()
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def ready(self, timeout_seconds: float) -> None:
+        """Wait at most `timeout_seconds` seconds until the stored changes were read once."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._is_read.wait()
+
+    async def _put(self, document: Mapping[str, Any], expected_version: int | None) -> RedactedConfiguration:
         async with self._lock:
             if expected_version not in {None, self._version}:
                 raise ConflictError(
                     f"the configuration is at version {self._version}, not {expected_version} any more — fix: read it "
                     "again, and change what it is now"
                 )
-            before = self._settings
-            wanted, paths = await self._aside.do(lambda: self._read(before, document))
-            late = [path for path in paths if not _is_followed(path, before)]
-            _require_leave(paths, before)
-            if late and not persist:
-                raise InvalidInputError(*map(_too_late, late))
-            after = _in_force(before, wanted)
-            shown = await self._aside.do(lambda: self._documents.shown(after))
-            commits = await self._prepared(before, after) if len(late) < len(paths) else []
-            if persist:
-                await self._write(document)
-            self._commit(commits, after, shown, [path for path in paths if path not in late])
-            return ConfigurationUpdate(version=self._version, document=shown, restart=tuple(map(".".join, late)))
+            before, disclosed = self._settings, self.shown().document
 
-    def _read(self, before: Settings, document: Mapping[str, Any]) -> tuple[Settings, tuple[KeyPath, ...]]:
-        """What is wanted, and where it differs; takes its time where much is wanted."""
-        wanted = self._documents.merged(before, document)
-        return wanted, self._documents.differences(before, wanted)
+            def read() -> tuple[dict[KeyPath, Any], Settings, list[KeyPath]]:
+                changes = find_changes(document, disclosed)
+                after = merge_changes(before, changes)
+                return changes, after, find_differences(before, after)
 
-    async def _prepared(self, before: Settings, after: Settings) -> list[Commit]:
-        commits = []
+            changes, after, differences = await self._aside.do(read)  # many values take their time
+            self._require_changeable(differences)
+            if differences:
+                commits = await self._prepare(before, after)
+                made = {path: value for path, value in changes.items() if _has_effect(path, differences)}
+                stored = store_changes(self._stored, made)
+                rows = {key: value for key, value in stored.items() if value != self._stored.get(key, _MISSING)}
+                try:
+                    await self._aside.do(lambda: self._save(rows), _STORE_SECONDS)
+                except (AnalyticsUnavailableError, TimeoutError) as error:
+                    raise ControlUnavailableError("the change cannot be stored now: try again later") from error
+                self._stored = stored
+                self._commit(commits, after, differences)
+            return self.shown()
+
+    def _save(self, changes: Mapping[str, Any]) -> None:
+        if self._open_store is not None:
+            with self._open_store() as store:
+                store.put_setting_changes(changes)
+
+    async def _apply(self, stored: Mapping[str, Any]) -> None:
+        """Apply what the store holds; what cannot be applied is logged once."""
+        before, self._stored = self._settings, stored
         try:
-            for follower in self._followers:
-                commit = await follower.prepare(before, after)
-                if commit is not None:
-                    commits.append(commit)
+            after = merge_changes(self._start, read_changes(stored, self._start, self._fixed))
+            commits = await self._prepare(before, after)
+        except InvalidInputError as error:
+            _log.error("%s — the changed settings are not applied; `riglm config reset` removes them", error)
+        else:
+            self._commit(commits, after, find_differences(before, after))
+
+    def _require_changeable(self, paths: Sequence[KeyPath]) -> None:
+        late = [path for path in paths if not is_changeable(path, self._start)]
+        if late:
+            detail = "this key is read at the start only — fix: set it in riglm.yaml, and restart riglm"
+            raise InvalidInputError(*(FieldError(path=".".join(path), detail=detail) for path in late))
+        if fixed := ", ".join(".".join(path) for path in paths if path in self._fixed):
+            raise ConflictError(
+                f"{fixed}: set on the command line, which comes first — fix: start riglm without that option"
+            )
+
+    async def _prepare(self, before: Settings, after: Settings) -> list[Commit]:
+        try:
+            prepared = [await handler.prepare(before, after) for handler in self._handlers]
         except ConfigurationError as error:
-            covered = Redactor((*before.secrets(), *after.secrets()))
-            raise InvalidInputError(*(_fault(covered(line)) for line in str(error).splitlines())) from None
-        return commits
+            redact = Redactor((*before.secrets(), *after.secrets()))
+            raise InvalidInputError(*(_to_fault(redact(line)) for line in str(error).splitlines())) from None
+        return [commit for commit in prepared if commit is not None]
 
-    async def _write(self, document: Mapping[str, Any]) -> None:
-        settings = self._settings
+    @cached_property
+    def _handlers(self) -> Sequence[ReloadHandler]:
+        return self._create_handlers()
 
-        def write() -> StagedFile | None:
-            return self._documents.write_temporary(settings, document, lambda path: _refusal(path, settings) is None)
-
-        try:
-            written = await self._aside.do(write, _FILE_SECONDS, on_late=_discarded)
-        except TimeoutError:
-            raise ControlUnavailableError(f"the file could not be written within {_FILE_SECONDS:g} s") from None
-        if written is None:
-            return
-        try:
-            await self._aside.do(written.take_over)
-        except BaseException:
-            await self._aside.do(written.discard)
-            raise
-
-    def _commit(
-        self, commits: Sequence[Commit], after: Settings, shown: Mapping[str, Any], paths: Sequence[KeyPath]
-    ) -> None:
+    def _commit(self, commits: Sequence[Commit], after: Settings, differences: Sequence[KeyPath]) -> None:
         """Change over: nothing here waits, and what fails against all expectation does not hold up the others."""
         for commit in commits:
             try:
                 commit()
             except Exception:  # noqa: BLE001  # half of the parts must not go by one configuration, half by another
                 _log.exception("a part did not change over to the new configuration")
-        if paths:
-            self._settings, self._shown = after, shown
-            self._version += 1
-            keys = [".".join(path) for path in paths]
-            _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
+        self._settings, self._document = after, None
+        self._version += 1
+        keys = [".".join(path) for path in differences]
+        _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
 
 
-def _is_followed(path: KeyPath, settings: Settings) -> bool:
-    if path == ("sessions", "idle_gap") and settings.state.kind != "memory":
-        return False  # the processes that share sessions agree on how long these are kept
-    return any(path[: len(followed)] == followed for followed in FOLLOWED)
+_MISSING: Final = object()
 
 
-def _in_force(before: Settings, wanted: Settings) -> Settings:
-    """The settings before a change, with those that count at once as they are wanted."""
-    sections: dict[str, dict[str, Any]] = {}
-    for section, *key in FOLLOWED:
-        if not key:
-            continue
-        if _is_followed((section, *key), before):
-            sections.setdefault(section, {})[key[0]] = getattr(getattr(wanted, section), key[0])
-    parts = {name: getattr(before, name).model_copy(update=update) for name, update in sections.items()}
-    whole = {section: getattr(wanted, section) for section, *key in FOLLOWED if not key}
-    return before.model_copy(update={**whole, **parts})
+def _has_effect(path: KeyPath, differences: Sequence[KeyPath]) -> bool:
+    """True if there is a difference at a path, above it or below it."""
+    return any(path[: len(each)] == each[: len(path)] for each in differences)
 
 
-def _require_leave(paths: Sequence[KeyPath], settings: Settings) -> None:
-    """Raise Forbidden when one of these may not be changed in this way."""
-    for path in paths:
-        refusal = _refusal(path, settings)
-        if refusal is not None:
-            raise ForbiddenError(f"{'.'.join(path)}: {refusal}")
-
-
-def _refusal(path: KeyPath, settings: Settings) -> str | None:
-    """Why a path may not be changed in this way; None when it may."""
-    if path[0] == "control":
-        return "access to riglm is not changed through itself — fix: change the file, and restart riglm"
-    if path[0] in _SERVERS and not settings.control.allow_upstream_changes:
-        return (
-            "servers are not changed in this way — fix: change the file and restart riglm, or set "
-            "control.allow_upstream_changes there"
-        )
-    return None
-
-
-def _too_late(path: KeyPath) -> FieldError:
-    detail = "this key is read at the start only — fix: send persist=true, and restart riglm"
-    return FieldError(path=".".join(path), detail=detail)
-
-
-def _fault(line: str) -> FieldError:
+def _to_fault(line: str) -> FieldError:
     """A line of an error that begins with the path that it is about."""
     path, colon, detail = line.partition(": ")
     is_path = bool(colon) and path.split(".")[0] in Settings.model_fields
     return FieldError(path=path, detail=detail) if is_path else FieldError(path="", detail=line)
-
-
-def _discarded(written: StagedFile | None) -> None:
-    if written is not None:
-        written.discard()

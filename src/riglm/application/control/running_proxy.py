@@ -14,7 +14,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.service import PredictionService
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.audit import AuditEvent, AuditLog
-from riglm.domain.control import ConfigurationUpdate, RedactedConfiguration
+from riglm.domain.control import RedactedConfiguration
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import AnalyticsPort, ArchivePort
 
@@ -92,13 +92,12 @@ async def get_configuration(proxy: RunningProxy) -> RedactedConfiguration:
 
 
 async def put_configuration(
-    proxy: RunningProxy, document: Mapping[str, Any], *, expected_version: int | None = None, persist: bool = False
-) -> ConfigurationUpdate:
+    proxy: RunningProxy, document: Mapping[str, Any], *, expected_version: int | None = None
+) -> RedactedConfiguration:
     """Change what `document` names, as `LiveConfiguration.put` does."""
     update = await proxy.loop.ask(
-        lambda: proxy.configuration.put(document, expected_version=expected_version, persist=persist),
-        timeout_seconds=_CHANGE_SECONDS,
+        lambda: proxy.configuration.put(document, expected_version=expected_version), timeout_seconds=_CHANGE_SECONDS
     )
-    about = {"sections": sorted(document), "version": update.version, "persisted": persist}
+    about = {"sections": sorted(document), "version": update.version}
     proxy.record_audit(AuditEvent.CONFIGURATION_CHANGED, about)
     return update

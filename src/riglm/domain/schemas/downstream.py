@@ -147,11 +147,6 @@ class ControlSettings(SettingsModel):
     allowed_origins: tuple[str, ...] = Field(
         default=(), description="Origins whose pages may use the API from a browser, in addition to riglm's page."
     )
-    allow_upstream_changes: bool = Field(
-        default=False,
-        description="Whether `PUT /config` may change `upstream` and `mcpServers`: commands that riglm starts, and "
-        "where it sends credentials.",
-    )
 
     @field_validator("token", "read_token")
     @classmethod

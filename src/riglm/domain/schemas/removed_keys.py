@@ -2,7 +2,9 @@
 
 from typing import Final
 
-REMOVED_KEYS: Final[dict[str, str]] = {}
+REMOVED_KEYS: Final[dict[str, str]] = {
+    "control.allow_upstream_changes": "remove it, change servers in riglm.yaml, and restart riglm"
+}
 """What to do about each key that was removed, by its path: `{"embedder.batch": "remove it: …"}`.
 
 A file or variable that sets such a key, or one below it, is refused with this text as the fix.

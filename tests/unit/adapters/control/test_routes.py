@@ -6,14 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from riglm.application.control import health, statistics, tools
-from riglm.domain.control import (
-    ConflictError,
-    ControlUnavailableError,
-    FieldError,
-    ForbiddenError,
-    InvalidInputError,
-    NotFoundError,
-)
+from riglm.domain.control import ConflictError, ControlUnavailableError, FieldError, InvalidInputError, NotFoundError
 from riglm.domain.schemas.control_api import Readiness, Series, ToolDetail
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from tests.unit.adapters.control.conftest import DIGEST, NOON, SESSION, Served
@@ -189,11 +182,10 @@ def test_an_override_that_makes_no_sense_is_refused_with_the_place(served: Serve
 def test_the_configuration_is_shown_with_its_version_and_changed(served: Served):
     shown = served.ask("GET", "/config")
     assert (shown.headers["etag"], shown.json) == ('"1"', served.proxy.configuration.document)
-    changed = served.ask("PUT", "/config?persist=true", {"filtering": {"max_tools": 9}}, if_match='"1"')
+    changed = served.ask("PUT", "/config", {"filtering": {"max_tools": 9}}, if_match='"1"')
     assert (changed.status, changed.headers["etag"]) == (200, '"2"')
-    assert changed.headers["riglm-restart-needed"] == "storage.path"
     assert changed.json["filtering"] == {"max_tools": 9}
-    assert served.proxy.configuration.changes == [({"filtering": {"max_tools": 9}}, True)]
+    assert served.proxy.configuration.changes == [{"filtering": {"max_tools": 9}}]
 
 
 @pytest.mark.parametrize("tag", ['"7"', '"7", "8"'])
@@ -235,7 +227,6 @@ def fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     ("error", "status"),
     [
         (NotFoundError("gone"), 404),
-        (ForbiddenError("never"), 403),
         (ConflictError("not now"), 409),
         (ControlUnavailableError("later"), 503),
         (InvalidInputError(FieldError(path="a.b", detail="bad"), FieldError(path="c", detail="worse")), 422),

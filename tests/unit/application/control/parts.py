@@ -7,13 +7,7 @@ from types import SimpleNamespace
 
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.tracking.record_queue import RecordCounts
-from riglm.domain.control import (
-    ConfigurationUpdate,
-    ConflictError,
-    FieldError,
-    InvalidInputError,
-    RedactedConfiguration,
-)
+from riglm.domain.control import ConflictError, FieldError, InvalidInputError, RedactedConfiguration
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, Transport
@@ -88,16 +82,15 @@ class Configuration:
     def shown(self):
         return RedactedConfiguration(version=self.version, document=self.document)
 
-    async def put(self, document, *, expected_version=None, persist=False):
+    async def put(self, document, *, expected_version=None):
         if expected_version not in {None, self.version}:
             raise ConflictError("the configuration was changed meanwhile")
         if "wrong" in document:
             raise InvalidInputError(FieldError(path="wrong", detail="there is no such key"))
-        self.changes.append((document, persist))
+        self.changes.append(document)
         self.version += 1
         self.document = {**self.document, **document}
-        restart = ("storage.path",) if persist else ()
-        return ConfigurationUpdate(version=self.version, document=self.document, restart=restart)
+        return self.shown()
 
 
 async def refresh():

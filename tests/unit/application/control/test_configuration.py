@@ -1,12 +1,11 @@
 """A change of the configuration is made whole or not at all."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
 
-from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.persisting import ConfigurationDocuments
 from riglm.application.control import configuration
 from riglm.application.control.configuration import (
     BlockingJobRunner,
@@ -16,11 +15,16 @@ from riglm.application.control.configuration import (
     ReloadHandler,
     ValueReloadHandler,
 )
+from riglm.application.worker import Worker
 from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
-from riglm.domain.errors import ConfigurationError
-from tests.waiting import WAIT_SECONDS
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
+from riglm.domain.schemas.settings import Settings
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-TEXT = "upstream: {url: 'http://h/mcp'}\npredictor: {kind: frequency, options: {api_key: canary-of-options}}\n"
+START = {
+    "upstream": {"url": "http://h/mcp"},
+    "predictor": {"kind": "frequency", "options": {"api_key": "canary-of-options"}},
+}
 CHANGE = {"filtering": {"max_tools": 9}, "retention": {"session_days": 3}}
 
 
@@ -48,19 +52,45 @@ class Prediction:
         self.plans.append((plan, reload))
 
 
+class Store:
+    """Stores changes, and can be unavailable."""
+
+    def __init__(self):
+        self.stored = {}
+        self.error = None
+
+    def put_setting_changes(self, changes):
+        if self.error is not None:
+            raise self.error
+        self.stored.update(changes)
+
+    def list_setting_changes(self):
+        return dict(self.stored)
+
+
 @pytest.fixture
-def live(tmp_path):
-    """Makes a live configuration of some parts, read from a file."""
-    file = tmp_path / "riglm.yaml"
-    file.write_text(TEXT, "utf-8")
+def store():
+    return Store()
 
-    def made(*followers, environment=None):
-        environment = environment or {}
-        read = load(Options(config=file), environment=environment, directory=tmp_path)
-        return LiveConfiguration(read.settings, ConfigurationDocuments(read, environment, tmp_path), followers)
 
-    made.file = file
+@pytest.fixture
+def live(store):
+    """Makes a live configuration of some parts."""
+
+    def made(*handlers, fixed=()):
+        live = LiveConfiguration(
+            Settings.model_validate(START), open_store=lambda: contextlib.nullcontext(store), fixed=fixed
+        )
+        live.apply_by(lambda: handlers)
+        return live
+
     return made
+
+
+@pytest.fixture
+def worker():
+    with Worker("riglm-tests") as worker:
+        yield worker
 
 
 async def test_all_parts_are_ready_before_the_first_changes_over(live):
@@ -72,41 +102,71 @@ async def test_all_parts_are_ready_before_the_first_changes_over(live):
     assert log == [("prepared", "a", 9), ("prepared", "b", 9), ("committed", "a"), ("committed", "b")]
 
 
-@pytest.mark.parametrize("persist", [False, True])
-async def test_one_part_that_cannot_leaves_all_as_they_are(live, persist):
+async def test_one_part_that_cannot_leaves_all_as_they_are(live, store):
     log = []
     words = "filtering.max_tools: too many — fix: fewer\npredictor: canary-of-options is no key"
     here = live(Part(log, "a"), Part(log, "b", ConfigurationError(words)), Part(log, "c"))
     before = here.shown()
     with pytest.raises(InvalidInputError) as refused:
-        await here.put(CHANGE, persist=persist)
+        await here.put(CHANGE)
     assert [(fault.path, fault.detail) for fault in refused.value.faults] == [
         ("filtering.max_tools", "too many — fix: fewer"),
         ("predictor", "*** is no key"),
     ]
     assert [entry[0] for entry in log] == ["prepared", "prepared"]
-    assert here.shown() == before
-    assert live.file.read_text("utf-8") == TEXT
+    assert (here.shown(), store.stored) == (before, {})
 
 
-async def test_a_file_that_cannot_be_written_leaves_all_as_it_is(live):
-    log = []
-    here = live(Part(log, "a"), environment={"RIGLM_FILTERING__MAX_TOOLS": "7"})
-    before = here.shown()
-    with pytest.raises(ConflictError, match="RIGLM_FILTERING__MAX_TOOLS sets it"):
-        await here.put(CHANGE, persist=True)
-    assert log == [("prepared", "a", 9)]
-    assert here.shown() == before
-    assert (await here.put(CHANGE)).version == before.version + 1  # in memory it can be changed
-
-
-async def test_parts_hear_nothing_of_what_counts_from_the_next_start(live):
+async def test_a_store_that_is_unavailable_leaves_all_as_it_is(live, store):
     log = []
     here = live(Part(log, "a"))
-    before = here.shown().version
-    changed = await here.put({"naming": "none"}, persist=True)
-    assert (log, changed.version, changed.restart) == ([], before, ("naming",))
-    assert live.file.read_text("utf-8") == TEXT + "naming: none\n"
+    before, store.error = here.shown(), AnalyticsUnavailableError("locked")
+    with pytest.raises(ControlUnavailableError, match="try again later"):
+        await here.put(CHANGE)
+    assert (log, here.shown()) == ([("prepared", "a", 9)], before)
+    store.error = None
+    assert (await here.put(CHANGE)).version == before.version + 1
+    assert store.stored == {"filtering.max_tools": 9, "retention.session_days": 3}
+
+
+async def test_what_is_read_at_the_start_only_is_refused_and_so_is_what_the_command_line_sets(live, store):
+    log = []
+    here = live(Part(log, "a"), fixed=[("logging", "level")])
+    with pytest.raises(InvalidInputError) as refused:
+        await here.put({"naming": "none", "control": {"port": 1}, "filtering": {"max_tools": 9}})
+    assert {fault.path for fault in refused.value.faults} == {"naming", "control.port"}
+    assert "fix: set it in riglm.yaml, and restart riglm" in refused.value.faults[0].detail
+    with pytest.raises(ConflictError, match=r"logging\.level: set on the command line"):
+        await here.put({"logging": {"level": "debug"}})
+    assert (log, store.stored) == ([], {})
+
+
+async def test_changes_of_other_processes_are_followed(live, store, worker, monkeypatch):
+    monkeypatch.setattr(configuration, "FOLLOW_SECONDS", 0.01)
+    taken = []
+    here = live(ValueReloadHandler(lambda new: new.filtering.max_tools, taken.append))
+    store.put_setting_changes({"filtering.max_tools": 9, "naming": "none"})
+    following = asyncio.create_task(here.follow(worker, lambda: store))
+    await here.ready(WAIT_SECONDS)
+    assert (taken, here.settings.filtering.max_tools, here.settings.naming) == ([9], 9, "prefix")
+    await here.put({"filtering": {"max_tools": 8}})
+    store.put_setting_changes({"filtering.max_tools": "many"})  # by a newer version, say
+    store.put_setting_changes({"filtering.max_tools": 7})
+    await wait_until_async(lambda: taken[-1] == 7)
+    store.stored.clear()
+    await wait_until_async(lambda: taken[-1] == 20)
+    following.cancel()
+
+
+async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live, store, worker, caplog):
+    here = live()
+    store.put_setting_changes({"filtering.max_tools": "many", "filtering.min_tools": 2})
+    following = asyncio.create_task(here.follow(worker, lambda: store))
+    await here.ready(WAIT_SECONDS)
+    following.cancel()
+    assert here.settings.filtering.min_tools == 5
+    assert "filtering.max_tools: this is not a whole number" in caplog.text
+    assert "`riglm config reset` removes them" in caplog.text
 
 
 async def test_a_part_is_given_only_what_is_another_value(live):
@@ -185,28 +245,6 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         go_on.set()
 
 
-async def test_a_disk_that_hangs_is_not_waited_for_and_nothing_stays_of_what_it_wrote(live, monkeypatch):
-    monkeypatch.setattr(configuration, "_FILE_SECONDS", 0.05)
-    go_on, discarded = threading.Event(), threading.Event()
-    here = live()
-    write = here._documents.write_temporary
-
-    def slow(*given):
-        go_on.wait(WAIT_SECONDS)
-        written = write(*given)
-        discard = written.discard
-        written.discard = lambda: (discard(), discarded.set())
-        return written
-
-    monkeypatch.setattr(here._documents, "write_temporary", slow)
-    with pytest.raises(ControlUnavailableError):
-        await here.put(CHANGE, persist=True)
-    go_on.set()
-    assert await asyncio.to_thread(discarded.wait, 30)
-    assert [file.name for file in live.file.parent.iterdir()] == ["riglm.yaml"]
-    assert live.file.read_text("utf-8") == TEXT
-
-
 async def test_a_job_aside_gives_its_answer_or_its_error():
     aside = BlockingJobRunner()
     assert await aside.do(lambda: 5) == 5
@@ -226,38 +264,6 @@ async def test_a_version_of_another_process_is_none_of_this_one(live):
     one, other = live(), live()
     with pytest.raises(ConflictError):
         await other.put(CHANGE, expected_version=one.shown().version)
-
-
-async def test_what_was_written_for_the_next_start_is_taken_back(live):
-    here = live()
-    assert (await here.put({"naming": "none"}, persist=True)).restart == ("naming",)
-    assert (await here.put({"naming": "prefix"}, persist=True)).restart == ()
-    assert "none" not in live.file.read_text("utf-8")
-
-
-async def test_a_whole_document_leaves_what_may_not_be_changed_as_it_is_in_the_file(live):
-    here = live()
-    live.file.write_text(TEXT + "control: {port: 9}\n", "utf-8")
-    await here.put({**here.shown().document, "naming": "none"}, persist=True)
-    assert live.file.read_text("utf-8") == TEXT + "control: {port: 9}\nnaming: none\n"
-
-
-async def test_a_large_document_is_read_and_tried_aside_from_the_loop(live, monkeypatch):
-    log, threads = [], set()
-    here = live(Part(log, "a"))
-    for name in ("merged", "differences", "shown"):
-        work = getattr(here._documents, name)
-
-        def noted(*given, work=work):
-            threads.add(threading.get_ident())
-            return work(*given)
-
-        monkeypatch.setattr(here._documents, name, noted)
-    await here.put(CHANGE)
-    with pytest.raises(InvalidInputError):
-        await here.put({"filtering": {"max_tool": 3}})
-    assert len(threads) == 1
-    assert threading.get_ident() not in threads
 
 
 async def test_of_very_many_faults_a_hundred_are_told(live):

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.configuration.merging import changes_in, disclosed_document, merged, shown
+from riglm.adapters.configuration.loading import Options, list_values, load
 from riglm.domain.control import InvalidInputError
+from riglm.domain.schemas.changes import find_changes, merge_changes
+from riglm.domain.schemas.disclosure import disclose
 
 YAML = """
 downstream: {token: canary-token-0123456789}
@@ -18,7 +19,7 @@ mcpServers:
 def test_every_value_is_shown_with_its_origin_and_no_secret(tmp_path: Path) -> None:
     (tmp_path / "riglm.yaml").write_text(YAML, "utf-8")
     configuration = load(Options(), environment={"RIGLM_NAMING": "none"}, directory=tmp_path)
-    lines = {path: (value, source) for path, value, source in shown(configuration)}
+    lines = {path: (value, source) for path, value, source in list_values(configuration)}
     file = str(tmp_path / "riglm.yaml")
     assert "canary" not in repr(lines)
     assert lines["naming"] == ("none", "RIGLM_NAMING")
@@ -39,7 +40,7 @@ def test_the_url_of_a_store_is_shown_without_its_password(tmp_path: Path) -> Non
     (tmp_path / "riglm.yaml").write_text('storage: {url: "${STORE}"}', "utf-8")
     environment = {"STORE": "postgresql://me:canary@host:5433/db?password=canary"}
     configuration = load(Options(), environment=environment, directory=tmp_path)
-    lines = {path: value for path, value, _ in shown(configuration)}
+    lines = {path: value for path, value, _ in list_values(configuration)}
     assert "canary" not in repr(lines)
     assert lines["storage.url"] == "postgresql://***@host:5433/db?***"
     assert lines["storage.kind"] == "postgresql"
@@ -62,7 +63,7 @@ def test_what_came_from_a_variable_is_covered_wherever_it_stands_and_known_to_be
     (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
     environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
     settings = load(Options(), environment=environment, directory=tmp_path).settings
-    shown = disclosed_document(settings)
+    shown = disclose(settings)
     assert "plainword" not in repr(shown)
     assert (shown["naming"], shown["filtering"]["max_tools"], shown["filtering"]["mode"]) == ("none", 7, "shadow")
     assert (shown["filtering"]["profile"], shown["storage"]["path"]) == ("team-***", "/data/***/riglm.db")
@@ -77,10 +78,10 @@ def test_what_came_from_a_variable_stays_covered_when_something_else_changes(tmp
     (tmp_path / "riglm.yaml").write_text(OF_VARIABLES, "utf-8")
     environment = {"NAMING": "none", "WORD": "plainword", "NUMBER": "7", "SHORT": "qi"}
     settings = load(Options(), environment=environment, directory=tmp_path).settings
-    shown = disclosed_document(settings)
-    assert changes_in(shown, settings) == []
-    changed = merged(settings, changes_in({**shown, "naming": "prefix"}, settings), "riglm.db")
+    shown = disclose(settings)
+    assert find_changes(shown, shown) == {}
+    changed = merge_changes(settings, find_changes({**shown, "naming": "prefix"}, shown))
     assert changed.naming == "prefix"
-    assert disclosed_document(changed) == {**shown, "naming": "prefix"}
+    assert disclose(changed) == {**shown, "naming": "prefix"}
     with pytest.raises(InvalidInputError, match="holds a mask"):
-        changes_in({"filtering": {"profile": "group-***"}}, settings)
+        find_changes({"filtering": {"profile": "group-***"}}, shown)

@@ -1,16 +1,15 @@
 import json
-import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.configuration.merging import changes_in, differences, disclosed_document, merged, value_at
 from riglm.domain.control import InvalidInputError
+from riglm.domain.schemas.changes import find_changes, find_differences, merge_changes, read_changes, store_changes
+from riglm.domain.schemas.disclosure import disclose
 from riglm.domain.schemas.settings import Settings
 
-STORE = "/somewhere/riglm.db"
 SECRET = "canary-0123456789abcdef"
 PATTERNS = st.text("abc*", min_size=1, max_size=4).filter(lambda pattern: set(pattern) > {"a"})
 SERVERS = {
@@ -22,11 +21,11 @@ SERVERS = {
 
 
 def settings(**values: Any) -> Settings:
-    return Settings.model_validate({"storage": {"path": STORE}, **values})
+    return Settings.model_validate(values)
 
 
 def put(before: Settings, given: dict[str, Any]) -> Settings:
-    return merged(before, changes_in(given, before), STORE)
+    return merge_changes(before, find_changes(given, disclose(before)))
 
 
 def test_what_is_left_out_stays_and_null_means_the_default() -> None:
@@ -34,63 +33,41 @@ def test_what_is_left_out_stays_and_null_means_the_default() -> None:
     after = put(before, {"filtering": {"max_tools": None, "clients": {"x": None, "z": "stable"}}})
     assert (after.filtering.max_tools, after.filtering.min_tools) == (20, 2)
     assert after.filtering.clients == {"y": "hints", "z": "stable"}
-
-
-def test_a_null_section_is_as_if_it_were_not_there() -> None:
-    before = settings(filtering={"max_tools": 9}, retention={"session_days": 1})
     assert put(before, {"filtering": None, "retention": {}}).filtering == Settings().filtering
 
 
 def test_a_secret_stays_where_its_mask_is_given_and_changes_where_another_value_is() -> None:
     before = settings(mcpServers=SERVERS)
-    shown = disclosed_document(before)
-    shown["mcpServers"]["a"]["env"]["KEY"] = "new"
-    after = put(before, shown)
-    assert differences(before, after) == [("mcpServers", "a", "env", "KEY")]
-    assert value_at(after, ("mcpServers", "a", "env", "KEY")) == "new"
-    assert value_at(after, ("mcpServers", "b", "headers", "X")) == SECRET
+    document = disclose(before)
+    document["mcpServers"]["a"]["env"]["KEY"] = "new"
+    after = put(before, document)
+    assert find_differences(before, after) == [("mcpServers", "a", "env", "KEY")]
+    assert after.mcp_servers["b"].headers["X"].get_secret_value() == SECRET
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"mcpServers": {"a": {"args": ["--api-key=***", "other"]}}},
-        {"mcpServers": {"b": {"url": "https://***@elsewhere/p"}}},
-        {"mcpServers": {"new": {"command": "x", "env": {"A": "***"}}}},
-        {"downstream": {"token": "***"}},
-        {"storage": {"url": "postgresql://***@h/db"}},
-        {"predictor": {"options": {"api_key": "***"}}},
-    ],
-    ids=str,
-)
-def test_a_mask_is_never_taken_for_a_value(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match="mask"):
-        changes_in(given, settings(mcpServers=SERVERS))
-
-
-def test_stars_are_an_innocent_value_elsewhere() -> None:
-    assert put(settings(), {"filtering": {"pinned": ["a***"]}}).filtering.pinned == ("a***",)
-
-
-@pytest.mark.parametrize(
-    ("given", "path", "words"),
+    ("change", "path", "words"),
     [
         ({"filtering": {"max_tols": 1}}, "filtering.max_tols", "unknown key — fix: did you mean `max_tools`?"),
         ({"filtering": {"max_tools": "many"}}, "filtering.max_tools", "this is not a whole number"),
         ({"filtering": {"max_tools": {"a": 1}}}, "filtering.max_tools", "this is not a whole number"),
         ({"filtering": 5}, "filtering", "this is not a section"),
         ({"mcpServers": {"index_status": {"command": "x"}}}, "mcpServers.index_status", "is the name of a tool"),
+        ({"mcpServers": {"a": {"args": ["--api-key=***", "other"]}}}, "mcpServers.a.args", "this holds a mask"),
+        ({"predictor": {"options": {"api_key": "***"}}}, "predictor.options.api_key", "this holds a mask"),
+        ({"filtering": {"profile": "a\ud800"}}, "filtering.profile", "half a character"),
+        ({"filtering": {"clients": {"\udfff": "full"}}}, r"filtering.clients.\udfff", "half a character"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_the_start(given: dict[str, Any], path: str, words: str) -> None:
+def test_what_is_wrong_is_named_with_its_path(change: dict[str, Any], path: str, words: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        put(settings(), given)
+        put(settings(mcpServers=SERVERS), change)
     [fault] = refused.value.faults
     assert fault.path == path
     assert words in fault.detail
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_everything_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(InvalidInputError) as refused:
         put(settings(), {"filtering": {"max_tools": 0, "mode": "x"}, "nothing": 1})
     assert {fault.path for fault in refused.value.faults} == {"filtering.max_tools", "filtering.mode", "nothing"}
@@ -102,36 +79,35 @@ def test_a_document_without_a_bottom_is_refused(kind: type) -> None:
     for _ in range(5000):
         deep = {"a": deep} if kind is dict else [deep]
     with pytest.raises(InvalidInputError, match="too deeply"):
-        changes_in({"predictor": {"options": {"x": deep}}}, settings())
+        put(settings(), {"predictor": {"options": {"x": deep}}})
 
 
-@pytest.mark.parametrize(
-    "given", [{"filtering": {"profile": "a\ud800"}}, {"filtering": {"clients": {"\udfff": "full"}}}]
-)
-def test_half_a_character_is_refused_and_told_in_whole_ones(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match="half a character") as refused:
-        changes_in(given, settings())
-    str(refused.value).encode()
-
-
-def test_another_store_takes_the_place_of_the_default_one_and_gives_it_back() -> None:
-    moved = put(settings(), {"storage": {"url": "postgresql://h/db"}})
-    assert (moved.storage.kind, moved.storage.path) == ("postgresql", None)
-    assert put(moved, {"storage": None}).storage.path == STORE
-
-
-def test_a_server_is_known_by_one_name_for_each_of_its_keys() -> None:
-    after = put(settings(mcpServers=SERVERS), {"mcpServers": {"c": {"url": "https://other"}}})
-    assert after.mcp_servers["c"].url == "https://other"
-
-
-def test_yes_is_not_one() -> None:
+def test_yes_is_not_one_and_a_whole_number_is_the_same_as_a_float() -> None:
     before = settings(predictor={"kind": "frequency", "options": {"x": True}})
-    assert differences(before, put(before, {"predictor": {"options": {"x": 1}}}))
+    assert find_differences(before, put(before, {"predictor": {"options": {"x": 1}}}))
+    assert find_changes({"filtering": {"period": 86400}}, disclose(before)) == {}
+
+
+def test_changes_are_stored_by_section_and_key_and_apply_to_other_settings() -> None:
+    stored = store_changes({"filtering.mode": "enforce"}, {("filtering", "mode"): None, ("prices", "output"): 3.0})
+    stored = store_changes(stored, {("filtering", "clients", "x.y"): "full", ("filtering", "clients", "z"): None})
+    assert stored == {"filtering.mode": None, "prices.output": 3.0, "filtering.clients": {"x.y": "full", "z": None}}
+    start = settings(filtering={"mode": "shadow", "clients": {"z": "stable", "w": "hints"}})
+    after = merge_changes(start, read_changes(json.loads(json.dumps(stored)), start))
+    assert (after.filtering.mode, after.prices.output) == ("enforce", 3.0)
+    assert after.filtering.clients == {"w": "hints", "x.y": "full"}
+
+
+def test_stored_changes_of_other_keys_and_of_those_on_the_command_line_do_not_apply() -> None:
+    stored = {"filtering.mode": "shadow", "filtering.max_tools": 9, "naming": "none", "storage.path": "/x", "gone.a": 1}
+    assert read_changes(stored, settings(), [("filtering", "mode")]) == {("filtering", "max_tools"): 9}
+    shared = settings(state={"url": "redis://h"})
+    assert read_changes({"sessions.idle_gap": 9}, settings()) == {("sessions", "idle_gap"): 9}
+    assert read_changes({"sessions.idle_gap": 9}, shared) == {}
 
 
 OPTIONS = st.recursive(
-    st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=5), st.just("***")),
+    st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text(max_size=5)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(st.sampled_from(["token", "command", "url", "args", "x"]), inner, max_size=3),
@@ -150,10 +126,8 @@ OPTIONS = st.recursive(
                 optional={
                     "max_tools": st.integers(5, 99),
                     "coverage": st.floats(0.1, 0.9),
-                    "period": st.floats(1, 9e6),
                     "denylist": st.lists(PATTERNS),
                     "clients": st.dictionaries(st.text(max_size=3), st.sampled_from(["full", "hints"]), max_size=2),
-                    "cold_start_limit": st.integers(1, 9),
                 },
             ),
             "predictor": st.fixed_dictionaries({"options": st.dictionaries(st.text(max_size=4), OPTIONS, max_size=3)}),
@@ -163,18 +137,7 @@ OPTIONS = st.recursive(
         },
     )
 )  # fmt: skip
-def test_what_is_shown_changes_nothing_when_it_is_put_back(values: dict[str, Any]) -> None:
-    before = settings(**values)
-    shown = disclosed_document(before)
-    assert SECRET not in json.dumps(shown)
-    assert changes_in(shown, before) == []
-    if not _holds_no_number(shown):
-        assert changes_in(json.loads(json.dumps(shown)), before) == []
-
-
-def _holds_no_number(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_no_number, value.values()))
-    if isinstance(value, list):
-        return any(map(_holds_no_number, value))
-    return isinstance(value, float) and not math.isfinite(value)
+def test_what_is_disclosed_changes_nothing_when_it_is_put_back(values: dict[str, Any]) -> None:
+    document = disclose(settings(**values))
+    assert SECRET not in json.dumps(document)
+    assert find_changes(json.loads(json.dumps(document)), document) == {}
