@@ -31,17 +31,11 @@ class AccessSettings(SettingsModel):
     group of its name. `*` is the group of all callers. Once there is a rule, callers without one get nothing.
     """
 
-    servers: Patterns = Field(
-        default=("*",),
-        min_length=1,
-        description="Names or glob patterns of servers: of others, the group gets no tools, resources and prompts.",
-    )
-    tools: Patterns = Field(
-        default=("*",),
-        min_length=1,
-        description="Names or glob patterns of these servers' tools, exactly as spelt: with `__` for `SERVER__TOOL`, "
-        "without for the tool's name at its server.",
-    )
-    profiles: Patterns = Field(
-        default=("*",), min_length=1, description="Names or glob patterns of profiles; `default` is the one without."
-    )
+    servers: Patterns = Field(default=("*",), min_length=1)
+    """Names or glob patterns of servers: of others, the group gets no tools, resources and prompts."""
+    tools: Patterns = Field(default=("*",), min_length=1)
+    """Names or glob patterns of these servers' tools, exactly as spelt: with `__` for `SERVER__TOOL`, without for the
+    tool's name at its server.
+    """
+    profiles: Patterns = Field(default=("*",), min_length=1)
+    """Names or glob patterns of profiles; `default` is the one without."""

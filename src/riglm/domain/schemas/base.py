@@ -1,12 +1,22 @@
 """What all configuration models have in common."""
 
+import ast
+import inspect
 import re
-from typing import Annotated
+import sys
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 from riglm.domain.redaction import is_clearly_written
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 """A span of time in seconds: more than nothing, at most a year."""
@@ -26,6 +36,33 @@ class SettingsModel(BaseModel):
         defer_build=True,
         hide_input_in_errors=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        """Describe each key by the docstring below it. Only schemas need these: reading them would slow down starts."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in _read_key_docstrings(cls).items():
+            properties[cls.model_fields[name].alias or name]["description"] = text
+        return schema
+
+
+def _read_key_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    classes = [each for each in _parse_module(model.__module__) if isinstance(each, ast.ClassDef)]
+    body = next(each.body for each in classes if each.name == model.__name__)
+    return {
+        key.target.id: " ".join(text.value.value.split())
+        for key, text in pairwise(body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+@cache
+def _parse_module(name: str) -> list[ast.stmt]:
+    return ast.parse(inspect.getsource(sys.modules[name])).body
 
 
 def problem(what: str, fix: str, *, key: str = "") -> PydanticCustomError:

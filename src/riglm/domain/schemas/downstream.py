@@ -18,21 +18,18 @@ _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 class TokenIssuerSettings(SettingsModel):
     """Access tokens of an OpenID provider: riglm verifies those that clients send, and names the provider to others."""
 
-    issuer: str = Field(pattern=r"^https?://[!-~]+$", description="The issuer's URL, as in `iss` of its tokens.")
-    audience: str = Field(
-        pattern=r"^[!-~]+$",
-        description="What `aud` of a token must contain: the URL of the MCP endpoint as clients use it, or the name "
-        "that the provider gives this API. With `/PROFILE` behind it, a token is for this profile only.",
-    )
-    jwks: str = Field(
-        default="", description="The URL or the file of the issuer's keys; by default its metadata names the URL."
-    )
-    scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
-    groups_claim: str = Field(
-        default="groups",
-        min_length=1,
-        description="The claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`).",
-    )
+    issuer: str = Field(pattern=r"^https?://[!-~]+$")
+    """The issuer's URL, as in `iss` of its tokens."""
+    audience: str = Field(pattern=r"^[!-~]+$")
+    """What `aud` of a token must contain: the URL of the MCP endpoint as clients use it, or the name that the provider
+    gives this API. With `/PROFILE` behind it, a token is for this profile only.
+    """
+    jwks: str = ""
+    """The URL or the file of the issuer's keys; by default its metadata names the URL."""
+    scopes: tuple[str, ...] = ()
+    """Scopes that a token must have."""
+    groups_claim: str = Field(default="groups", min_length=1)
+    """The claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`)."""
 
     @field_validator("issuer", "jwks")
     @classmethod
@@ -53,30 +50,28 @@ class TokenIssuerSettings(SettingsModel):
 class DownstreamSettings(SettingsModel):
     """The client side of `riglm serve`."""
 
-    host: str = Field(
-        default="127.0.0.1", min_length=1, description="The address to listen on; any but loopback needs a token."
-    )
-    port: int = Field(default=8700, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
-    path: str = Field(default="/mcp", pattern=r"^/[!-~]*$", description="The path of the Streamable HTTP endpoint.")
-    transport: Literal["http", "sse", "both"] = Field(
-        default="http", description="Streamable HTTP, the older HTTP+SSE, or both."
-    )
-    token: SecretStr | None = Field(default=None, description="Clients must send it as `Authorization: Bearer TOKEN`.")
-    tokens: SecretMap = Field(
-        default_factory=dict,
-        description="Tokens of several callers by name: each is a principal with separate sessions, "
-        "learned state and knowledge.",
-    )
-    auth: TokenIssuerSettings | None = Field(
-        default=None, description="Clients may send an access token of this OpenID provider."
-    )
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted in addition to loopback.")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(),
-        description="Origin headers accepted in addition to loopback; pages of both may read the answers (CORS).",
-    )
-    session_idle: Seconds = Field(default=1800, description="Seconds without a message before a session is closed.")
-    max_sessions: int = Field(default=10_000, ge=1, description="Maximum number of open sessions.")
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """The address to listen on; any but loopback needs a token."""
+    port: int = Field(default=8700, ge=0, le=65_535)
+    """The port to listen on; 0 takes a free one."""
+    path: str = Field(default="/mcp", pattern=r"^/[!-~]*$")
+    """The path of the Streamable HTTP endpoint."""
+    transport: Literal["http", "sse", "both"] = "http"
+    """Streamable HTTP, the older HTTP+SSE, or both."""
+    token: SecretStr | None = None
+    """Clients must send it as `Authorization: Bearer TOKEN`."""
+    tokens: SecretMap = Field(default_factory=dict)
+    """Tokens of several callers by name: each is a principal with separate sessions, learned state and knowledge."""
+    auth: TokenIssuerSettings | None = None
+    """Clients may send an access token of this OpenID provider."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host headers accepted in addition to loopback."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origin headers accepted in addition to loopback; pages of both may read the answers (CORS)."""
+    session_idle: Seconds = 1800
+    """Seconds without a message before a session is closed."""
+    max_sessions: int = Field(default=10_000, ge=1)
+    """Maximum number of open sessions."""
 
     @field_validator("token")
     @classmethod
@@ -127,26 +122,22 @@ class DownstreamSettings(SettingsModel):
 class ControlSettings(SettingsModel):
     """The control API, its metrics and its page, on a separate port."""
 
-    enabled: bool = Field(default=False, description="Serve them; `riglm serve --control` does it as well.")
-    host: str = Field(
-        default="127.0.0.1",
-        min_length=1,
-        description="The address to listen on; any but loopback needs tokens: `token`, or those that `riglm control "
-        "token` makes.",
-    )
-    port: int = Field(default=8701, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
-    token: SecretStr | None = Field(
-        default=None,
-        description="Clients must send it as `Authorization: Bearer TOKEN` to change anything. By default the token "
-        "that riglm made, in the data directory; on loopback none is needed then.",
-    )
-    read_token: SecretStr | None = Field(
-        default=None, description="A second token, with which one may look and change nothing."
-    )
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted in addition to loopback.")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(), description="Origins whose pages may use the API from a browser, in addition to riglm's page."
-    )
+    enabled: bool = False
+    """Serve them; `riglm serve --control` does it as well."""
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """The address to listen on; any but loopback needs tokens: `token`, or those that `riglm control token` makes."""
+    port: int = Field(default=8701, ge=0, le=65_535)
+    """The port to listen on; 0 takes a free one."""
+    token: SecretStr | None = None
+    """Clients must send it as `Authorization: Bearer TOKEN` to change anything. By default the token that riglm made,
+    in the data directory; on loopback none is needed then.
+    """
+    read_token: SecretStr | None = None
+    """A second token, with which one may look and change nothing."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host headers accepted in addition to loopback."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may use the API from a browser, in addition to riglm's page."""
 
     @field_validator("token", "read_token")
     @classmethod

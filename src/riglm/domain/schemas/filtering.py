@@ -16,11 +16,16 @@ SurfaceName = Literal["dynamic", "stable", "hints", "full"]
 class MetaToolSwitches(SettingsModel):
     """Which meta-tools riglm adds to a list that hides tools."""
 
-    set_context: bool = Field(default=True, description="Describes the task and returns the tools for it.")
-    search_available_tools: bool = Field(default=True, description="Searches all tools.")
-    call_tool: bool = Field(default=True, description="Calls a tool that is not listed.")
-    index_status: bool = Field(default=False, description="Reports the state of the search index.")
-    mark_tool: bool = Field(default=False, description="Reports whether a tool was useful.")
+    set_context: bool = True
+    """Describes the task and returns the tools for it."""
+    search_available_tools: bool = True
+    """Searches all tools."""
+    call_tool: bool = True
+    """Calls a tool that is not listed."""
+    index_status: bool = False
+    """Reports the state of the search index."""
+    mark_tool: bool = False
+    """Reports whether a tool was useful."""
 
 
 _PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -32,17 +37,18 @@ class ProfileSettings(SettingsModel):
     HTTP clients select it by the path `/mcp/PROFILE` or by the header `Riglm-Profile`.
     """
 
-    tokens: tuple[str, ...] = Field(
-        default=(), description="Names from `downstream.tokens`: these callers get this profile, and no other."
-    )
-    directories: tuple[str, ...] = Field(
-        default=(),
-        description="Absolute paths, or paths that begin with `~/`: stdio clients that start riglm there, or below, "
-        "get this profile, unless `filtering.profile` is given.",
-    )
-    allowlist: Patterns | None = Field(default=None, description="Replaces `filtering.allowlist` in this profile.")
-    denylist: Patterns = Field(default=(), description="Denied in addition to `filtering.denylist`.")
-    pinned: Patterns = Field(default=(), description="Always shown, in addition to `filtering.pinned`.")
+    tokens: tuple[str, ...] = ()
+    """Names from `downstream.tokens`: these callers get this profile, and no other."""
+    directories: tuple[str, ...] = ()
+    """Absolute paths, or paths that begin with `~/`: stdio clients that start riglm there, or below, get this profile,
+    unless `filtering.profile` is given.
+    """
+    allowlist: Patterns | None = None
+    """Replaces `filtering.allowlist` in this profile."""
+    denylist: Patterns = ()
+    """Denied in addition to `filtering.denylist`."""
+    pinned: Patterns = ()
+    """Always shown, in addition to `filtering.pinned`."""
 
     @field_validator("directories")
     @classmethod
@@ -63,73 +69,52 @@ class ProfileSettings(SettingsModel):
 class FilteringSettings(SettingsModel):
     """What a client is shown, and what it may use."""
 
-    enabled: bool = Field(default=True, description="`false` shows all tools, regardless of the rest of this section.")
-    strategy: Literal["prediction", "allowlist", "denylist", "none"] = Field(
-        default="prediction",
-        description="`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list "
-        "of that name allows; `none` shows everything that is neither denied nor excluded by an override.",
-    )
-    mode: Literal["enforce", "shadow"] = Field(
-        default="enforce", description="`shadow` shows everything and records what would have been hidden."
-    )
-    min_tools: int = Field(default=5, ge=0, description="Minimum number of tools in a list that hides some.")
-    max_tools: int = Field(
-        default=20, ge=1, description="Maximum number of tools in a list that hides some, without pinned ones."
-    )
-    coverage: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="List as many tools as hold this share of the expected need, the sum of probabilities, within "
-        "`min_tools` and `max_tools`, not those whose listing pays.",
-    )
-    allowlist: Patterns = Field(
-        default=(),
-        description="Names or glob patterns, exactly as spelt; when there are any, all other tools are denied.",
-    )
-    denylist: Patterns = Field(
-        default=(), description="Names or glob patterns of tools that are denied, in any spelling, of any server."
-    )
-    pinned: Patterns = Field(default=(), description="Names or glob patterns of tools that are always shown.")
-    surface: Literal["auto", SurfaceName] = Field(
-        default="auto",
-        description="How a selection reaches the client; `auto` chooses by client and by era. `dynamic` for modern "
-        "clients departs from their protocol.",
-    )
-    clients: dict[str, SurfaceName] = Field(
-        default={},
-        description="For `auto`: surfaces by glob pattern of the client's name, before what is known of the client.",
-    )
-    profile: str = Field(
-        default=DEFAULT_PROFILE,
-        min_length=1,
-        description="The profile of sessions that no other is selected for. Each profile learns separately.",
-    )
-    profiles: dict[str, ProfileSettings] = Field(
-        default={}, description="Sets of tools by name, for a project or an agent."
-    )
-    period: Seconds = Field(
-        default=86_400,
-        description="Seconds after which a warm set is recomputed, if the number of sessions has not grown by 30 % "
-        "before.",
-    )
-    cold_start_limit: int = Field(
-        default=50, ge=1, description="Maximum number of tools in a list that hides some, while nothing was learned."
-    )
-    index_tokens: int = Field(
-        default=400, ge=0, description="Maximum tokens of the index of hidden tools in the description of the search."
-    )
-    retained_turns: int = Field(default=3, ge=0, description="Number of turns for which a used tool stays listed.")
-    turn_keys: tuple[str, ...] = Field(
-        default=("vscode.requestId", "traceparent"),
-        description="Keys of `_meta` whose value changes with the turn, best first.",
-    )
-    turn_pause: Seconds = Field(
-        default=120, description="Seconds without a call after which the next one begins a turn."
-    )
-    answer_tools: int = Field(
-        default=10, ge=1, le=100, description="Maximum number of definitions in the result of a search or a context."
-    )
+    enabled: bool = True
+    """`false` shows all tools, regardless of the rest of this section."""
+    strategy: Literal["prediction", "allowlist", "denylist", "none"] = "prediction"
+    """`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list of that name
+    allows; `none` shows everything that is neither denied nor excluded by an override.
+    """
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """`shadow` shows everything and records what would have been hidden."""
+    min_tools: int = Field(default=5, ge=0)
+    """Minimum number of tools in a list that hides some."""
+    max_tools: int = Field(default=20, ge=1)
+    """Maximum number of tools in a list that hides some, without pinned ones."""
+    coverage: float | None = Field(default=None, gt=0, lt=1)
+    """List as many tools as hold this share of the expected need, the sum of probabilities, within `min_tools` and
+    `max_tools`, not those whose listing pays.
+    """
+    allowlist: Patterns = ()
+    """Names or glob patterns, exactly as spelt; when there are any, all other tools are denied."""
+    denylist: Patterns = ()
+    """Names or glob patterns of tools that are denied, in any spelling, of any server."""
+    pinned: Patterns = ()
+    """Names or glob patterns of tools that are always shown."""
+    surface: Literal["auto", SurfaceName] = "auto"
+    """How a selection reaches the client; `auto` chooses by client and by era. `dynamic` for modern clients departs
+    from their protocol.
+    """
+    clients: dict[str, SurfaceName] = Field(default={})
+    """For `auto`: surfaces by glob pattern of the client's name, before what is known of the client."""
+    profile: str = Field(default=DEFAULT_PROFILE, min_length=1)
+    """The profile of sessions that no other is selected for. Each profile learns separately."""
+    profiles: dict[str, ProfileSettings] = Field(default={})
+    """Sets of tools by name, for a project or an agent."""
+    period: Seconds = 86_400
+    """Seconds after which a warm set is recomputed, if the number of sessions has not grown by 30 % before."""
+    cold_start_limit: int = Field(default=50, ge=1)
+    """Maximum number of tools in a list that hides some, while nothing was learned."""
+    index_tokens: int = Field(default=400, ge=0)
+    """Maximum tokens of the index of hidden tools in the description of the search."""
+    retained_turns: int = Field(default=3, ge=0)
+    """Number of turns for which a used tool stays listed."""
+    turn_keys: tuple[str, ...] = ("vscode.requestId", "traceparent")
+    """Keys of `_meta` whose value changes with the turn, best first."""
+    turn_pause: Seconds = 120
+    """Seconds without a call after which the next one begins a turn."""
+    answer_tools: int = Field(default=10, ge=1, le=100)
+    """Maximum number of definitions in the result of a search or a context."""
     meta_tools: MetaToolSwitches = MetaToolSwitches.model_construct()
 
     @model_validator(mode="after")
@@ -244,34 +229,28 @@ MAX_CANDIDATES = 10_000
 class KnowledgeSettings(SettingsModel):
     """The knowledge store, and the tool that asks it."""
 
-    enabled: bool = Field(
-        default=False, description="Offer the tool that finds snippets of knowledge; `SURR_ENABLE_INNER_VOICE=1` does."
-    )
-    alias: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="List `inner_voice.retrieve` under this name, for example for clients that reject dots. "
-        "Calls of `inner_voice.retrieve` still work.",
-    )
-    shared: bool = Field(default=False, description="All callers of this riglm are answered from pieces of all owners.")
-    mix: Similarity = Field(default=0.6, description="The share of the graph in an answer; the rest are thoughts.")
-    top_k: int = Field(default=10, ge=1, le=50, description="Default number of snippets.")
-    floor: Similarity = Field(default=0.25, description="Snippets are at least so similar to the question.")
-    min_floor: float = Field(
-        default=DEFAULT_MIN_FLOOR,
-        gt=0,
-        lt=1,
-        description="The floor gives way down to here rather than leave a source out.",
-    )
-    max_candidates_per_source: int = Field(
-        default=DEFAULT_CANDIDATES, ge=1, le=MAX_CANDIDATES, description="Maximum number of candidates of each source."
-    )
-    deadline: Seconds = Field(default=20, description="Seconds to wait for the embedder, and for the store.")
-    dimensions: int | None = Field(
-        default=None,
-        ge=1,
-        description="Expected dimensions of the model's vectors: a warning is logged if they differ.",
-    )
+    enabled: bool = False
+    """Offer the tool that finds snippets of knowledge; `SURR_ENABLE_INNER_VOICE=1` does."""
+    alias: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    """List `inner_voice.retrieve` under this name, for example for clients that reject dots. Calls of
+    `inner_voice.retrieve` still work.
+    """
+    shared: bool = False
+    """All callers of this riglm are answered from pieces of all owners."""
+    mix: Similarity = 0.6
+    """The share of the graph in an answer; the rest are thoughts."""
+    top_k: int = Field(default=10, ge=1, le=50)
+    """Default number of snippets."""
+    floor: Similarity = 0.25
+    """Snippets are at least so similar to the question."""
+    min_floor: float = Field(default=DEFAULT_MIN_FLOOR, gt=0, lt=1)
+    """The floor gives way down to here rather than leave a source out."""
+    max_candidates_per_source: int = Field(default=DEFAULT_CANDIDATES, ge=1, le=MAX_CANDIDATES)
+    """Maximum number of candidates of each source."""
+    deadline: Seconds = 20
+    """Seconds to wait for the embedder, and for the store."""
+    dimensions: int | None = Field(default=None, ge=1)
+    """Expected dimensions of the model's vectors: a warning is logged if they differ."""
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:

@@ -16,21 +16,23 @@ _MIN_KEY = 32
 class TimeoutSettings(SettingsModel):
     """How long riglm waits for an upstream, in seconds."""
 
-    connect: Seconds = Field(default=10, description="To open a connection to a URL.")
-    initialize: Seconds = Field(default=30, description="For the opening exchange with a server.")
-    list: Seconds = Field(default=30, description="For one page of a list.")
-    grace: Seconds = Field(
-        default=0.8,
-        description="For the slowest of several servers, when a client connects and, if it follows list-changed "
-        "notifications, when it lists tools. Other clients wait for a server whose tools are not known until shortly "
-        "before they would give up: after 10 seconds if nothing else is known, but not longer than `list`.",
-    )
-    call: Seconds = Field(default=900, description="For any other request; progress restarts it.")
-    call_max: Seconds = Field(default=14_400, description="For any other request in all, progress or not.")
-    shutdown: Seconds = Field(
-        default=2,
-        description="For a child to go once its input ended, and as many again after SIGTERM; then it is killed.",
-    )
+    connect: Seconds = 10
+    """To open a connection to a URL."""
+    initialize: Seconds = 30
+    """For the opening exchange with a server."""
+    list: Seconds = 30
+    """For one page of a list."""
+    grace: Seconds = 0.8
+    """For the slowest of several servers, when a client connects and, if it follows list-changed notifications, when it
+    lists tools. Other clients wait for a server whose tools are not known until shortly before they would give up:
+    after 10 seconds if nothing else is known, but not longer than `list`.
+    """
+    call: Seconds = 900
+    """For any other request; progress restarts it."""
+    call_max: Seconds = 14_400
+    """For any other request in all, progress or not."""
+    shutdown: Seconds = 2
+    """For a child to go once its input ended, and as many again after SIGTERM; then it is killed."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -44,58 +46,42 @@ class TimeoutSettings(SettingsModel):
 class LimitSettings(SettingsModel):
     """How much riglm takes."""
 
-    message_bytes: int = Field(
-        default=64 * _MIB,
-        ge=65_536,
-        description="The largest message in bytes: of servers, and of a client on standard input.",
-    )
-    request_bytes: int = Field(
-        default=16 * _MIB,
-        ge=65_536,
-        description="The largest body of a client's HTTP request in bytes; longer ones would hold up other clients.",
-    )
-    sse_buffer: int = Field(
-        default=16 * _MIB, ge=65_536, description="Bytes kept for a client that does not read its stream."
-    )
+    message_bytes: int = Field(default=64 * _MIB, ge=65_536)
+    """The largest message in bytes: of servers, and of a client on standard input."""
+    request_bytes: int = Field(default=16 * _MIB, ge=65_536)
+    """The largest body of a client's HTTP request in bytes; longer ones would hold up other clients."""
+    sse_buffer: int = Field(default=16 * _MIB, ge=65_536)
+    """Bytes kept for a client that does not read its stream."""
 
 
 class SessionSettings(SettingsModel):
     """How calls are assigned to sessions: the first kind of evidence found counts."""
 
-    meta_keys: tuple[str, ...] = Field(
-        default=(
-            "vscode.conversationId",
-            "threadId",
-            "openai/session",
-            "ai.opencode/sessionID",
-            "antigravity.google/conversation_id",
-        ),
-        description="Keys of `_meta` in which clients name the conversation, best first.",
+    meta_keys: tuple[str, ...] = (
+        "vscode.conversationId",
+        "threadId",
+        "openai/session",
+        "ai.opencode/sessionID",
+        "antigravity.google/conversation_id",
     )
-    environment_keys: tuple[str, ...] = Field(
-        default=("CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"),
-        description="Environment variables in which clients on stdio name it, best first.",
-    )
-    header: str = Field(
-        default="X-Riglm-Session",
-        pattern=r"^[A-Za-z0-9-]+$",
-        description="The HTTP header in which a client may name its session.",
-    )
-    idle_gap: Seconds = Field(
-        default=1800, description="Seconds without a message after which an inferred session ends."
-    )
+    """Keys of `_meta` in which clients name the conversation, best first."""
+    environment_keys: tuple[str, ...] = ("CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID")
+    """Environment variables in which clients on stdio name it, best first."""
+    header: str = Field(default="X-Riglm-Session", pattern=r"^[A-Za-z0-9-]+$")
+    """The HTTP header in which a client may name its session."""
+    idle_gap: Seconds = 1800
+    """Seconds without a message after which an inferred session ends."""
 
 
 class LoggingSettings(SettingsModel):
     """What riglm says on stderr, and whether arguments leave a trace in the store."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least weight of what is logged."
-    )
-    include_arguments: bool = Field(
-        default=True, description="Store each call's arguments as `privacy.arguments` specifies."
-    )
-    include_results: bool = Field(default=False, description="Must stay `false`: results are never stored.")
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least weight of what is logged."""
+    include_arguments: bool = True
+    """Store each call's arguments as `privacy.arguments` specifies."""
+    include_results: bool = False
+    """Must stay `false`: results are never stored."""
 
     @field_validator("include_results")
     @classmethod
@@ -108,14 +94,12 @@ class LoggingSettings(SettingsModel):
 class PrivacySettings(SettingsModel):
     """What of a call is stored."""
 
-    arguments: Literal["hash", "raw", "none"] = Field(
-        default="hash", description="A keyed hash of the arguments, the arguments as they were sent, or nothing."
-    )
-    key: SecretStr | None = Field(
-        default=None,
-        description="The key of all hashes, for several processes that have no data directory in common: 32 or more "
-        "random characters, the same for all. By default a file in the data directory, made at the first start.",
-    )
+    arguments: Literal["hash", "raw", "none"] = "hash"
+    """A keyed hash of the arguments, the arguments as they were sent, or nothing."""
+    key: SecretStr | None = None
+    """The key of all hashes, for several processes that have no data directory in common: 32 or more random characters,
+    the same for all. By default a file in the data directory, made at the first start.
+    """
 
     @field_validator("key")
     @classmethod
@@ -137,19 +121,18 @@ _PRESETS: Final = {
 class PriceSettings(SettingsModel):
     """What tokens cost relative to uncached input. Lists hold the tools whose listing pays at these prices."""
 
-    preset: Literal["anthropic", "openai", "google", "uncached"] = Field(
-        default="anthropic", description="The usual ratios of a provider, for the keys that are not given."
-    )
-    cached_input: float | None = Field(default=None, ge=0, description="Price of a token that is read from the cache.")
-    cache_write: float | None = Field(default=None, ge=0, description="Price of a token that is written to the cache.")
-    output: float | None = Field(default=None, ge=0, description="Price of an output token.")
-    search_reliability: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="How likely a model searches for a tool that it needs and does not see, and finds it. The less "
-        "likely, the longer lists are. Preload hints take the client's search to be reliable.",
-    )
+    preset: Literal["anthropic", "openai", "google", "uncached"] = "anthropic"
+    """The usual ratios of a provider, for the keys that are not given."""
+    cached_input: float | None = Field(default=None, ge=0)
+    """Price of a token that is read from the cache."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Price of a token that is written to the cache."""
+    output: float | None = Field(default=None, ge=0)
+    """Price of an output token."""
+    search_reliability: float | None = Field(default=None, ge=0, le=1)
+    """How likely a model searches for a tool that it needs and does not see, and finds it. The less likely, the longer
+    lists are. Preload hints take the client's search to be reliable.
+    """
 
     def prices(self) -> Prices:
         """Return the prices of the preset, replaced by those that are given."""
@@ -173,12 +156,14 @@ Days = Annotated[float, Field(ge=0, le=36_500)]
 class RetentionSettings(SettingsModel):
     """Number of days that records are kept; 0 keeps them permanently."""
 
-    session_days: Days = Field(
-        default=180, description="After the end of a session, when nothing that happened in it is kept any more."
-    )
-    invocation_days: Days = Field(default=180, description="After a call.")
-    exposure_days: Days = Field(default=90, description="After a list of tools was shown.")
-    learned_pair_days: Days = Field(default=365, description="After the last use that taught it.")
+    session_days: Days = 180
+    """After the end of a session, when nothing that happened in it is kept any more."""
+    invocation_days: Days = 180
+    """After a call."""
+    exposure_days: Days = 90
+    """After a list of tools was shown."""
+    learned_pair_days: Days = 365
+    """After the last use that taught it."""
 
     @property
     def usage_days(self) -> float:
@@ -203,29 +188,26 @@ class RetentionSettings(SettingsModel):
 class AuditSettings(SettingsModel):
     """A record of decisions without arguments: sessions, calls, refusals, changed tools, approvals and overrides."""
 
-    file: str = Field(
-        default="", description="Path of the file to append JSON lines to, `-` for standard error. Empty: no audit log."
-    )
+    file: str = ""
+    """Path of the file to append JSON lines to, `-` for standard error. Empty: no audit log."""
 
 
 class TrustSettings(SettingsModel):
     """What happens when a server's tools are no longer as they were at first sight, or as approved since."""
 
-    on_change: OnChange = Field(
-        default="note",
-        description="`note`: report the change. `hold`: also list the approved definition, and refuse calls of changed "
-        "and added tools until `riglm tools approve`. `block`: list and call no tool of the server until then.",
-    )
+    on_change: OnChange = "note"
+    """`note`: report the change. `hold`: also list the approved definition, and refuse calls of changed and added tools
+    until `riglm tools approve`. `block`: list and call no tool of the server until then.
+    """
 
 
 class TracingSettings(SettingsModel):
     """Traces of requests by OpenTelemetry, sent over OTLP to where the standard's `OTEL_...` variables say."""
 
-    enabled: bool | None = Field(
-        default=None,
-        description="Make a span of each request of a client and of each to a server. By default only where "
-        "`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set.",
-    )
+    enabled: bool | None = None
+    """Make a span of each request of a client and of each to a server. By default only where
+    `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set.
+    """
 
 
 OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid")
@@ -240,23 +222,21 @@ class PredictorSettings(SettingsModel):
         min_length=1,
         description=f"{', '.join(OWN_KINDS)}, or one of the entry-point group `riglm.predictors`.",
     )
-    options: dict[str, Any] = Field(default={}, description="Options of the strategy, by name.")
+    options: dict[str, Any] = Field(default={})
+    """Options of the strategy, by name."""
 
 
 class LearningSettings(SettingsModel):
     """What is learned from recorded use."""
 
-    scope: Literal["principal", "tenant", "instance"] = Field(
-        default="principal",
-        description="Which callers share what is learned: only those of one principal, or all callers of one store "
-        "(`tenant` and `instance`, which are the same).",
-    )
-    max_pairs: int = Field(
-        default=5000,
-        ge=1,
-        description="Maximum number of learned pairs that one process uses; the oldest and least confident are removed "
-        "first. The store keeps the newest of four times as many.",
-    )
+    scope: Literal["principal", "tenant", "instance"] = "principal"
+    """Which callers share what is learned: only those of one principal, or all callers of one store (`tenant` and
+    `instance`, which are the same).
+    """
+    max_pairs: int = Field(default=5000, ge=1)
+    """Maximum number of learned pairs that one process uses; the oldest and least confident are removed first. The
+    store keeps the newest of four times as many.
+    """
 
     @property
     def max_stored_pairs(self) -> int:
@@ -271,33 +251,28 @@ OWN_PROVIDERS: Final = ("fastembed", "static")
 class EmbedderSettings(SettingsModel):
     """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
 
-    provider: str = Field(
-        default="fastembed",
-        min_length=1,
-        description="`fastembed`: a real model; `static`: hashed words, without a model's memory and time; or one of "
-        "the entry-point group `riglm.embedders`.",
-    )
-    options: dict[str, Any] = Field(default={}, description="Options of an embedder that a package brings, by name.")
-    model: str = Field(
-        default="riglm/all-MiniLM-L6-v2-int8",
-        min_length=1,
-        description="The model that is installed with riglm, or one of fastembed's (extra `fastembed`), for "
-        "example `BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for "
-        "knowledge there is no fallback for a model that is named here.",
-    )
-    directory: str | None = Field(
-        default=None, min_length=1, description="Where downloaded models are kept; by default in the user's cache."
-    )
-    deadline: Seconds = Field(default=10, description="For one batch of texts, in seconds.")
-    start_deadline: Seconds = Field(default=30, description="For the model to load, in seconds.")
-    batch: int = Field(
-        default=8, ge=1, le=1024, description="Number of texts embedded before the next request gets its turn."
-    )
-    idle: Seconds = Field(
-        default=300, description="Seconds without a request after which the model's process ends and frees its memory."
-    )
-    shared: bool = Field(
-        default=True,
-        description="`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each "
-        "has a separate one.",
-    )
+    provider: str = Field(default="fastembed", min_length=1)
+    """`fastembed`: a real model; `static`: hashed words, without a model's memory and time; or one of the entry-point
+    group `riglm.embedders`.
+    """
+    options: dict[str, Any] = Field(default={})
+    """Options of an embedder that a package brings, by name."""
+    model: str = Field(default="riglm/all-MiniLM-L6-v2-int8", min_length=1)
+    """The model that is installed with riglm, or one of fastembed's (extra `fastembed`), for example
+    `BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge there is
+    no fallback for a model that is named here.
+    """
+    directory: str | None = Field(default=None, min_length=1)
+    """Where downloaded models are kept; by default in the user's cache."""
+    deadline: Seconds = 10
+    """For one batch of texts, in seconds."""
+    start_deadline: Seconds = 30
+    """For the model to load, in seconds."""
+    batch: int = Field(default=8, ge=1, le=1024)
+    """Number of texts embedded before the next request gets its turn."""
+    idle: Seconds = 300
+    """Seconds without a request after which the model's process ends and frees its memory."""
+    shared: bool = True
+    """`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each has a separate
+    one.
+    """

@@ -54,46 +54,43 @@ IssuerUrl = Annotated[str, AfterValidator(_authorization_server)]
 class IdentityProviderSettings(SettingsModel):
     """The identity provider of a company, for the grant `identity_assertion`."""
 
-    token_endpoint: IssuerUrl = Field(description="Where the ID token is exchanged (RFC 8693).")
-    client_id: str = Field(description="riglm's client there.")
-    id_token_file: str = Field(description="The file with the user's ID token, which is read for each exchange.")
+    token_endpoint: IssuerUrl
+    """Where the ID token is exchanged (RFC 8693)."""
+    client_id: str
+    """riglm's client there."""
+    id_token_file: str
+    """The file with the user's ID token, which is read for each exchange."""
 
 
 class AuthSettings(SettingsModel):
     """How riglm proves itself to an upstream: by a fixed token, or by the tokens that this OAuth client obtains."""
 
-    type: Literal["bearer"] = Field(
-        default="bearer", description="The only kind so far: `Authorization: Bearer TOKEN`."
-    )
-    token: SecretStr | None = Field(default=None, description="A fixed token; best written as `${VARIABLE}`.")
-    grant_type: GrantType = Field(
-        default="authorization_code", description="`authorization_code` is `riglm login`. The others need no user."
-    )
-    accounts: Literal["shared", "caller"] = Field(
-        default="shared",
-        description="`shared`: all clients use one account; `caller`: each caller of `riglm serve` uses a separate "
-        "one, which `riglm login NAME --principal CALLER` signs in.",
-    )
-    client_id: str = Field(default="", description="The OAuth client; by default `riglm login` registers dynamically.")
-    client_metadata_url: str = Field(
-        default="",
-        description="A client id metadata document that you host, in place of `client_id`; used where it is supported.",
-    )
-    client_secret: SecretStr | None = Field(default=None, description="The secret of that client, if it has one.")
-    private_key_file: str = Field(
-        default="", description="A PEM file, in place of `client_secret` (`private_key_jwt`, for `client_credentials`)."
-    )
-    issuer: IssuerUrl = Field(
-        default="",
-        description="The only authorization server that this client is used at; by default the one that the server"
-        " names, if it has its endpoints on one host and, with `client_secret`, you confirm it at `riglm login`.",
-    )
-    scopes: tuple[str, ...] = Field(
-        default=(), description="Scopes to request in place of those that the server names."
-    )
-    identity_provider: IdentityProviderSettings | None = Field(
-        default=None, description="Where the grant `identity_assertion` gets its assertions."
-    )
+    type: Literal["bearer"] = "bearer"
+    """The only kind so far: `Authorization: Bearer TOKEN`."""
+    token: SecretStr | None = None
+    """A fixed token; best written as `${VARIABLE}`."""
+    grant_type: GrantType = "authorization_code"
+    """`authorization_code` is `riglm login`. The others need no user."""
+    accounts: Literal["shared", "caller"] = "shared"
+    """`shared`: all clients use one account; `caller`: each caller of `riglm serve` uses a separate one, which `riglm
+    login NAME --principal CALLER` signs in.
+    """
+    client_id: str = ""
+    """The OAuth client; by default `riglm login` registers dynamically."""
+    client_metadata_url: str = ""
+    """A client id metadata document that you host, in place of `client_id`; used where it is supported."""
+    client_secret: SecretStr | None = None
+    """The secret of that client, if it has one."""
+    private_key_file: str = ""
+    """A PEM file, in place of `client_secret` (`private_key_jwt`, for `client_credentials`)."""
+    issuer: IssuerUrl = ""
+    """The only authorization server that this client is used at; by default the one that the server names, if it has
+    its endpoints on one host and, with `client_secret`, you confirm it at `riglm login`.
+    """
+    scopes: tuple[str, ...] = ()
+    """Scopes to request in place of those that the server names."""
+    identity_provider: IdentityProviderSettings | None = None
+    """Where the grant `identity_assertion` gets its assertions."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -177,57 +174,60 @@ _METAMCP = re.compile(r"(?P<url>https?://[^?#]+)/metamcp/(?P<endpoint>[^/?#]+)/(
 class MetaMcpSettings(SettingsModel):
     """The account with which riglm applies overrides to the MetaMCP namespace behind the URL."""
 
-    email: str = Field(min_length=1, description="The email address of the account.")
-    password: SecretStr = Field(description="Its password; best written as `${VARIABLE}`.")
-    interval: Seconds = Field(default=10, description="Seconds between two requests for the state of the namespace.")
+    email: str = Field(min_length=1)
+    """The email address of the account."""
+    password: SecretStr
+    """Its password; best written as `${VARIABLE}`."""
+    interval: Seconds = 10
+    """Seconds between two requests for the state of the namespace."""
 
 
 class ServerTimeoutSettings(SettingsModel):
     """How long riglm waits for one server, in seconds, in place of what `timeouts` says for all."""
 
-    initialize: Seconds | None = Field(default=None, description="In place of `timeouts.initialize`.")
-    list: Seconds | None = Field(default=None, description="In place of `timeouts.list`.")
-    call: Seconds | None = Field(
-        default=None, description="In place of `timeouts.call`; `timeouts.call_max` is at least as long."
-    )
+    initialize: Seconds | None = None
+    """In place of `timeouts.initialize`."""
+    list: Seconds | None = None
+    """In place of `timeouts.list`."""
+    call: Seconds | None = None
+    """In place of `timeouts.call`; `timeouts.call_max` is at least as long."""
 
 
 class ServerSettings(SettingsModel):
     """One upstream: a command to start, or a URL to reach."""
 
-    type: TransportKind | None = Field(
-        default=None, description="Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."
-    )
+    type: TransportKind | None = None
+    """Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."""
     command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
-        default=(),
-        description="The program to start, or the program and its arguments as a list.",
-        json_schema_extra={"type": ["string", "array"]},
+        default=(), json_schema_extra={"type": ["string", "array"]}
     )
-    args: tuple[str, ...] = Field(default=(), description="Arguments of the program; no shell reads them.")
-    env: SecretMap = Field(default={}, description="Variables added to the inherited environment of the program.")
-    cwd: str | None = Field(default=None, description="The directory in which the program starts.")
-    url: str = Field(default="", description="Where the server listens: http:// or https://.")
-    auth: AuthSettings | None = Field(default=None, description="How to authorise towards the URL.")
-    headers: SecretMap = Field(default={}, description="Headers sent with every request to the URL.")
-    disabled: bool = Field(default=False, description="Keep the entry, do not use it.")
-    sharing: ProcessSharing = Field(
-        default="auto", description="`shared`: one process or link for all clients of a principal; `session`: one each."
-    )
-    max_processes: int = Field(
-        default=32,
-        ge=1,
-        le=10_000,
-        description="Maximum number of child processes of this server for each principal. With `sharing: auto`, "
-        "further clients share one more.",
-    )
-    on_change: OnChange | None = Field(default=None, description="In place of `trust.on_change`, for this server.")
-    timeouts: ServerTimeoutSettings | None = Field(
-        default=None,
-        description="How long riglm waits for this server; `riglm init` keeps what the client's file says.",
-    )
-    metamcp: MetaMcpSettings | None = Field(
-        default=None, description="Manage the MetaMCP namespace that the URL serves; by default riglm does not."
-    )
+    """The program to start, or the program and its arguments as a list."""
+    args: tuple[str, ...] = ()
+    """Arguments of the program; no shell reads them."""
+    env: SecretMap = Field(default={})
+    """Variables added to the inherited environment of the program."""
+    cwd: str | None = None
+    """The directory in which the program starts."""
+    url: str = ""
+    """Where the server listens: http:// or https://."""
+    auth: AuthSettings | None = None
+    """How to authorise towards the URL."""
+    headers: SecretMap = Field(default={})
+    """Headers sent with every request to the URL."""
+    disabled: bool = False
+    """Keep the entry, do not use it."""
+    sharing: ProcessSharing = "auto"
+    """`shared`: one process or link for all clients of a principal; `session`: one each."""
+    max_processes: int = Field(default=32, ge=1, le=10_000)
+    """Maximum number of child processes of this server for each principal. With `sharing: auto`, further clients share
+    one more.
+    """
+    on_change: OnChange | None = None
+    """In place of `trust.on_change`, for this server."""
+    timeouts: ServerTimeoutSettings | None = None
+    """How long riglm waits for this server; `riglm init` keeps what the client's file says."""
+    metamcp: MetaMcpSettings | None = None
+    """Manage the MetaMCP namespace that the URL serves; by default riglm does not."""
 
     @model_validator(mode="before")
     @classmethod

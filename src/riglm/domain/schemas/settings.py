@@ -45,25 +45,19 @@ _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 class Settings(SettingsModel):
     """All that can be configured, with its defaults; validated whole."""
 
-    upstream: ServerSettings | None = Field(
-        default=None, description="The one server behind riglm. Or use `mcpServers`."
-    )
-    mcp_servers: dict[str, ServerSettings] = Field(
-        default={}, alias="mcpServers", description="Several servers by name, in the shape that clients use."
-    )
-    naming: Naming = Field(
-        default="prefix",
-        description="With several servers: tools are called SERVER__TOOL always, when two share a name, or never.",
-    )
+    upstream: ServerSettings | None = None
+    """The one server behind riglm. Or use `mcpServers`."""
+    mcp_servers: dict[str, ServerSettings] = Field(default={}, alias="mcpServers")
+    """Several servers by name, in the shape that clients use."""
+    naming: Naming = "prefix"
+    """With several servers: tools are called SERVER__TOOL always, when two share a name, or never."""
     downstream: DownstreamSettings = DownstreamSettings.model_construct()
     timeouts: TimeoutSettings = TimeoutSettings.model_construct()
     limits: LimitSettings = LimitSettings.model_construct()
     sessions: SessionSettings = SessionSettings.model_construct()
     filtering: FilteringSettings = FilteringSettings.model_construct()
-    access: dict[str, AccessSettings] = Field(
-        default={},
-        description="What the callers of `riglm serve` may see and use, by group; without rules, everything.",
-    )
+    access: dict[str, AccessSettings] = Field(default={})
+    """What the callers of `riglm serve` may see and use, by group; without rules, everything."""
     prices: PriceSettings = PriceSettings.model_construct()
     embedder: EmbedderSettings = EmbedderSettings.model_construct()
     predictor: PredictorSettings = PredictorSettings.model_construct()

@@ -23,25 +23,21 @@ def _is_http(url: str) -> bool:
 class SpoolSettings(SettingsModel):
     """The spool: where records wait on disk while the store is unavailable or slow."""
 
-    path: str | None = Field(
-        default=None, min_length=1, description="The directory; by default `spool` in the user's data directory."
-    )
-    max_bytes: int = Field(
-        default=256 << 20,
-        ge=1 << 20,
-        description="Maximum bytes that a process keeps there; further records are dropped.",
-    )
+    path: str | None = Field(default=None, min_length=1)
+    """The directory; by default `spool` in the user's data directory."""
+    max_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """Maximum bytes that a process keeps there; further records are dropped."""
 
 
 class ClickHouseSettings(SettingsModel):
     """ClickHouse as a second place for recorded sessions, calls and lists, for analytics over years."""
 
-    url: SecretStr | None = Field(
-        default=None,
-        description="URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`. None: not used.",
-    )
-    days: int = Field(default=730, ge=0, description="Days for which ClickHouse keeps rows; 0 permanently.")
-    timeout: Seconds = Field(default=10, description="Seconds to wait for a response.")
+    url: SecretStr | None = None
+    """URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`. None: not used."""
+    days: int = Field(default=730, ge=0)
+    """Days for which ClickHouse keeps rows; 0 permanently."""
+    timeout: Seconds = 10
+    """Seconds to wait for a response."""
 
     @field_validator("url")
     @classmethod
@@ -59,23 +55,16 @@ class ClickHouseSettings(SettingsModel):
 class StorageSettings(SettingsModel):
     """Where usage is recorded."""
 
-    kind: Literal["sqlite", "postgresql", "memory"] = Field(
-        default="sqlite", description="`memory` forgets everything at the end; a `url` chooses `postgresql` by itself."
-    )
-    path: str | None = Field(
-        default=None, min_length=1, description="The SQLite file; by default in the user's data directory."
-    )
-    url: SecretStr | None = Field(
-        default=None,
-        description="URL of PostgreSQL, as its programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.",
-    )
-    timeout: Seconds = Field(
-        default=5, description="Seconds to wait for a database lock or response before the store counts as unavailable."
-    )
-    durability: Literal["normal", "full"] = Field(
-        default="normal",
-        description="What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`.",
-    )
+    kind: Literal["sqlite", "postgresql", "memory"] = "sqlite"
+    """`memory` forgets everything at the end; a `url` chooses `postgresql` by itself."""
+    path: str | None = Field(default=None, min_length=1)
+    """The SQLite file; by default in the user's data directory."""
+    url: SecretStr | None = None
+    """URL of PostgreSQL, as its programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`."""
+    timeout: Seconds = 5
+    """Seconds to wait for a database lock or response before the store counts as unavailable."""
+    durability: Literal["normal", "full"] = "normal"
+    """What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`."""
     spool: SpoolSettings = SpoolSettings.model_construct()
 
     @field_validator("url")
@@ -128,20 +117,16 @@ _STATE_SCHEMES = ("redis://", "rediss://", "unix://")
 class StateSettings(SettingsModel):
     """Where sessions are kept while they last."""
 
-    kind: Literal["memory", "redis"] = Field(
-        default="memory",
-        description="`memory` is for one process, `redis` (or Valkey) for several behind one address; a `url` chooses "
-        "`redis` by itself.",
-    )
-    url: SecretStr | None = Field(
-        default=None, description="Where Redis is: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."
-    )
-    prefix: str = Field(
-        default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$", description="How every key in Redis begins."
-    )
-    deadline: Annotated[float, Field(ge=0.01, le=10)] = Field(
-        default=0.1, description="A call waits no longer for Redis in all, in seconds; then it goes on without."
-    )
+    kind: Literal["memory", "redis"] = "memory"
+    """`memory` is for one process, `redis` (or Valkey) for several behind one address; a `url` chooses `redis` by
+    itself.
+    """
+    url: SecretStr | None = None
+    """Where Redis is: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."""
+    prefix: str = Field(default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$")
+    """How every key in Redis begins."""
+    deadline: Annotated[float, Field(ge=0.01, le=10)] = 0.1
+    """A call waits no longer for Redis in all, in seconds; then it goes on without."""
 
     @field_validator("url")
     @classmethod
