@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.domain import jsonrpc
@@ -106,6 +105,8 @@ def _first_directory(answer: Message) -> str:
             except ValueError:
                 return ""
             is_file = parts.scheme == "file" and parts.path.startswith("/")
+            from urllib.request import url2pathname  # noqa: PLC0415  # it imports 2 MB of libraries
+
             return url2pathname(parts.path.rstrip("/")) if is_file else ""
         case _:
             return ""

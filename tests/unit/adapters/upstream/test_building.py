@@ -1,7 +1,8 @@
 import sys
 from types import SimpleNamespace
 
-from riglm.adapters.mcp.upstream.factory import HttpUpstream, Upstreams
+from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.http import HttpUpstream
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
 from riglm.domain.session import ProtocolEra

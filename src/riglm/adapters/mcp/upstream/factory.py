@@ -7,16 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
-from riglm.adapters.mcp.upstream.health import RequestHealthTracker
-from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
-from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
-from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio import StdioUpstream
-from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
@@ -112,6 +106,7 @@ class Upstreams:
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
     ) -> UpstreamPort:
+        from riglm.adapters.mcp.upstream.http import HttpUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.upstream.http_link import HttpEndpoint  # noqa: PLC0415
         from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
@@ -170,56 +165,3 @@ class PerCallerUpstream(UpstreamPort):
 
     async def close(self) -> None:
         await asyncio.gather(*(upstream.close() for upstream in self._upstreams.values()))
-
-
-class HttpUpstream(UpstreamPort):
-    """All links share one client and its connections."""
-
-    def __init__(self, place: HttpEndpoint, input_schema: Callable[[str, str], Raw | None]) -> None:
-        """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
-        self.spec = place.spec
-        self.place = place
-        self.headers = place.headers
-        self.deadlines = Deadlines(place.spec.name, place.timeout_seconds)
-        self._input_schema = input_schema
-        self._eras: dict[ProtocolEra, bool] = {}
-        self._links: set[HttpLink] = set()
-        self._stateless: ModernHttpLink | None = None
-        self.condition = RequestHealthTracker(place.spec.name)
-
-    def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
-        link = HandshakeHttpLink(self, message_handler)
-        self._links.add(link)
-        return link
-
-    def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
-        if self._stateless is None:
-            self._stateless = ModernHttpLink(self, message_handler, self._input_schema)
-        return self._stateless
-
-    def supports(self, era: ProtocolEra) -> bool | None:
-        return self._eras.get(era)
-
-    def learned(self, era: ProtocolEra, *, supported: bool) -> None:
-        self._eras[era] = supported
-
-    def health(self) -> UpstreamHealth:
-        return self.condition.health
-
-    def unreachable(self, reason: str) -> None:
-        """Forget the eras: the server may return as a different one."""
-        self._eras.clear()
-        self.condition.failed(reason)
-
-    def closed(self, link: HttpLink) -> None:
-        """Forget a link."""
-        self._links.discard(link)
-
-    def announce_changed_tools(self) -> None:
-        for link in list(self._links):
-            link.receive(jsonrpc.notification(TOOLS_CHANGED))
-
-    async def close(self) -> None:
-        links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
-        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
-        self.deadlines.close()
