@@ -1,97 +1,426 @@
+"""`riglm db`: the schema of the store, and purge, compaction, export and erasure of a store that is in use."""
+
+import csv
+import hashlib
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.keyfile import load_or_create_key
 from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.application.session_sharing.signing import StateSigner, count_name, session_name
+from riglm.cli import store_access
 from riglm.cli.main import app
-from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError
+from riglm.domain.hashing import KeyedHasher
 from riglm.domain.redaction import mask_url
 from riglm.domain.session import ClientInfo
+from tests.contracts.maintenance_contract import a_used_session
 from tests.records import a_session, an_invocation
+from tests.stores import valkey
 
-runner = CliRunner()
+DAY = 86_400.0
+NEEDS_STORE = pytest.mark.parametrize(
+    "words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]]
+)
 
 
 @pytest.fixture(autouse=True)
-def _directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "new" / "data"))
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path))
 
 
-def test_status_makes_nothing_and_upgrade_makes_the_store(tmp_path: Path) -> None:
-    store = tmp_path / "new" / "data" / "riglm.db"
-    before = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
-    assert before["current"] is None
-    assert before["pending"]
-    assert not store.exists()
-    assert runner.invoke(app, ["db", "upgrade"]).exit_code == 0
-    after = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
-    assert after["current"] == after["head"] == before["head"]
-    assert after["pending"] == []
-    assert str(store) in runner.invoke(app, ["db", "status"]).output
+@pytest.fixture
+def store(tmp_path):
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}", names=lambda name: hasher().client_name(name)) as opened:
+        yield opened
 
 
-def test_a_store_on_postgresql_is_upgraded_and_asked_like_any_other(
-    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RIGLM_STORAGE__URL", empty_postgres_url)
-    before = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
-    assert (before["current"], before["url"]) == (None, mask_url(empty_postgres_url))
-    assert runner.invoke(app, ["db", "upgrade"]).exit_code == 0
-    after = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)
+def hasher():
+    return KeyedHasher(load_or_create_key(Path("riglm.key")))
+
+
+@pytest.fixture
+def used(store):
+    """Two sessions of Ann's, 200 days and one day old, and one of a caller without a name."""
+    now, ann, sessions = time.time(), hasher().principal("ann"), []
+    for days, name, principal in ((200, "ann's", ann), (1, "ann's", ann), (1, "other", "")):
+        start = now - days * DAY
+        session, records = a_used_session(start, ended=start + 60, client=ClientInfo(name=name), principal=principal)
+        store.record_many(records)
+        sessions.append(session)
+    return sessions
+
+
+def run(*words, **options):
+    return CliRunner().invoke(app, ["db", *words], **options)
+
+
+def done(*words, **options):
+    """The result of a command that raised nothing."""
+    result = run(*words, **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def told(*words):
+    return json.loads(done(*words, "--json").stdout)
+
+
+def known(store):
+    return {each.session.id for each in store.list_sessions()}
+
+
+def test_status_makes_nothing_and_upgrade_makes_the_store(tmp_path):
+    before = told("status")
+    assert (before["current"], bool(before["pending"])) == (None, True)
+    assert list(tmp_path.iterdir()) == []
+    assert done("upgrade").exit_code == 0
+    after = told("status")
     assert (after["current"], after["pending"]) == (before["head"], [])
+    assert str(tmp_path / "riglm.db") in done("status").output
+
+
+def test_a_store_on_postgresql_is_upgraded_and_asked_like_any_other(empty_postgres_url, monkeypatch):
+    monkeypatch.setenv("RIGLM_STORAGE__URL", empty_postgres_url)
+    before = told("status")
+    assert (before["current"], before["url"]) == (None, mask_url(empty_postgres_url))
+    assert done("upgrade").exit_code == 0
+    assert told("status")["current"] == before["head"]
     session = a_session(client=ClientInfo(name="cursor", version="1"))
     with SqlAnalytics(empty_postgres_url) as store:
         store.record_many([session, an_invocation(session, "read")])
-    assert "cursor" in runner.invoke(app, ["sessions"]).output
-    assert json.loads(runner.invoke(app, ["tools", "--json"]).output)[0]["tool"] == "read"
+    assert "cursor" in CliRunner().invoke(app, ["sessions"]).output
+    assert json.loads(CliRunner().invoke(app, ["tools", "--json"]).output)[0]["tool"] == "read"
 
 
-def test_a_missing_driver_is_told_before_anything_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_told_before_anything_is_served(monkeypatch):
     monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://host/db")
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    result = runner.invoke(app, ["run", "--", sys.executable])
+    result = CliRunner().invoke(app, ["run", "--", sys.executable])
     assert isinstance(result.exception, ConfigurationError)
     assert "pip install 'riglm[postgresql]'" in str(result.exception)
 
 
-def test_status_tells_what_waits_in_spools(tmp_path: Path) -> None:
-    data = tmp_path / "new" / "data"
-    root = spool_directory(data / "spool", str(data / "riglm.db"))
-    with SqliteSpool(root) as spool:
+def test_status_shows_what_waits_in_spools(tmp_path, monkeypatch):
+    with SqliteSpool(spool_directory(tmp_path / "spool", str(tmp_path / "riglm.db"))) as spool:
         spool.append([a_session(), a_session()])
-        (held,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
+        (held,) = told("status")["spools"]
         assert (held["records"], held["is_held"]) == (2, True)
-    (left,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
+    (left,) = told("status")["spools"]
     assert (left["records"], left["is_held"], left["damaged"]) == (2, False, 0)
-    shown = runner.invoke(app, ["db", "status"]).output
-    assert f"{left['path']}: 2 records, left behind: the next start stores or sends it" in shown
-
-
-def test_status_tells_what_waits_for_clickhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"{left['path']}: 2 records, left behind: the next start stores or sends it" in done("status").output
     url = "http://127.0.0.1:1/usage"
     monkeypatch.setenv("RIGLM_CLICKHOUSE__URL", url)
-    with SqliteSpool(spool_directory(tmp_path / "new" / "data" / "spool", url)) as spool:
+    with SqliteSpool(spool_directory(tmp_path / "spool", url)) as spool:
         spool.append([a_session()])
-    (waiting,) = json.loads(runner.invoke(app, ["db", "status", "--json"]).output)["spools"]
-    assert waiting["records"] == 1
+    assert [each["records"] for each in told("status")["spools"]] == [2, 1]
 
 
 @pytest.mark.parametrize("words", [["db", "status"], ["db", "upgrade"], ["stats"], ["sessions"], ["tools"]])
-def test_a_data_directory_that_is_none_is_an_error_and_not_an_empty_store(tmp_path: Path, words: list[str]) -> None:
+def test_a_data_directory_that_is_none_is_an_error_and_not_an_empty_store(tmp_path, monkeypatch, words):
     (tmp_path / "new").write_text("in the way", "utf-8")
-    result = runner.invoke(app, words)
+    monkeypatch.setenv("RIGLM_DATA_DIR", str(tmp_path / "new" / "data"))
+    result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, AnalyticsUnavailableError)
     assert f"the data directory {tmp_path / 'new' / 'data'} cannot be used" in str(result.exception)
     assert "fix:" in str(result.exception)
 
 
-def test_a_store_in_memory_has_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+@NEEDS_STORE
+def test_a_store_that_does_not_exist_is_an_error_and_is_not_made(tmp_path, words):
+    with pytest.raises(RiglmError, match=r"there is no store at .*riglm\.db yet — fix:"):
+        done(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@NEEDS_STORE
+def test_a_store_that_cannot_be_reached_is_an_error(monkeypatch, words):
+    monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(AnalyticsUnavailableError, match="cannot be used"):
+        done(*words)
+    monkeypatch.delenv("RIGLM_STORAGE__URL")
     monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
-    result = runner.invoke(app, ["db", "upgrade"])
-    assert isinstance(result.exception, ConfigurationError)
+    for command in (words, ["upgrade"]):
+        with pytest.raises(ConfigurationError, match=r"storage\.kind"):
+            done(*command)
+
+
+def test_what_is_older_than_configured_is_purged_after_it_was_counted(store, used):
+    counted = told("purge", "--dry-run")
+    assert (counted["dry_run"], counted["removed"]["sessions"], counted["removed"]["invocations"]) == (True, 1, 2)
+    assert len(known(store)) == 3
+    assert told("purge")["removed"]["sessions"] == 1
+    assert known(store) == {used[1].id, used[2].id}
+    assert done("purge").stdout == "removed: nothing\n"
+
+
+def test_retention_is_what_the_configuration_says(store, used, monkeypatch):
+    for kind in ("SESSION", "INVOCATION", "EXPOSURE"):
+        monkeypatch.setenv(f"RIGLM_RETENTION__{kind}_DAYS", "0")
+    assert done("purge", "--dry-run").stdout == "would be removed: nothing\n"
+
+
+def test_a_span_of_time_takes_the_place_of_retention(store, used):
+    assert "2 sessions" not in done("purge", "--older-than", "2d", "--dry-run").stdout
+    assert done("purge", "--older-than", "2d").stdout == "removed: 1 session, 2 invocations, 1 exposure\n"
+
+
+@pytest.mark.parametrize("span", ["", "30", "5x", "-3d", "0d", "1e3d", "30 days", "99999999w"])
+def test_what_is_no_span_of_time_is_told_with_an_example(store, span):
+    with pytest.raises(ConfigurationError, match=r"--older-than: .*for example 30d"):
+        done("purge", f"--older-than={span}")
+
+
+def test_a_purge_waits_for_whoever_looks_after_the_store_and_then_gives_up(store, used, monkeypatch):
+    monkeypatch.setattr(store_access, "_TIMEOUT_SECONDS", 0.0)
+    with store.maintenance_lease() as mine:
+        assert mine
+        with pytest.raises(RiglmError, match="another process is running store maintenance"):
+            done("purge")
+    assert len(known(store)) == 3
+
+
+def test_a_store_gives_back_its_space_and_holds_what_it_held(store, used):
+    store.record_many([record for _ in range(300) for record in a_used_session(1000.0, ended=1001.0)[1]])
+    done("purge", "--older-than", "100d")
+    sizes = told("vacuum", "--whole")
+    assert sizes["bytes_after"] < sizes["bytes_before"]
+    assert "MB before" in done("vacuum").stdout
+    assert known(store) == {used[1].id, used[2].id}
+
+
+def test_a_store_is_handed_out_as_files_with_a_manifest(store, used, tmp_path):
+    out = tmp_path / "new" / "out"
+    done("export", "--out", str(out))
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["format"], manifest["version"], manifest["since"]) == ("jsonl", 1, None)
+    for name, table in manifest["tables"].items():
+        data = (out / table["file"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (table["bytes"], table["sha256"]), name
+        assert len(data.splitlines()) == table["rows"]
+    assert {name: table["rows"] for name, table in manifest["tables"].items() if table["rows"]} == {
+        "sessions": 3,
+        "invocations": 6,
+        "exposures": 3,
+    }
+    rows = [json.loads(line) for line in (out / "sessions.jsonl").read_text().splitlines()]
+    assert {row["id"] for row in rows} == {str(each.id) for each in used}
+    assert rows[0]["started_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--out", "out"], "is there already"),
+        (["--out", " "], r"--out: no directory is named — fix: "),
+        (["--out", "file"], "the export cannot be written to"),
+        (["--out", "-", "--since=yesterday"], r"--since: .*30d"),
+        (["--out", "-", "--since="], r"--since: .*30d"),
+        (["--out", "-", "--format", "csv"], "cannot be written to a stream"),
+    ],
+)
+def test_an_export_that_cannot_be_made_is_refused_and_overwrites_nothing(store, used, tmp_path, words, reason):
+    done("export", "--out", "out")
+    (tmp_path / "file").write_text("")
+    before = {file: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    with pytest.raises(RiglmError, match=reason):
+        done("export", *words)
+    assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
+def test_some_tables_since_some_time_can_be_handed_out(store, used, tmp_path):
+    out = tmp_path / "out"
+    exported = told("export", "--out", str(out), "--table", "sessions", "--table", "invocations", "--since", "30d")
+    assert {name: table["rows"] for name, table in exported["tables"].items()} == {"sessions": 2, "invocations": 4}
+    assert json.loads((out / "manifest.json").read_text())["since"] is not None
+
+
+def test_a_csv_file_reads_back(store, used, tmp_path):
+    done("export", "--out", str(tmp_path / "out"), "--format", "csv")
+    with (tmp_path / "out" / "invocations.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["tool"] for row in rows) == ["read"] * 3 + ["write"] * 3
+    assert {(row["success"], row["error_kind"]) for row in rows} == {("true", "")}
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_names_that_no_encoding_holds_are_handed_out(store, tmp_path, format_):
+    store.record_many(a_used_session(1000.0, client=ClientInfo(name="x\ud800"), metadata={"\udfff": "\ud800"})[1])
+    done("export", "--out", str(tmp_path / "out"), "--format", format_, "--table", "sessions")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tables"]["sessions"]["rows"] == 1
+
+
+def test_everything_can_be_handed_out_on_one_stream(store, used):
+    lines = [json.loads(line) for line in done("export", "--out", "-").stdout.splitlines()]
+    assert [line["table"] for line in lines] == ["sessions"] * 3 + ["invocations"] * 6 + ["exposures"] * 3
+    rows = list(csv.reader(done("export", "--out", "-", "--format", "csv", "--table", "sessions").stdout.splitlines()))
+    assert (rows[0][0], len(rows)) == ("id", 4)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_an_export_that_fails_half_way_leaves_no_manifest_and_no_half_file(store, used, tmp_path, monkeypatch, format_):
+    def fails(self, kind, since=0.0, at_once=1000):
+        yield [row for part in whole(self, kind, since) for row in part][:1]
+        raise AnalyticsUnavailableError("the store is away")
+
+    whole = SqlAnalytics.export
+    monkeypatch.setattr(SqlAnalytics, "export", fails)
+    with pytest.raises(AnalyticsUnavailableError):
+        done("export", "--out", str(tmp_path / "out"), "--format", format_)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "whom", "kept"),
+    [
+        ("--principal", lambda _: "ann", [2]),
+        ("--principal", lambda _: "", [0, 1]),
+        ("--client", lambda _: "ann's", [2]),
+        ("--session", lambda used: str(used[2].id), [0, 1]),
+        ("--session", lambda used: str(used[2].id)[-12:], [0, 1]),
+    ],
+)
+def test_a_principal_a_client_or_a_session_is_erased(store, used, option, whom, kept):
+    forgotten = told("forget", option, whom(used), "--yes")
+    assert forgotten["whose"] == option.removeprefix("--")
+    assert forgotten["removed"]["sessions"] == 3 - len(kept)
+    assert known(store) == {used[place].id for place in kept}
+
+
+def test_nothing_is_forgotten_before_it_was_confirmed(store, used):
+    refused = done("forget", "--client", "ann's", input="n\n")
+    assert refused.exit_code == 1
+    assert "Erase 2 sessions, 4 invocations, 2 exposures of the client ann's" in refused.stderr
+    assert "for all principals" in refused.stderr
+    assert len(known(store)) == 3
+    assert done("forget", "--client", "ann's", input="y\n").exit_code == 0
+    assert known(store) == {used[2].id}
+
+
+@pytest.mark.parametrize("words", [[], ["--client", "x", "--principal", "y"], ["--session", "x", "--client", ""]])
+def test_whom_to_forget_must_be_clear(store, words):
+    with pytest.raises(ConfigurationError, match="give one of"):
+        done("forget", *words)
+
+
+@pytest.mark.parametrize("option", ["--client", "--session"])
+def test_an_empty_name_is_nobody(store, used, option):
+    with pytest.raises(ConfigurationError, match="is no name"):
+        done("forget", option, "", "--unseen", "--yes")
+    assert store.count_erasures() == 0.0
+
+
+def test_a_name_that_looks_like_a_hash_is_tried_as_a_name_first(store, used):
+    name = "0123456789abcdef" * 2
+    key = KeyedHasher(load_or_create_key(Path("riglm.key"))).principal(name)
+    store.record_many(a_used_session(time.time() - 60, principal=key)[1])
+    assert told("forget", "--principal", name, "--yes")["key"] == key
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """The state that riglms share, and its address in their environment."""
+    prefix = valkey.own_prefix()
+    monkeypatch.setenv("RIGLM_STATE__URL", valkey.shared_url())
+    monkeypatch.setenv("RIGLM_STATE__PREFIX", prefix)
+    monkeypatch.setenv("RIGLM_STATE__DEADLINE", "5")
+    return prefix
+
+
+def test_what_is_shared_of_a_forgotten_session_is_removed(store, used, shared):
+    sealer = StateSigner(hasher().derived_key("shared state"))
+    names = [f"{shared}:{name(sealer, each.id)}" for each in used for name in (session_name, count_name)]
+    for name in names:
+        valkey.ask_shared("SET", name, "how far it has come")
+    assert done("forget", "--client", "ann's", "--yes").stderr == ""
+    assert [valkey.ask_shared("EXISTS", name) for name in names] == [*[b":0\r\n"] * 4, *[b":1\r\n"] * 2]
+
+
+def test_that_shared_state_is_away_is_told_with_how_long_it_is_kept(store, used, shared, monkeypatch):
+    monkeypatch.setenv("RIGLM_STATE__URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("RIGLM_SESSIONS__IDLE_GAP", "77")
+    monkeypatch.setenv("RIGLM_DOWNSTREAM__SESSION_IDLE", "99")
+    forgotten = done("forget", "--client", "ann's", "--yes")
+    assert forgotten.exit_code == 0
+    assert "expires 99 seconds after" in forgotten.stderr
+    assert "removed: 2 sessions" in forgotten.stdout
+
+
+@pytest.mark.parametrize(
+    ("whom", "unseen"), [("client", []), ("principal", ["--unseen"]), ("session", []), ("end of a session's id", [])]
+)
+def test_run_again_it_removes_what_stayed_while_shared_state_was_away(store, used, shared, whom, unseen, monkeypatch):
+    given = {
+        "client": ["--client", "ann's"],
+        "principal": ["--principal", "ann"],
+        "session": ["--session", str(used[1].id)],
+        "end of a session's id": ["--session", str(used[1].id)[-12:].upper()],
+    }[whom]
+    name = f"{shared}:{session_name(StateSigner(hasher().derived_key('shared state')), used[1].id)}"
+    valkey.ask_shared("SET", name, "how far it has come")
+    with monkeypatch.context() as away:
+        away.setenv("RIGLM_STATE__URL", "redis://127.0.0.1:1/0")
+        assert "run this again" in done("forget", *given, "--yes").stderr
+    assert valkey.ask_shared("EXISTS", name) == b":1\r\n"
+    again = done("forget", *given, *unseen, "--yes")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert "removed from Redis: 1 session\n" in again.stdout
+    assert valkey.ask_shared("EXISTS", name) == b":0\r\n"
+
+
+def test_the_name_of_whoever_was_forgotten_is_stored_nowhere(store, tmp_path):
+    done("forget", "--client", "a very telling name", "--unseen", "--yes")
+    files = list(tmp_path.glob("riglm.db*"))
+    assert files
+    assert not any(b"telling" in file.read_bytes() for file in files)
+
+
+def test_what_somebody_forgotten_used_together_counts_no_more(store, used):
+    store.refresh_cooccurrences(time.time())
+    [before] = store.get_cooccurrences(["read"])
+    done("forget", "--session", str(used[2].id), "--yes")
+    [after] = store.get_cooccurrences(["read"])
+    assert after.count == before.count - 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--session", "no-session"],
+        ["--session", "01a00000-0000-7000-8000-000000000000"],
+        ["--client", "nobody"],
+        ["--principal", "nobody"],
+    ],
+)
+def test_whoever_is_not_known_is_an_error_and_nothing_changes(store, used, words):
+    with pytest.raises(RiglmError, match="riglm sessions"):
+        done("forget", *words, "--yes")
+    assert len(known(store)) == 3
+    assert store.count_erasures() == 0.0
+
+
+def test_somebody_of_whom_nothing_is_stored_yet_can_be_forgotten(store):
+    records = a_used_session(time.time() - 60, client=ClientInfo(name="late"))[1]
+    done("forget", "--client", "late", "--unseen", "--yes")
+    store.record_many(records)
+    assert known(store) == set()
+
+
+def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_path):
+    session, records = a_used_session(time.time() - 60, client=ClientInfo(name="late"))
+    secret = "s3cret-argument" * 50
+    store.record_many(
+        [*records, *(an_invocation(session, "read", arguments=f"{secret}{number}") for number in range(200))]
+    )
+    assert any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
+    done("forget", "--session", str(session.id), "--yes")
+    assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
