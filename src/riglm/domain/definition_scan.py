@@ -207,8 +207,6 @@ _SQUASHED: Final[Mapping[ScanRule, re.Pattern[str]]] = {  # of texts without bla
 _SEPARATORS: Final = re.compile(r"(?<=[a-z0-9])[_.*~+|-]+(?=[a-z0-9])")
 _LEET: Final = re.compile(r"[a-z][013457@$!]+[a-z]|(?<!\S)[013457@$!][a-z]{2}")
 _LEET_LETTERS: Final = tuple(str.maketrans("013457@$!", f"o{one}eastas{one}") for one in "il")
-_LEET_CHARACTERS: Final = b"013457@$!"
-_LEET_TABLES: Final = tuple(bytes.maketrans(_LEET_CHARACTERS, f"o{one}eastas{one}".encode()) for one in "il")
 _ROT13: Final = str.maketrans(
     string.ascii_letters,
     string.ascii_lowercase[13:]
@@ -233,22 +231,7 @@ _TURNED: Final = tuple(
 )
 """Words of attacks, backwards and in ROT13."""
 
-_ESCAPING: Final = ("\\", "U+", "&", "%")
-_HEX_RUN: Final = b"0" * 24
-_HEX_CLASSES: Final = bytes(48 if chr(code) in "0123456789abcdefABCDEF" else 32 for code in range(256))
-_WORD_RUN: Final = b"0" * 16
-_WORD_CLASSES: Final = bytes(
-    48 if (chr(code).isalnum() and code < 128) or chr(code) in "+/_-" else 32 for code in range(256)
-)
-_GROUP_RUNS: Final = tuple(b" " + (b"0" * n + b" ") * max(4, 18 // n) for n in range(2, 16))
-_SPLIT_WORD: Final = re.compile(
-    "(?=(?:[a-z0-9+/_-]{0,16}[A-Z]){3})(?=[A-Z0-9+/_-]{0,16}[a-z])(?=[A-Za-z+/_-]{0,15}[0-9])[A-Za-z0-9+/_-]{16}"
-)
-_MIXED_WORD: Final = re.compile(
-    "[A-Z2-7]{24}|(?=(?:[a-z0-9+/_-]{0,16}[A-Z]){3})(?=[A-Z0-9+/_-]{0,16}[a-z])[A-Za-z0-9+/_-]{16}"
-)
 _NOT_SQUASHED: Final = bytes(code for code in range(128) if not chr(code).isalnum())
-_NOT_LEET: Final = bytes(code for code in _NOT_SQUASHED if code not in _LEET_CHARACTERS)
 
 
 class OtherTools:
@@ -313,18 +296,16 @@ def scan_definition(
             break
         read.append(each)
     pieces = _pieces(read)
-    suspicious = {kind for kind, texts in pieces.items() if not _is_harmless(texts, others, server)}
-    switches = {name for name in pieces["names"] if _is_switch(name)} if "names" in suspicious else ()
+    switches = {name for name in pieces["names"] if _is_switch(name)}
     if switches:
         named = re.compile(rf"\b(?:{'|'.join(switches)})\b")
         read = [each._replace(text=named.sub("", each.text or "")) for each in read]
         pieces = _pieces(read)
     for each in read:
-        if each.kind in suspicious:
-            found += _scan_text(each, others, server)
+        found += _scan_text(each, others, server)
     reported = {each.rule for each in found}
-    for kind, texts in pieces.items():
-        if len(texts) > 1 and kind in suspicious:
+    for texts in pieces.values():
+        if len(texts) > 1:
             found += (each for each in _scan_joined(texts) if each.rule not in reported)
             reported |= {each.rule for each in found}
     return found
@@ -337,15 +318,6 @@ def _pieces(strings: Iterable[_String]) -> dict[str, list[str]]:
         if each.text and each.text not in _SCHEMA_WORDS:
             pieces[each.kind].append(each.text)
     return pieces
-
-
-def _is_harmless(texts: Sequence[str], others: OtherTools, server: str) -> bool:
-    """Whether it is certain at a glance that no rule finds anything in texts, nor in what they contain together."""
-    text = " ".join(texts).replace("\n", " ")
-    if len(text) > MAX_TEXT_LENGTH or not text.isascii() or not text.isprintable():
-        return False
-    is_split = _SPLIT_WORD.search("".join(each for each in texts if " " not in each)) is not None
-    return not (is_split or any(map(text.__contains__, _ESCAPING)) or _suspected(text) or others.find(text, server))
 
 
 def _is_switch(name: str) -> bool:
@@ -404,11 +376,6 @@ def _find_in_short(text: str) -> Mapping[ScanRule, str]:
 
 def _find_in(text: str) -> Mapping[ScanRule, str]:
     decoded = _decoded(text)
-    suspected = _suspected(decoded)
-    if text != decoded:
-        suspected |= _suspected(text)
-    if not suspected:
-        return {}
     plain = plain_spelling(decoded)
     spaced = _SEPARATORS.sub(" ", plain)
     readings = [text, *(each for each in (decoded, plain) if each not in {text, text.lower()})]
@@ -416,115 +383,13 @@ def _find_in(text: str) -> Mapping[ScanRule, str]:
     if _LEET.search(plain):
         further += [spaced.translate(letters) for letters in _LEET_LETTERS]
     found: dict[ScanRule, str] = {}
-    for rule in _ORDER:
-        if rule not in suspected:
-            continue
+    for rule in (ScanRule.ENCODED, *_PATTERNS):
         match = _find_encoded(decoded, _MAX_DECODED) if rule is ScanRule.ENCODED else _first(rule, readings)
         if match is None and rule in _SQUASHED:
             match = _first(rule, further) or _first_squashed(rule, [spaced, *further])
         if match is not None:
             found[rule] = match
     return found
-
-
-class _Hint(NamedTuple):
-    """What a text with a match of a rule has: one of the words, and one of `partners` if there are any."""
-
-    words: Sequence[str]
-    partners: Sequence[str] = ("",)
-
-
-_HINTS: Final[Mapping[ScanRule, Sequence[_Hint]]] = {
-    ScanRule.MARKUP: (
-        _Hint(("<", "[inst", "[/inst", "](http", "{{", "##", "javascript:")),
-        _Hint(("important", "critical", "system"), ("[", "(", "*")),
-    ),
-    ScanRule.OTHER_TOOL: (
-        _Hint(("supersede", "hijack", "intercept", "impersonate", "modif"), ("tool", "_")),
-        _Hint(("use this ", "operation")),
-        _Hint(
-            ("_",), ("always", "copy", "instead", "log", "reroute", "redirect", "bcc", "first", "attacker", "replace")
-        ),
-    ),
-    ScanRule.SECRET: (
-        _Hint(
-            (
-                *(".ssh", ".aws", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".config", ".cursor"),
-                *(".claude", ".codeium", ".bash_history", ".zsh_history"),
-            )
-        ),
-    ),
-}
-"""In lower case."""
-
-_TORN_HINTS: Final[Mapping[ScanRule, Sequence[_Hint]]] = {
-    ScanRule.INSTRUCTION: (
-        _Hint(
-            ("ignor", "disregard", "forget", "overrid", "bypass"),
-            (
-                *("instruction", "prompt", "rule", "guideline", "context", "message", "direction", "constraint"),
-                *("polic", "check", "above", "whatwassaid", "user"),
-            ),
-        ),
-        _Hint(
-            ("donot", "dont", "never", "without", "avoid", "refrain", "hide", "conceal", "keep"),
-            ("user", "human", "operator", "person", "anyone", "customer"),
-        ),
-        _Hint(("beforeusing", "beforecalling", "beforeinvoking", "beforerunning", "youarenow", "actasifyou", "noteto")),
-        _Hint(("newinstruction", "systemprompt", "systemoverride", "hiddendirective", "hiddeninstruction")),
-        _Hint(("hiddencommand", "hiddenpayload", "silently", "secretly", "covertly", "stealthily", "exfiltrat")),
-    ),
-    ScanRule.SECRET: (
-        _Hint(("idrsa", "ided25519", "idecdsa", "etcpasswd", "etcshadow", "etcsudoers", "mcpjson")),
-        _Hint(
-            (
-                *("privatekey", "sshkey", "apikey", "accesstoken", "credential", "password", "secret", "history"),
-                *("environmentvariable", "env", "clipboard", "conversation", "systemprompt", "systeminstruction"),
-                "sshid",
-            ),
-            (*("send", "append", "attach", "upload", "leak", "steal", "harvest", "reveal", "post", "forward"), "embed"),
-        ),
-    ),
-}
-"""In lower case, without blanks and punctuation."""
-
-
-def _suspected(text: str) -> set[ScanRule]:
-    """Return the rules that may have a match in a text."""
-    low = plain_spelling(text)
-    suspected = {rule for rule, hints in _HINTS.items() if _has_hint(low, hints)}
-    letters = low.encode("ascii", "ignore")
-    torn = [letters.translate(None, _NOT_SQUASHED).decode()]
-    if _LEET.search(low):
-        torn += [letters.translate(table, _NOT_LEET).decode() for table in _LEET_TABLES]
-    suspected |= {rule for reading in torn for rule, hints in _TORN_HINTS.items() if _has_hint(reading, hints)}
-    if _may_encode(text) or any(map(torn[0].__contains__, _TURNED)):
-        suspected.add(ScanRule.ENCODED)
-    return suspected
-
-
-def _has_hint(text: str, hints: Sequence[_Hint]) -> bool:
-    contains = text.__contains__
-    for words, partners in hints:  # faster than with `any`
-        for word in words:
-            if word in text:
-                if any(map(contains, partners)):
-                    return True
-                break
-    return False
-
-
-def _may_encode(text: str) -> bool:
-    """Whether a text has a word that may be hexadecimal, character codes, Base64 or Base32."""
-    if len(text) < _MIN_ENCODED:
-        return False
-    letters = text.encode("ascii", "replace")
-    words = b" " + letters.translate(_WORD_CLASSES)
-    return (
-        _HEX_RUN in letters.translate(_HEX_CLASSES, b" ,:;_-\\xX=")
-        or (_WORD_RUN in words and _MIXED_WORD.search(text) is not None)
-        or any(map(words.__contains__, _GROUP_RUNS))
-    )
 
 
 _ORDER: Final = (ScanRule.HIDDEN_TEXT, ScanRule.CONTROL_CHARACTER, ScanRule.ENCODED, *_PATTERNS)

@@ -1,15 +1,11 @@
 """The scan of definitions: each rule on texts of its kind, and silence on texts that only resemble them."""
 
 import json
-import re
 import sys
 from base64 import b64encode
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis.strategies import characters, from_regex
 
-from riglm.domain import definition_scan
 from riglm.domain.definition_scan import MAX_TEXT_LENGTH, OtherTools, ScanRule, scan_definition
 from tests.unit.domain.disguised_texts import DEFINITIONS
 
@@ -175,36 +171,3 @@ def test_base64_is_found_in_groups_and_split_over_strings(length):
         {"inputSchema": {"properties": {part: {"type": "string"} for part in parts}}},
     ):
         assert ScanRule.ENCODED in [each.rule for each in scan_definition(definition)]
-
-
-def alternatives(pattern):
-    """The alternatives of a regular expression, outside of any group."""
-    found, depth = [""], 0
-    for token in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|.", pattern, re.DOTALL):
-        depth += (token == "(") - (token == ")")
-        if token == "|" and not depth:
-            found.append("")
-        else:
-            found[-1] += token
-    return found
-
-
-@pytest.mark.parametrize(
-    ("rule", "pattern", "flags"),
-    [
-        pytest.param(rule, each, whole.flags, id=f"{rule.value} {at}")
-        for patterns in (definition_scan._PATTERNS, definition_scan._SQUASHED)
-        for rule, whole in patterns.items()
-        for at, each in enumerate(alternatives(whole.pattern))
-    ],
-)
-def test_each_alternative_of_a_pattern_has_a_hint_that_lets_it_run(rule, pattern, flags):
-    pattern = re.sub(r"(?:\.|\[\^[^\]]+\])\{0,\d+\}", " ", pattern)  # generated much faster
-    texts = from_regex(re.compile(pattern, flags), fullmatch=True, alphabet=characters(codec="ascii"))
-
-    @settings(max_examples=25, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(texts)
-    def check(text):
-        assert rule in definition_scan._suspected(text)
-
-    check()

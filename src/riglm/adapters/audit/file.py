@@ -6,7 +6,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +17,15 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> None:
+        """Wait for the lock, for ten seconds at most."""
         os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            raise BlockingIOError from None
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
 else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """Wait for the lock."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 STANDARD_ERROR: Final = "-"
@@ -36,8 +34,6 @@ _MAX_QUEUED: Final = 100_000
 _MAX_TEXT_LENGTH: Final = 1_024
 _TAIL_BYTES: Final = 1 << 20
 _CLOSE_SECONDS: Final = 5.0
-_LOCK_SECONDS: Final = 1.0  # after which another process that holds the file is reported
-_LOCK_PAUSE_SECONDS: Final = 0.01
 _log: Final = logging.getLogger("riglm.audit")
 
 
@@ -118,25 +114,12 @@ class AuditFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self._await_lock(descriptor)
+            _lock(descriptor)
             previous, is_complete = _end(descriptor)
             text, _ = _lines(records, previous)
             _append(descriptor, text if is_complete else b"\n" + text)
         finally:
             os.close(descriptor)
-
-    def _await_lock(self, descriptor: int) -> None:
-        """Lock the file, however long another process holds it: the records wait in the queue."""
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                _lock(descriptor)
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    self._report("audit records wait: another process has locked the file")
-                time.sleep(_LOCK_PAUSE_SECONDS)
-            else:
-                return
 
     def _report(self, problem: str) -> None:
         """Log the beginning of an outage."""

@@ -10,8 +10,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import NoOpTracer, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace import Span as SdkSpan
-from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from riglm.ports.telemetry import Span, TracerPort
@@ -20,6 +20,7 @@ CLOSE_SECONDS: Final = 2.0
 """What is not exported by then is lost: the end waits no longer for it."""
 
 _log: Final = logging.getLogger("riglm.tracing")
+_sdk_log: Final = logging.getLogger("opentelemetry")
 _context: Final = TraceContextTextMapPropagator()
 _NAME: Final = "riglm"
 _SPOKEN: Final = "http/protobuf"
@@ -35,38 +36,36 @@ class OpenTelemetryTracer(TracerPort):
         """Nothing is started before it is entered."""
         self._version = version
         self._make_exporter = make_exporter
-        self._hushed = _ExportLogHandler()
+        self._export_log = _ExportLog(logging.WARNING)
         self._provider: TracerProvider | None = None
-        self._tracer: Tracer | None = None
+        self._tracer: Tracer = NoOpTracer()
 
     def __enter__(self) -> Self:
         asked_for = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _SPOKEN)
         if asked_for != _SPOKEN:
             _log.warning("spans are sent by %s, not by %s: see that the endpoint takes it", _SPOKEN, asked_for)
-        self._hushed.begin()
-        exporter = _LoggedOnce(self._make_exporter(), self._hushed)
+        _sdk_log.addHandler(self._export_log)
+        _sdk_log.propagate = False
+        exporter = _LoggedOnce(self._make_exporter(), self._export_log)
         self._provider = TracerProvider(resource=_resource(self._version()), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, self._version())
         return self
 
     def __exit__(self, *_: object) -> None:
-        provider, self._provider, self._tracer = self._provider, None, None
+        provider, self._provider, self._tracer = self._provider, None, NoOpTracer()
         if provider is not None:
             closing = threading.Thread(target=provider.shutdown, name="riglm-tracing-end", daemon=True)
             closing.start()
             closing.join(CLOSE_SECONDS)
-        self._hushed.end()
+        _sdk_log.removeHandler(self._export_log)
+        _sdk_log.propagate = True
 
     def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
-        if self._tracer is None:
-            return _NO_SPAN
         parent = _context.extract(carrier) if carrier else None
         return _Traced(self._tracer.start_span(name, parent, SpanKind.SERVER, dict(attributes)))
 
     def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
-        if self._tracer is None:
-            return _NO_SPAN
         parent = set_span_in_context(within.span) if isinstance(within, _Traced) else None
         return _Traced(self._tracer.start_span(name, parent, SpanKind.CLIENT, dict(attributes)))
 
@@ -95,45 +94,21 @@ class _Traced(Span):
         self.span.end()
 
 
-class _NoSpan(Span):
-    """Nothing is traced any more, or not yet."""
+class _ExportLog(logging.Handler):
+    """Keeps the last message that OpenTelemetry logs, which is about a failed export, to log it once."""
 
-    def carrier(self) -> Mapping[str, str]:
-        return {}
-
-    def ended(self, error: str | None = None, code: int | None = None) -> None:
-        """Nothing ends."""
-
-
-_NO_SPAN: Final = _NoSpan()
-
-
-class _ExportLogHandler(logging.Handler):
-    """Takes what OpenTelemetry logs of each failed export, and keeps the last message to log it once."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.words = ""
-        self._logger = logging.getLogger("opentelemetry")
-
-    def begin(self) -> None:
-        self._logger.addHandler(self)
-        self._logger.propagate = False
-
-    def end(self) -> None:
-        self._logger.removeHandler(self)
-        self._logger.propagate = True
+    message = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.words = record.getMessage()
+        self.message = record.getMessage()
 
 
 class _LoggedOnce(SpanExporter):
     """An exporter whose failures are logged once, until it succeeds again."""
 
-    def __init__(self, exporter: SpanExporter, hushed: _ExportLogHandler) -> None:
+    def __init__(self, exporter: SpanExporter, log: _ExportLog) -> None:
         self._exporter = exporter
-        self._hushed = hushed
+        self._log = log
         self._has_failed = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -141,13 +116,13 @@ class _LoggedOnce(SpanExporter):
         try:
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001  # no failure may end the thread or fill the log
-            self._hushed.words = f"{type(error).__name__}: {error}"
+            self._log.message = f"{type(error).__name__}: {error}"
             result = SpanExportResult.FAILURE
         if result is SpanExportResult.SUCCESS and self._has_failed:
             _log.info("spans are exported again")
         elif result is not SpanExportResult.SUCCESS and not self._has_failed:
             words = "spans cannot be exported, and are lost until they can: %s; this is said once"
-            _log.warning(words, self._hushed.words or "the exporter gives no reason")
+            _log.warning(words, self._log.message or "the exporter gives no reason")
         self._has_failed = result is not SpanExportResult.SUCCESS
         return result
 

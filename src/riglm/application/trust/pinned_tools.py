@@ -37,7 +37,6 @@ _MAX_KNOWN_PAGES: Final = 1000
 _MAX_KNOWN_BYTES: Final = 16 << 20
 _MAX_SCANNED: Final = 1000
 _MAX_NAMED: Final = 5
-_KEY_BYTES: Final = 64
 _CLOSE_SECONDS: Final = 2.0
 _AFTER_LIST_SECONDS: Final = 0.25
 """Seconds for which a comparison that may come later waits, so that it does not slow the answer to the client."""
@@ -61,20 +60,11 @@ class _ListedTool(NamedTuple):
     definition: bytes
 
 
-class _Comparison(NamedTuple):
-    """The named tools of a page, and new pins of those that are new or changed.
-
-    `is_last` is True if the page completes the list, `has_names` if all of its entries have a name.
-    """
-
-    tools: Sequence[_ListedTool]
-    is_last: bool
-    has_names: bool
-    changed: Mapping[str, ToolPin]
-
-
 class _KnownPage(NamedTuple):
-    """A page that was compared: what clients may see of it, None for all; and the digests of its tools by name."""
+    """A page that was compared: what clients may see of it, None for all; and the digests of its tools by name.
+
+    `is_last` is True if the page completes the list.
+    """
 
     content: bytes
     is_last: bool
@@ -109,7 +99,7 @@ class PinnedTools:
 
     The pins are shared by all processes with the same store. A server whose tools may be held back lists none, and none
     of them can be called, until the pins have been read. Its lists are compared before they are passed on, those of
-    other servers afterwards and on another thread. A list with the bytes of one that was compared is not compared
+    other servers shortly afterwards. A list with the bytes of one that was compared is not compared
     again until a pin of its server changes.
     """
 
@@ -140,8 +130,8 @@ class PinnedTools:
         """By server, how often its pins changed."""
         self._changed_names: dict[str, frozenset[str]] = {}
         """By server, the tools that are not as they were approved; computed again after its pins changed."""
-        self._known_pages: dict[str, dict[tuple[int, bytes], _KnownPage]] = {}
-        """By server, the pages that were compared since its pins changed, by their size and last bytes."""
+        self._known_pages: dict[str, dict[bytes, _KnownPage]] = {}
+        """By server, the pages that were compared since its pins changed, by their content."""
         self._last_results: dict[str, tuple[Raw, bytes]] = {}
         """By server, the raw result of its last page, which is the same object if it comes again, and its bytes."""
         self._is_read = False
@@ -314,15 +304,10 @@ class PinnedTools:
         if not self._is_read:
             return []
         with self._guarded:
-            known = self._find_known(page)
+            known = self._find_known(page) or self._compare(page)
             if known is None:
-                comparison = self._compare(page)
-                if comparison is None:
-                    return None
-                known, added = self._take(page, comparison)
-                if added:
-                    self._waiting.append(added)
-                    self._start_work()
+                return None
+            self._start_work()
             if compared is not None and page.is_first and known.is_last:
                 link, version = compared
                 unapproved = self._unapproved(page.server, known.digests)
@@ -341,32 +326,22 @@ class PinnedTools:
                 await self._closing.wait()
         while self._waiting or self._unscanned:
             with self._guarded:
-                if not self._waiting:
+                if self._waiting:
+                    waiting = self._waiting.popleft()
+                    if not isinstance(waiting, _Page):
+                        await self._record_added(waiting)
+                    elif self._find_known(waiting) is None:
+                        self._compare(waiting)
+                else:
                     unscanned, self._unscanned = self._unscanned[:_MAX_SCANNED], self._unscanned[_MAX_SCANNED:]
                     await asyncio.to_thread(_log_suspicious, unscanned)
-                    continue
-                waiting = self._waiting[0]
-                try:
-                    added = await self._compare_later(waiting) if isinstance(waiting, _Page) else waiting
-                    if added:
-                        await self._record_added(added)
-                finally:
-                    self._waiting.popleft()
         self._working = None
 
-    async def _compare_later(self, page: _Page) -> Sequence[ToolPin]:
-        """Compare a page on another thread; return the pins of added tools."""
-        while self._find_known(page) is None:
-            revision = self._revisions[page.server]
-            comparison = await asyncio.to_thread(self._compare, page)
-            if comparison is None:
-                break
-            if revision == self._revisions[page.server]:  # else tools were approved meanwhile
-                return self._take(page, comparison)[1]
-        return ()
+    def _compare(self, page: _Page) -> _KnownPage | None:
+        """Compare a page with the pins, pin what is new, and report changes; None if it is no list.
 
-    def _compare(self, page: _Page) -> _Comparison | None:
-        """Compare a page with the pins, without a change to them; None if it is no list."""
+        Added tools are recorded and reported later, with those that they resemble.
+        """
         entries, is_last = page.entries, True
         if entries is None:
             fields = jsonrpc.members(page.content)
@@ -375,30 +350,30 @@ class PinnedTools:
             entries, is_last = jsonrpc.elements(fields["tools"]), not jsonrpc.next_cursor(fields)
         named = ((jsonrpc.text(jsonrpc.members(raw).get("name")), raw) for raw in entries)
         tools = [_ListedTool(name, raw, bytes(raw)) for name, raw in named if name is not None]
-        pins = self._pins.get(page.server, {})
-        if page.is_first and not pins:
-            self._first_sight_until[page.server] = page.at + FIRST_SIGHT_SECONDS
-        is_first_page_again = page.is_first and not is_last and bool(pins)
-        is_first_sight = not is_first_page_again and page.at < self._first_sight_until.get(page.server, 0.0)
-        changed = _changed(page, tools, pins, is_first_sight=is_first_sight)
-        return _Comparison(tools, is_last, len(tools) == len(entries), changed)
-
-    def _take(self, page: _Page, comparison: _Comparison) -> tuple[_KnownPage, Sequence[ToolPin]]:
-        """Pin what a comparison found, and report changes; return the page as known now, and pins of added tools."""
         server, pins = page.server, self._pins.setdefault(page.server, {})
-        changed = [pin for name, pin in comparison.changed.items() if name in pins]
-        added = [pin for name, pin in comparison.changed.items() if name not in pins]
-        pins.update(comparison.changed)
-        if comparison.changed:
+        if page.is_first and not pins:
+            self._first_sight_until[server] = page.at + FIRST_SIGHT_SECONDS
+        is_first_page_again = page.is_first and not is_last and bool(pins)
+        is_first_sight = not is_first_page_again and page.at < self._first_sight_until.get(server, 0.0)
+        new_pins = _changed(page, tools, pins, is_first_sight=is_first_sight)
+        changed = [pin for name, pin in new_pins.items() if name in pins]
+        added = [pin for name, pin in new_pins.items() if name not in pins]
+        pins.update(new_pins)
+        if new_pins:
             self._note_change(server)
-        if comparison.is_last:
+        if is_last:
             self._first_sight_until.pop(server, None)
-        known = self._know(page, comparison)
+        mode = self._modes.get(server)
+        is_named = len(tools) == len(entries)
+        permitted, digests = (None, {}) if mode is None else self._permitted(server, tools, mode, is_named=is_named)
+        known = self._remember(server, _KnownPage(page.content, is_last, permitted, digests))
         for pin in changed:
             self._put(pin, len(pin.seen) + len(pin.definition))
         self._report(server, changed)
         self._unscanned += changed[:_MAX_SCANNED]
-        return known, added
+        if added:
+            self._waiting.append(added)
+        return known
 
     async def _record_added(self, added: Sequence[ToolPin]) -> None:
         """Record and report tools that were pinned for the first time, with the pinned tools that they resemble."""
@@ -427,34 +402,27 @@ class PinnedTools:
         return recorded
 
     def _find_known(self, page: _Page) -> _KnownPage | None:
-        found = self._known_pages.get(page.server, {}).get(_key(page))
-        return found if found is not None and found.content == page.content else None
+        return self._known_pages.get(page.server, {}).get(page.content)
 
-    def _know(self, page: _Page, comparison: _Comparison) -> _KnownPage:
-        """Keep the result for a page that was compared."""
-        mode = self._modes.get(page.server)
-        permitted, digests = (None, {}) if mode is None else self._permitted(page.server, comparison, mode)
-        pages = self._known_pages.setdefault(page.server, {})
-        pages.pop(_key(page), None)
-        known = pages[_key(page)] = _KnownPage(page.content, comparison.is_last, permitted, digests)
-        size = sum(size for size, _ in pages)
-        while len(pages) > 1 and (size > _MAX_KNOWN_BYTES or len(pages) > _MAX_KNOWN_PAGES):
-            oldest = next(iter(pages))
-            size -= oldest[0]
-            del pages[oldest]
+    def _remember(self, server: str, known: _KnownPage) -> _KnownPage:
+        pages = self._known_pages.setdefault(server, {})
+        pages[known.content] = known
+        while len(pages) > 1 and (sum(map(len, pages)) > _MAX_KNOWN_BYTES or len(pages) > _MAX_KNOWN_PAGES):
+            del pages[next(iter(pages))]
         return known
 
     def _permitted(
-        self, server: str, comparison: _Comparison, mode: OnChange
+        self, server: str, tools: Sequence[_ListedTool], mode: OnChange, *, is_named: bool
     ) -> tuple[Sequence[Raw] | None, Mapping[str, str]]:
         """Return the raw tools of a list that clients may see, None for all, and the digest of each by name.
 
-        Of several tools with one name, the digest of one that is not approved counts.
+        Of several tools with one name, the digest of one that is not approved counts. `is_named` is True if all
+        entries of the list have a name.
         """
         pins = self._pins[server]
         digests: dict[str, str] = {}
         permitted: dict[str, Raw] = {}
-        for name, raw, definition in comparison.tools:
+        for name, raw, definition in tools:
             pin = pins.get(name)
             if pin is None:
                 continue
@@ -467,8 +435,7 @@ class PinnedTools:
                 permitted[name] = Raw(pin.definition)
         if mode == "block":
             return [] if self._changed_in(server) else None, digests
-        is_all = comparison.has_names and len(permitted) == len(comparison.tools)
-        if is_all and all(permitted[tool.name] is tool.raw for tool in comparison.tools):
+        if is_named and len(permitted) == len(tools) and all(permitted[tool.name] is tool.raw for tool in tools):
             return None, digests
         return list(permitted.values()), digests
 
@@ -564,12 +531,8 @@ def _changed(
     }
 
 
-def _key(page: _Page) -> tuple[int, bytes]:
-    return len(page.content), page.content[-_KEY_BYTES:]
-
-
 def _log_suspicious(pins: Iterable[ToolPin]) -> None:
-    """Log what a scan finds in definitions; it takes about 0.1 ms each, and more for very long ones."""
+    """Log what a scan finds in definitions; it takes some tenths of a millisecond each, and more for very long ones."""
     from riglm.domain.definition_scan import scan_definition  # noqa: PLC0415  # most processes see nothing new
 
     for pin in pins:
