@@ -16,20 +16,20 @@ _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class TokenIssuerSettings(SettingsModel):
-    """Access tokens of an OpenID provider: riglm verifies those that clients send, and names the provider to others."""
+    """Access tokens of an OpenID provider. riglm verifies them, and refers clients without one to the provider."""
 
     issuer: str = Field(pattern=r"^https?://[!-~]+$")
     """The issuer's URL, as in `iss` of its tokens."""
     audience: str = Field(pattern=r"^[!-~]+$")
-    """What `aud` of a token must contain: the URL of the MCP endpoint as clients use it, or the name that the provider
-    gives this API. With `/PROFILE` behind it, a token is for this profile only.
+    """What `aud` of a token must contain: the URL of the MCP endpoint, or the provider's name for this API. With
+    `/PROFILE` behind it, a token is for this profile only.
     """
     jwks: str = ""
-    """The URL or the file of the issuer's keys; by default its metadata names the URL."""
+    """URL or file of the issuer's keys; by default from its metadata."""
     scopes: tuple[str, ...] = ()
     """Scopes that a token must have."""
     groups_claim: str = Field(default="groups", min_length=1)
-    """The claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`)."""
+    """Claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`)."""
 
     @field_validator("issuer", "jwks")
     @classmethod
@@ -51,23 +51,23 @@ class DownstreamSettings(SettingsModel):
     """The client side of `riglm serve`."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    """The address to listen on; any but loopback needs a token."""
+    """Address to listen on. Any but loopback requires a token."""
     port: int = Field(default=8700, ge=0, le=65_535)
-    """The port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 for a free one."""
     path: str = Field(default="/mcp", pattern=r"^/[!-~]*$")
-    """The path of the Streamable HTTP endpoint."""
+    """Path of the Streamable HTTP endpoint."""
     transport: Literal["http", "sse", "both"] = "http"
     """Streamable HTTP, the older HTTP+SSE, or both."""
     token: SecretStr | None = None
-    """Clients must send it as `Authorization: Bearer TOKEN`."""
+    """Token that clients must send as `Authorization: Bearer TOKEN`."""
     tokens: SecretMap = Field(default_factory=dict)
-    """Tokens of several callers by name: each is a principal with separate sessions, learned state and knowledge."""
+    """Tokens of callers by name. Each caller is a principal with separate sessions, learned state and knowledge."""
     auth: TokenIssuerSettings | None = None
     """Clients may send an access token of this OpenID provider."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted in addition to loopback."""
     allowed_origins: tuple[str, ...] = ()
-    """Origin headers accepted in addition to loopback; pages of both may read the answers (CORS)."""
+    """Origin headers accepted in addition to loopback. Pages of both may read responses (CORS)."""
     session_idle: Seconds = 1800
     """Seconds without a message before a session is closed."""
     max_sessions: int = Field(default=10_000, ge=1)
@@ -120,24 +120,24 @@ class DownstreamSettings(SettingsModel):
 
 
 class ControlSettings(SettingsModel):
-    """The control API, its metrics and its page, on a separate port."""
+    """The control API with metrics and the dashboard, on a separate port."""
 
     enabled: bool = False
-    """Serve them; `riglm serve --control` does it as well."""
+    """Serve them, as `riglm serve --control` does."""
     host: str = Field(default="127.0.0.1", min_length=1)
-    """The address to listen on; any but loopback needs tokens: `token`, or those that `riglm control token` makes."""
+    """Address to listen on. Any but loopback requires tokens: `token`, or those of `riglm control token`."""
     port: int = Field(default=8701, ge=0, le=65_535)
-    """The port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 for a free one."""
     token: SecretStr | None = None
-    """Clients must send it as `Authorization: Bearer TOKEN` to change anything. By default the token that riglm made,
-    in the data directory; on loopback none is needed then.
+    """Token for changes, sent as `Authorization: Bearer TOKEN`. By default a generated one, which is not required on
+    loopback.
     """
     read_token: SecretStr | None = None
-    """A second token, with which one may look and change nothing."""
+    """Token for reading only."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted in addition to loopback."""
     allowed_origins: tuple[str, ...] = ()
-    """Origins whose pages may use the API from a browser, in addition to riglm's page."""
+    """Origins whose pages may use the API, in addition to the dashboard."""
 
     @field_validator("token", "read_token")
     @classmethod

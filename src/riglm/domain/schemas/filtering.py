@@ -1,4 +1,4 @@
-"""What a client is shown, and what it may use."""
+"""Which tools a client gets and may use."""
 
 import re
 from pathlib import PurePath
@@ -67,46 +67,46 @@ class ProfileSettings(SettingsModel):
 
 
 class FilteringSettings(SettingsModel):
-    """What a client is shown, and what it may use."""
+    """Which tools a client gets and may use."""
 
     enabled: bool = True
-    """`false` shows all tools, regardless of the rest of this section."""
+    """`false` lists all tools, regardless of the rest of this section."""
     strategy: Literal["prediction", "allowlist", "denylist", "none"] = "prediction"
-    """`prediction` shows what is likely to be used; `allowlist` and `denylist` show all that the list of that name
-    allows; `none` shows everything that is neither denied nor excluded by an override.
+    """`prediction` lists the tools that probably pay; `allowlist` and `denylist` list all that the list of that name
+    permits; `none` lists all that is neither denied nor excluded by an override.
     """
     mode: Literal["enforce", "shadow"] = "enforce"
-    """`shadow` shows everything and records what would have been hidden."""
+    """`shadow` lists everything and records what would have been hidden."""
     min_tools: int = Field(default=5, ge=0)
     """Minimum number of tools in a list that hides some."""
     max_tools: int = Field(default=20, ge=1)
     """Maximum number of tools in a list that hides some, without pinned ones."""
     coverage: float | None = Field(default=None, gt=0, lt=1)
-    """List as many tools as hold this share of the expected need, the sum of probabilities, within `min_tools` and
-    `max_tools`, not those whose listing pays.
+    """Share of the sum of probabilities that a list must hold, within `min_tools` and `max_tools`, instead of the tools
+    whose listing pays.
     """
     allowlist: Patterns = ()
-    """Names or glob patterns, exactly as spelt; when there are any, all other tools are denied."""
+    """Exact names or glob patterns. If there are any, all other tools are denied."""
     denylist: Patterns = ()
-    """Names or glob patterns of tools that are denied, in any spelling, of any server."""
+    """Names or glob patterns of tools to deny, in any spelling, of any server."""
     pinned: Patterns = ()
-    """Names or glob patterns of tools that are always shown."""
+    """Names or glob patterns of tools that are always listed."""
     surface: Literal["auto", SurfaceName] = "auto"
     """How a selection reaches the client; `auto` chooses by client and by era. `dynamic` for modern clients departs
     from their protocol.
     """
     clients: dict[str, SurfaceName] = Field(default={})
-    """For `auto`: surfaces by glob pattern of the client's name, before what is known of the client."""
+    """Surfaces by glob pattern of the client's name, for `auto`."""
     profile: str = Field(default=DEFAULT_PROFILE, min_length=1)
-    """The profile of sessions that no other is selected for. Each profile learns separately."""
+    """Profile of sessions for which no other is selected."""
     profiles: dict[str, ProfileSettings] = Field(default={})
     """Sets of tools by name, for a project or an agent."""
     period: Seconds = 86_400
     """Seconds after which a warm set is recomputed, if the number of sessions has not grown by 30 % before."""
     cold_start_limit: int = Field(default=50, ge=1)
-    """Maximum number of tools in a list that hides some, while nothing was learned."""
+    """Maximum number of tools in a list that hides some while nothing was learned."""
     index_tokens: int = Field(default=400, ge=0)
-    """Maximum tokens of the index of hidden tools in the description of the search."""
+    """Maximum tokens of the hidden-tool index in the search's description."""
     retained_turns: int = Field(default=3, ge=0)
     """Number of turns for which a used tool stays listed."""
     turn_keys: tuple[str, ...] = ("vscode.requestId", "traceparent")
@@ -114,7 +114,7 @@ class FilteringSettings(SettingsModel):
     turn_pause: Seconds = 120
     """Seconds without a call after which the next one begins a turn."""
     answer_tools: int = Field(default=10, ge=1, le=100)
-    """Maximum number of definitions in the result of a search or a context."""
+    """Maximum number of definitions in the result of a search or of `set_context`."""
     meta_tools: MetaToolSwitches = MetaToolSwitches.model_construct()
 
     @model_validator(mode="after")
@@ -227,30 +227,28 @@ MAX_CANDIDATES = 10_000
 
 
 class KnowledgeSettings(SettingsModel):
-    """The knowledge store, and the tool that asks it."""
+    """The knowledge store, and the tool that queries it."""
 
     enabled: bool = False
-    """Offer the tool that finds snippets of knowledge; `SURR_ENABLE_INNER_VOICE=1` does."""
+    """Offer `inner_voice.retrieve`, as `SURR_ENABLE_INNER_VOICE=1` does."""
     alias: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
-    """List `inner_voice.retrieve` under this name, for example for clients that reject dots. Calls of
-    `inner_voice.retrieve` still work.
-    """
+    """List `inner_voice.retrieve` under this name, for clients that reject dots."""
     shared: bool = False
-    """All callers of this riglm are answered from pieces of all owners."""
+    """Answer all callers from the knowledge of all owners."""
     mix: Similarity = 0.6
-    """The share of the graph in an answer; the rest are thoughts."""
+    """Share of the graph in a result; the rest are thoughts."""
     top_k: int = Field(default=10, ge=1, le=50)
     """Default number of snippets."""
     floor: Similarity = 0.25
-    """Snippets are at least so similar to the question."""
+    """Minimum similarity of a snippet to the query."""
     min_floor: float = Field(default=DEFAULT_MIN_FLOOR, gt=0, lt=1)
-    """The floor gives way down to here rather than leave a source out."""
+    """Limit to which the floor is lowered so that no source is left out."""
     max_candidates_per_source: int = Field(default=DEFAULT_CANDIDATES, ge=1, le=MAX_CANDIDATES)
     """Maximum number of candidates of each source."""
     deadline: Seconds = 20
     """Seconds to wait for the embedder, and for the store."""
     dimensions: int | None = Field(default=None, ge=1)
-    """Expected dimensions of the model's vectors: a warning is logged if they differ."""
+    """Expected dimensions of the model's vectors; others cause a warning."""
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:

@@ -14,7 +14,7 @@ _MIN_KEY = 32
 
 
 class TimeoutSettings(SettingsModel):
-    """How long riglm waits for an upstream, in seconds."""
+    """Seconds to wait for an upstream server."""
 
     connect: Seconds = 10
     """To open a connection to a URL."""
@@ -24,15 +24,14 @@ class TimeoutSettings(SettingsModel):
     """For one page of a list."""
     grace: Seconds = 0.8
     """For the slowest of several servers, when a client connects and, if it follows list-changed notifications, when it
-    lists tools. Other clients wait for a server whose tools are not known until shortly before they would give up:
-    after 10 seconds if nothing else is known, but not longer than `list`.
+    lists tools. Other clients wait until shortly before their timeout (10 seconds if unknown), up to `list`.
     """
     call: Seconds = 900
-    """For any other request; progress restarts it."""
+    """For any other request; progress restarts the time."""
     call_max: Seconds = 14_400
-    """For any other request in all, progress or not."""
+    """For any other request in total."""
     shutdown: Seconds = 2
-    """For a child to go once its input ended, and as many again after SIGTERM; then it is killed."""
+    """For a child process to exit after its input ended, and again after SIGTERM. Then it is killed."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -44,18 +43,18 @@ class TimeoutSettings(SettingsModel):
 
 
 class LimitSettings(SettingsModel):
-    """How much riglm takes."""
+    """Maximum sizes."""
 
     message_bytes: int = Field(default=64 * _MIB, ge=65_536)
-    """The largest message in bytes: of servers, and of a client on standard input."""
+    """Maximum bytes of a message of a server, or of a client on stdio."""
     request_bytes: int = Field(default=16 * _MIB, ge=65_536)
-    """The largest body of a client's HTTP request in bytes; longer ones would hold up other clients."""
+    """Maximum bytes of the body of a client's HTTP request."""
     sse_buffer: int = Field(default=16 * _MIB, ge=65_536)
-    """Bytes kept for a client that does not read its stream."""
+    """Maximum bytes buffered for a client that does not read its stream."""
 
 
 class SessionSettings(SettingsModel):
-    """How calls are assigned to sessions: the first kind of evidence found counts."""
+    """How calls are assigned to sessions. The first evidence found counts."""
 
     meta_keys: tuple[str, ...] = (
         "vscode.conversationId",
@@ -74,12 +73,12 @@ class SessionSettings(SettingsModel):
 
 
 class LoggingSettings(SettingsModel):
-    """What riglm says on stderr, and whether arguments leave a trace in the store."""
+    """Logs on stderr, and whether arguments are stored."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least weight of what is logged."""
+    """Minimum log level."""
     include_arguments: bool = True
-    """Store each call's arguments as `privacy.arguments` specifies."""
+    """Store arguments of calls as `privacy.arguments` specifies."""
     include_results: bool = False
     """Must stay `false`: results are never stored."""
 
@@ -92,13 +91,13 @@ class LoggingSettings(SettingsModel):
 
 
 class PrivacySettings(SettingsModel):
-    """What of a call is stored."""
+    """What is stored of a call."""
 
     arguments: Literal["hash", "raw", "none"] = "hash"
     """A keyed hash of the arguments, the arguments as they were sent, or nothing."""
     key: SecretStr | None = None
-    """The key of all hashes, for several processes that have no data directory in common: 32 or more random characters,
-    the same for all. By default a file in the data directory, made at the first start.
+    """Key of all hashes, for processes without a common data directory: 32 or more random characters. By default a file
+    in the data directory, created at the first start.
     """
 
     @field_validator("key")
@@ -119,10 +118,10 @@ _PRESETS: Final = {
 
 
 class PriceSettings(SettingsModel):
-    """What tokens cost relative to uncached input. Lists hold the tools whose listing pays at these prices."""
+    """Prices of tokens relative to uncached input. Lists hold the tools whose listing pays at these prices."""
 
     preset: Literal["anthropic", "openai", "google", "uncached"] = "anthropic"
-    """The usual ratios of a provider, for the keys that are not given."""
+    """Ratios of a provider, for keys that are not given."""
     cached_input: float | None = Field(default=None, ge=0)
     """Price of a token that is read from the cache."""
     cache_write: float | None = Field(default=None, ge=0)
@@ -130,8 +129,8 @@ class PriceSettings(SettingsModel):
     output: float | None = Field(default=None, ge=0)
     """Price of an output token."""
     search_reliability: float | None = Field(default=None, ge=0, le=1)
-    """How likely a model searches for a tool that it needs and does not see, and finds it. The less likely, the longer
-    lists are. Preload hints take the client's search to be reliable.
+    """Probability that a model searches for a tool that it needs and does not see, and finds it. The lower, the longer
+    lists are.
     """
 
     def prices(self) -> Prices:
@@ -157,13 +156,13 @@ class RetentionSettings(SettingsModel):
     """Number of days that records are kept; 0 keeps them permanently."""
 
     session_days: Days = 180
-    """After the end of a session, when nothing that happened in it is kept any more."""
+    """After the end of a session without kept calls and lists."""
     invocation_days: Days = 180
     """After a call."""
     exposure_days: Days = 90
-    """After a list of tools was shown."""
+    """After a list was shown."""
     learned_pair_days: Days = 365
-    """After the last use that taught it."""
+    """After the last use that taught the pair."""
 
     @property
     def usage_days(self) -> float:
@@ -189,11 +188,11 @@ class AuditSettings(SettingsModel):
     """A record of decisions without arguments: sessions, calls, refusals, changed tools, approvals and overrides."""
 
     file: str = ""
-    """Path of the file to append JSON lines to, `-` for standard error. Empty: no audit log."""
+    """File to append JSON lines to; `-` for standard error."""
 
 
 class TrustSettings(SettingsModel):
-    """What happens when a server's tools are no longer as they were at first sight, or as approved since."""
+    """What happens when tools differ from their first or approved definition."""
 
     on_change: OnChange = "note"
     """`note`: report the change. `hold`: also list the approved definition, and refuse calls of changed and added tools
@@ -202,11 +201,11 @@ class TrustSettings(SettingsModel):
 
 
 class TracingSettings(SettingsModel):
-    """Traces of requests by OpenTelemetry, sent over OTLP to where the standard's `OTEL_...` variables say."""
+    """OpenTelemetry traces, sent over OTLP as the standard's `OTEL_...` variables specify."""
 
     enabled: bool | None = None
-    """Make a span of each request of a client and of each to a server. By default only where
-    `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set.
+    """Create spans for requests of clients and to servers. By default if `OTEL_EXPORTER_OTLP_ENDPOINT` or
+    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set.
     """
 
 
@@ -215,7 +214,7 @@ OWN_KINDS: Final = ("frequency", "cooccurrence", "sequence", "embedding", "serve
 
 
 class PredictorSettings(SettingsModel):
-    """The strategy that says which tools come next."""
+    """The strategy that predicts the next tools."""
 
     kind: str = Field(
         default="hybrid",
@@ -223,19 +222,17 @@ class PredictorSettings(SettingsModel):
         description=f"{', '.join(OWN_KINDS)}, or one of the entry-point group `riglm.predictors`.",
     )
     options: dict[str, Any] = Field(default={})
-    """Options of the strategy, by name."""
+    """Options of the strategy."""
 
 
 class LearningSettings(SettingsModel):
     """What is learned from recorded use."""
 
     scope: Literal["principal", "tenant", "instance"] = "principal"
-    """Which callers share what is learned: only those of one principal, or all callers of one store (`tenant` and
-    `instance`, which are the same).
-    """
+    """Who shares learned state: the callers of one principal, or all callers of one store (`tenant` and `instance`)."""
     max_pairs: int = Field(default=5000, ge=1)
-    """Maximum number of learned pairs that one process uses; the oldest and least confident are removed first. The
-    store keeps the newest of four times as many.
+    """Maximum number of learned pairs in one process. The oldest and least confident are removed first. The store keeps
+    four times as many.
     """
 
     @property

@@ -52,10 +52,10 @@ IssuerUrl = Annotated[str, AfterValidator(_authorization_server)]
 
 
 class IdentityProviderSettings(SettingsModel):
-    """The identity provider of a company, for the grant `identity_assertion`."""
+    """A company's identity provider, for the grant `identity_assertion`."""
 
     token_endpoint: IssuerUrl
-    """Where the ID token is exchanged (RFC 8693)."""
+    """URL where the ID token is exchanged (RFC 8693)."""
     client_id: str
     """riglm's client there."""
     id_token_file: str
@@ -63,10 +63,10 @@ class IdentityProviderSettings(SettingsModel):
 
 
 class AuthSettings(SettingsModel):
-    """How riglm proves itself to an upstream: by a fixed token, or by the tokens that this OAuth client obtains."""
+    """Authorization at an upstream server: a fixed token, or tokens that this OAuth client obtains."""
 
     type: Literal["bearer"] = "bearer"
-    """The only kind so far: `Authorization: Bearer TOKEN`."""
+    """`Authorization: Bearer TOKEN`."""
     token: SecretStr | None = None
     """A fixed token; best written as `${VARIABLE}`."""
     grant_type: GrantType = "authorization_code"
@@ -84,8 +84,8 @@ class AuthSettings(SettingsModel):
     private_key_file: str = ""
     """A PEM file, in place of `client_secret` (`private_key_jwt`, for `client_credentials`)."""
     issuer: IssuerUrl = ""
-    """The only authorization server that this client is used at; by default the one that the server names, if it has
-    its endpoints on one host and, with `client_secret`, you confirm it at `riglm login`.
+    """The only authorization server that this client is used at. By default the one that the server names, if its
+    endpoints are on one host and, with `client_secret`, you confirm it at `riglm login`.
     """
     scopes: tuple[str, ...] = ()
     """Scopes to request in place of those that the server names."""
@@ -183,7 +183,7 @@ class MetaMcpSettings(SettingsModel):
 
 
 class ServerTimeoutSettings(SettingsModel):
-    """How long riglm waits for one server, in seconds, in place of what `timeouts` says for all."""
+    """Seconds to wait for this server, in place of `timeouts`."""
 
     initialize: Seconds | None = None
     """In place of `timeouts.initialize`."""
@@ -194,14 +194,14 @@ class ServerTimeoutSettings(SettingsModel):
 
 
 class ServerSettings(SettingsModel):
-    """One upstream: a command to start, or a URL to reach."""
+    """An upstream server: a command or a URL."""
 
     type: TransportKind | None = None
     """Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."""
     command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
         default=(), json_schema_extra={"type": ["string", "array"]}
     )
-    """The program to start, or the program and its arguments as a list."""
+    """Program to start, or the program with its arguments as a list."""
     args: tuple[str, ...] = ()
     """Arguments of the program; no shell reads them."""
     env: SecretMap = Field(default={})
@@ -209,13 +209,13 @@ class ServerSettings(SettingsModel):
     cwd: str | None = None
     """The directory in which the program starts."""
     url: str = ""
-    """Where the server listens: http:// or https://."""
+    """URL of the server."""
     auth: AuthSettings | None = None
     """How to authorise towards the URL."""
     headers: SecretMap = Field(default={})
     """Headers sent with every request to the URL."""
     disabled: bool = False
-    """Keep the entry, do not use it."""
+    """Do not use this entry."""
     sharing: ProcessSharing = "auto"
     """`shared`: one process or link for all clients of a principal; `session`: one each."""
     max_processes: int = Field(default=32, ge=1, le=10_000)
@@ -223,7 +223,7 @@ class ServerSettings(SettingsModel):
     one more.
     """
     on_change: OnChange | None = None
-    """In place of `trust.on_change`, for this server."""
+    """Overrides `trust.on_change` for this server."""
     timeouts: ServerTimeoutSettings | None = None
     """How long riglm waits for this server; `riglm init` keeps what the client's file says."""
     metamcp: MetaMcpSettings | None = None

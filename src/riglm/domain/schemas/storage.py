@@ -21,21 +21,21 @@ def _is_http(url: str) -> bool:
 
 
 class SpoolSettings(SettingsModel):
-    """The spool: where records wait on disk while the store is unavailable or slow."""
+    """The on-disk buffer for records while the store is unavailable or slow."""
 
     path: str | None = Field(default=None, min_length=1)
-    """The directory; by default `spool` in the user's data directory."""
+    """Directory; by default `spool` in the user's data directory."""
     max_bytes: int = Field(default=256 << 20, ge=1 << 20)
-    """Maximum bytes that a process keeps there; further records are dropped."""
+    """Maximum bytes for each process; further records are dropped."""
 
 
 class ClickHouseSettings(SettingsModel):
-    """ClickHouse as a second place for recorded sessions, calls and lists, for analytics over years."""
+    """ClickHouse as an additional target of records, for analytics over years."""
 
     url: SecretStr | None = None
-    """URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`. None: not used."""
+    """URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`."""
     days: int = Field(default=730, ge=0)
-    """Days for which ClickHouse keeps rows; 0 permanently."""
+    """Days for which ClickHouse keeps rows; 0 for permanently."""
     timeout: Seconds = 10
     """Seconds to wait for a response."""
 
@@ -53,18 +53,18 @@ class ClickHouseSettings(SettingsModel):
 
 
 class StorageSettings(SettingsModel):
-    """Where usage is recorded."""
+    """The store of records."""
 
     kind: Literal["sqlite", "postgresql", "memory"] = "sqlite"
-    """`memory` forgets everything at the end; a `url` chooses `postgresql` by itself."""
+    """`memory` stores nothing permanently. A `url` selects `postgresql`."""
     path: str | None = Field(default=None, min_length=1)
-    """The SQLite file; by default in the user's data directory."""
+    """SQLite file; by default in the user's data directory."""
     url: SecretStr | None = None
-    """URL of PostgreSQL, as its programs take it: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`."""
+    """URL of PostgreSQL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`."""
     timeout: Seconds = 5
     """Seconds to wait for a database lock or response before the store counts as unavailable."""
     durability: Literal["normal", "full"] = "normal"
-    """What is stored outlives a crash of riglm with `normal`, and a loss of power too with `full`."""
+    """With `normal`, stored records survive a crash of riglm; with `full` also a power loss."""
     spool: SpoolSettings = SpoolSettings.model_construct()
 
     @field_validator("url")
@@ -115,18 +115,16 @@ _STATE_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 class StateSettings(SettingsModel):
-    """Where sessions are kept while they last."""
+    """The state of open sessions."""
 
     kind: Literal["memory", "redis"] = "memory"
-    """`memory` is for one process, `redis` (or Valkey) for several behind one address; a `url` chooses `redis` by
-    itself.
-    """
+    """`memory` for one process, `redis` (or Valkey) for several behind one address. A `url` selects `redis`."""
     url: SecretStr | None = None
-    """Where Redis is: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."""
+    """URL of Redis: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."""
     prefix: str = Field(default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$")
-    """How every key in Redis begins."""
+    """Prefix of all keys in Redis."""
     deadline: Annotated[float, Field(ge=0.01, le=10)] = 0.1
-    """A call waits no longer for Redis in all, in seconds; then it goes on without."""
+    """Seconds that a call may wait for Redis in total; then it continues without."""
 
     @field_validator("url")
     @classmethod
