@@ -53,7 +53,7 @@ _MODULES = (
     "riglm.application.prediction.warm_sets",
     "riglm.application.reports.report",
     "riglm.cli.main",
-    "riglm.cli.starting",
+    "riglm.cli.entry",
     "riglm.cli.doctor_checks",
     "riglm.lifespan",
     "riglm.running",
@@ -235,7 +235,7 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
 def _prepare() -> None:
     """Make once what every riglm would make again: validators of settings, patterns, what a new store needs."""
     from riglm.adapters.analytics.sql import SqlAnalytics
-    from riglm.cli.starting import ready
+    from riglm.cli.entry import ready
     from riglm.domain.everyday import everyday_weights
 
     ready(url="http://localhost/mcp", command=(), values=())

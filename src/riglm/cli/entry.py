@@ -1,14 +1,24 @@
-"""The entry point. `riglm run`, which clients start and wait for, does not wait for the imports of the parser."""
+"""The entry point, and what `riglm run` and `serve` do before they serve: settings read, servers looked for.
+
+`riglm run`, which clients start and wait for, does not wait for the imports of the parser.
+"""
 
 import gc
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from riglm.adapters.configuration.loading import Configuration
 
 _OPTIONS = {"--config": "config", "--mcp-json": "mcp_json", "--url": "url", "--log-level": "log_level"}
 _PATIENT = (50_000, 10, 10)
 """Nearly all that a start makes stays: to look through it for garbage would take a seventh of the time."""
+
+_SWITCH = "PYDANTIC_DISABLE_PLUGINS"
 
 _INTERRUPTED = 130
 """The code of what Ctrl-C ended, as shells have it."""
@@ -91,7 +101,6 @@ def _run(
 ) -> None:
     from pathlib import Path
 
-    from riglm.cli.starting import common_values, ready
     from riglm.domain.errors import RiglmError, UnusableInputError
 
     try:
@@ -111,6 +120,82 @@ def _run(
         print(f"riglm: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201  # for the user who started it
         code = 2 if isinstance(error, UnusableInputError) else 1
     sys.exit(code)
+
+
+def ready(**options: Any) -> "Configuration":
+    """The configuration for these `Options`, with at least one server that is there.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used, or names no server, or none whose program is there, or a
+            predictor, an embedder or a database driver that is not.
+    """
+    with _without_plugins():
+        from riglm.adapters.configuration.loading import Options, load
+        from riglm.adapters.configuration.locations import store_url
+        from riglm.adapters.configuration.presence import (
+            require_all,
+            require_embedder,
+            require_predictor,
+            require_upstreams,
+        )
+
+        configuration = load(Options(**options))
+    require_all(
+        lambda: require_upstreams(configuration, every=False),
+        lambda: require_predictor(configuration, _predictors),
+        lambda: require_embedder(configuration, _embedders),
+        lambda: store_url(configuration.settings),
+    )
+    return configuration
+
+
+def common_values(
+    no_filter: bool, log_level: str | None, url: str | None = None, headers: Sequence[str] = ()
+) -> list[tuple[str, tuple[str, ...], Any]]:
+    """Return the settings that both commands have options for.
+
+    Raises:
+        ConfigurationError: a header is not written as `NAME: VALUE`, or there is no URL to send it to.
+    """
+    from riglm.domain.errors import ConfigurationError
+
+    values: list[tuple[str, tuple[str, ...], Any]] = [
+        ("--no-filter", ("filtering", "enabled"), False if no_filter else None),
+        ("--log-level", ("logging", "level"), log_level),
+    ]
+    if headers and url is None:
+        raise ConfigurationError("--header: there is no URL to send it to — fix: give --url as well")
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon:
+            raise ConfigurationError("--header: a header has a name and a value — fix: write --header 'NAME: VALUE'")
+        values.append(("--header", ("upstream", "headers", name.strip()), value.strip()))
+    return values
+
+
+def _predictors() -> tuple[str, ...]:
+    from riglm.adapters.prediction.selection import available
+
+    return available()
+
+
+def _embedders() -> tuple[str, ...]:
+    from riglm.adapters.embedding.factory import available
+
+    return available()
+
+
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Keep pydantic from looking for plugins in all that is installed, which takes a tenth of the start."""
+    if _SWITCH in os.environ:
+        yield
+        return
+    os.environ[_SWITCH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_SWITCH]  # the servers' environment is not ours to change
 
 
 def fill_standard_descriptors() -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from riglm.cli.entry import common_values, ready
 from riglm.cli.output import (
     CommandArgument,
     ConfigOption,
@@ -13,7 +14,6 @@ from riglm.cli.output import (
     NoFilterOption,
     ServerUrlOption,
 )
-from riglm.cli.starting import common_values, ready
 
 
 def run(

@@ -9,14 +9,14 @@ import typer
 from typer.testing import CliRunner
 
 from riglm.cli import entry, main
-from riglm.cli.main import _GROUPS, app
+from riglm.cli.main import GROUPS, app
 
 
 def test_an_interrupt_while_modules_are_loaded_is_no_failure(monkeypatch: pytest.MonkeyPatch):
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys, "argv", ["riglm", "top"])
+    monkeypatch.setattr(sys, "argv", ["riglm", "stats"])
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(main, "main", interrupted)
     with pytest.raises(SystemExit) as ended:
@@ -71,9 +71,9 @@ def test_anything_else_is_left_to_the_parser(words: list[str]):
 def test_the_help_groups_all_commands_with_descriptions_that_fit_80_columns() -> None:
     result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
-    listed = [line for names in _GROUPS.values() for line in names]
+    listed = [line for names in GROUPS.values() for line in names]
     assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     commands = result.stdout.partition("Set up:")[2]
-    assert all(heading + ":" in result.stdout for heading in _GROUPS)
+    assert all(heading + ":" in result.stdout for heading in GROUPS)
     assert "..." not in commands
     assert all(len(line) <= 80 for line in commands.splitlines())

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from riglm import running
 from riglm.adapters.configuration.loading import Configuration
+from riglm.cli.entry import ready
 from riglm.cli.main import app
-from riglm.cli.starting import ready
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
 

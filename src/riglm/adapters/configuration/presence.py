@@ -77,7 +77,7 @@ def require_store_file(configuration: Configuration, file: Path, is_ours: Callab
         raise refusal(ConfigProblem(origin_of(path, configuration.origins, "default"), dotted(path), what, fix))
 
 
-def require_all(*checks: Callable[[], None]) -> None:
+def require_all(*checks: Callable[[], object]) -> None:
     """Raise one ConfigurationError that says all that the checks have to say."""
     wrong = []
     for check in checks:
