@@ -1,4 +1,4 @@
-"""The table of MCP clients: where each keeps its servers and how it treats tool lists. One entry per client.
+"""MCP clients, from the table `clients.json`: where each keeps its servers and how it treats tool lists.
 
 Names are what clients call themselves in `clientInfo`; they are self-reported, which is good enough for advice.
 """
@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 from riglm.domain.exposure import Surface
 from riglm.domain.session import ClientInfo, ProtocolEra
@@ -26,12 +29,28 @@ _MARGIN_SECONDS: Final = 0.5
 class ListChangedSupport(StrEnum):
     """What a client does with `notifications/tools/list_changed`."""
 
-    YES = "asks for the list again"
-    LATE = "asks for the list again, and an added tool reaches the model with the second request after that"
-    NO = "does not ask for the list again"
-    DISCARDS = "asks for the list again, and goes on with the old one"
-    REPORTED_NO = "is reported not to ask for the list again in mid-session"
-    UNKNOWN = "is not known to ask for the list again"
+    YES = "yes"
+    LATE = "late"
+    NO = "no"
+    DISCARDS = "discards"
+    REPORTED_NO = "reported_no"
+    UNKNOWN = "unknown"
+
+    @property
+    def description(self) -> str:
+        """What the client does, as words that follow its name."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS: Final = {
+    ListChangedSupport.YES: "asks for the list again",
+    ListChangedSupport.LATE: "asks for the list again, and an added tool reaches the model with the second request "
+    "after that",
+    ListChangedSupport.NO: "does not ask for the list again",
+    ListChangedSupport.DISCARDS: "asks for the list again, and goes on with the old one",
+    ListChangedSupport.REPORTED_NO: "is reported not to ask for the list again in mid-session",
+    ListChangedSupport.UNKNOWN: "is not known to ask for the list again",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +68,6 @@ class ClientTimeout:
     other_form_of: str = ""
     """The key with the same meaning, which counts if an entry has both."""
 
-
-_OPENING: Final = ("initialize", "list")
-_CALL: Final = ("call",)
-_MILLISECOND: Final = 0.001
 
 _KINDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
 
@@ -121,260 +136,8 @@ class ClientBehavior:
         return self.list_changed_support in {ListChangedSupport.YES, ListChangedSupport.LATE}
 
 
-_CLINE: Final = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
-
-CLIENTS: Final = (
-    ClientBehavior(
-        key="claude-code",
-        title="Claude Code",
-        names=("claude-code*",),
-        list_changed_support=ListChangedSupport.LATE,
-        list_timeout=27.0,
-        honors_hints=True,
-        format=ClientFormat(
-            files={"{claude}/.claude.json": "claude-code"},
-            project_files=(".mcp.json",),
-            entry="typed",
-            variables="shell",
-            variable="${%s:-}",
-            timeouts={"timeout": ClientTimeout(covers=_CALL, default=100_000_000, unit=_MILLISECOND, minimum=1_000)},
-        ),
-    ),
-    ClientBehavior(
-        key="claude-desktop",
-        title="Claude Desktop",
-        names=("claude-ai*", "claude-desktop*"),
-        list_changed_support=ListChangedSupport.DISCARDS,
-        format=ClientFormat(files={"{app}/Claude/claude_desktop_config.json": "claude-desktop"}),
-    ),
-    ClientBehavior(
-        key="vscode",
-        title="VS Code",
-        names=("visual studio code*", "visual-studio-code*"),
-        list_changed_support=ListChangedSupport.YES,
-        most_tools=128,
-        format=ClientFormat(
-            files={
-                "{app}/Code/User/mcp.json": "vscode",
-                "{app}/Code/User/profiles/*/mcp.json": "",
-                "{app}/Code - Insiders/User/mcp.json": "",
-                "{app}/Code - Insiders/User/profiles/*/mcp.json": "",
-                "{app}/VSCodium/User/mcp.json": "",
-                "{app}/VSCodium/User/profiles/*/mcp.json": "",
-            },
-            project_files=(".vscode/mcp.json",),
-            key="servers",
-            entry="typed",
-            variables="editor",
-            variable="${env:%s}",
-        ),
-    ),
-    ClientBehavior(
-        key="cursor",
-        title="Cursor",
-        names=("cursor*",),
-        list_changed_support=ListChangedSupport.REPORTED_NO,
-        most_tools=40,
-        format=ClientFormat(
-            files={"{home}/.cursor/mcp.json": "cursor"},
-            project_files=(".cursor/mcp.json",),
-            variables="editor",
-            variable="${env:%s}",
-            passes_all=False,
-        ),
-    ),
-    ClientBehavior(
-        key="codex",
-        title="Codex",
-        names=("codex*",),
-        list_changed_support=ListChangedSupport.NO,
-        starts_without_list=True,
-        format=ClientFormat(
-            files={"{codex}/config.toml": "codex"},
-            project_files=(".codex/config.toml",),
-            key="mcp_servers",
-            variable_names="env_vars",
-            passes_all=False,
-            timeouts={
-                "startup_timeout_sec": ClientTimeout(covers=_OPENING, default=10),
-                "startup_timeout_ms": ClientTimeout(
-                    covers=_OPENING, default=10_000, unit=_MILLISECOND, other_form_of="startup_timeout_sec"
-                ),
-                "tool_timeout_sec": ClientTimeout(covers=_CALL, default=60),
-            },
-            members={"required": True},
-            preload_members={"omit_tools_from": ["deferred"]},
-        ),
-    ),
-    ClientBehavior(
-        key="gemini",
-        title="Gemini CLI",
-        names=("gemini-cli*",),
-        list_changed_support=ListChangedSupport.YES,
-        list_timeout=9.0,
-        format=ClientFormat(
-            files={"{home}/.gemini/settings.json": "gemini"},
-            has_rules=True,
-            project_files=(".gemini/settings.json",),
-            variables="dollar",
-            variable="$%s",
-            passes_all=False,
-            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=600_000, unit=_MILLISECOND)},
-        ),
-    ),
-    ClientBehavior(
-        key="opencode",
-        title="opencode",
-        names=("opencode*",),
-        list_changed_support=ListChangedSupport.YES,
-        list_timeout=9.0,
-        format=ClientFormat(
-            files={
-                "{xdg}/opencode/opencode.json": "opencode",
-                "{xdg}/opencode/opencode.jsonc": "opencode-jsonc",
-                "{xdg}/opencode/config.json": "opencode-config",
-            },
-            project_files=("opencode.json", "opencode.jsonc"),
-            key="mcp",
-            has_rules=True,
-            entry="opencode",
-            variables="braces",
-            variable="{env:%s}",
-            timeouts={
-                "timeout": ClientTimeout(covers=_OPENING + _CALL, default=5_000, unit=_MILLISECOND),
-                "timeout.startup": ClientTimeout(covers=_OPENING, default=30_000, unit=_MILLISECOND),
-                "timeout.request": ClientTimeout(covers=("list", *_CALL), default=30_000, unit=_MILLISECOND),
-            },
-            shared_timeout="experimental.mcp_timeout",
-            kinds=frozenset({"local", "remote"}),
-        ),
-    ),
-    ClientBehavior(
-        key="zed",
-        title="Zed",
-        names=("zed*",),
-        list_changed_support=ListChangedSupport.YES,
-        format=ClientFormat(
-            files={"{zed}/settings.json": "zed"},
-            has_rules=True,
-            project_files=(".zed/settings.json",),
-            key="context_servers",
-            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=60)},
-            shared_timeout="context_server_timeout",
-        ),
-    ),
-    ClientBehavior(
-        key="windsurf",
-        title="Windsurf",
-        names=("windsurf*",),
-        list_changed_support=ListChangedSupport.UNKNOWN,
-        format=ClientFormat(
-            files={"{home}/.codeium/windsurf/mcp_config.json": "windsurf"},
-            variables="editor",
-            variable="${env:%s}",
-            passes_all=False,
-        ),
-    ),
-    ClientBehavior(
-        key="cline",
-        title="Cline",
-        names=("cline*", "@cline/*"),
-        list_changed_support=ListChangedSupport.NO,
-        list_timeout=2.0,
-        format=ClientFormat(
-            files={
-                f"{{app}}/Code/{_CLINE}": "cline",
-                f"{{app}}/Code - Insiders/{_CLINE}": "",
-                f"{{app}}/VSCodium/{_CLINE}": "",
-                f"{{app}}/Cursor/{_CLINE}": "",
-                f"{{app}}/Windsurf/{_CLINE}": "",
-                "{home}/.cline/data/settings/cline_mcp_settings.json": "",
-            },
-            variables="editor",
-            variable="${env:%s}",
-            passes_all=False,
-            timeouts={"timeout": ClientTimeout(covers=_CALL, default=60)},
-        ),
-    ),
-    ClientBehavior(
-        key="copilot",
-        title="Copilot CLI",
-        names=("copilot-cli*",),
-        list_changed_support=ListChangedSupport.YES,
-        list_timeout=20.0,
-        format=ClientFormat(
-            files={"{copilot}/mcp-config.json": "copilot"},
-            entry="typed",
-            variables="dollar",
-            variable="$%s",
-            kinds=_KINDS | {"local"},
-            timeouts={"timeout": ClientTimeout(covers=_CALL, default=60_000, unit=_MILLISECOND)},
-            members={"tools": ["*"]},
-            preload_members={"deferTools": "never"},
-        ),
-    ),
-    ClientBehavior(
-        key="qwen",
-        title="Qwen Code",
-        names=("qwen-cli-mcp-client*",),
-        list_changed_support=ListChangedSupport.NO,
-        list_timeout=4.0,
-        format=ClientFormat(
-            files={"{home}/.qwen/settings.json": "qwen"},
-            has_rules=True,
-            project_files=(".qwen/settings.json",),
-            variables="dollar",
-            variable="$%s",
-            timeouts={
-                "timeout": ClientTimeout(covers=_OPENING + _CALL, default=600_000, unit=_MILLISECOND),
-                "discoveryTimeoutMs": ClientTimeout(covers=_OPENING, default=30_000, unit=_MILLISECOND, minimum=100),
-            },
-            preload_members={"alwaysLoadTools": True},
-        ),
-    ),
-    ClientBehavior(
-        key="kiro",
-        title="Kiro",
-        names=("kiro*",),
-        list_changed_support=ListChangedSupport.UNKNOWN,
-        format=ClientFormat(
-            files={"{home}/.kiro/settings/mcp.json": "kiro"},
-            project_files=(".kiro/settings/mcp.json",),
-            variables="shell",
-            variable="${%s}",
-            passes_all=False,
-            timeouts={"timeout": ClientTimeout(covers=_OPENING + _CALL, default=120_000, unit=_MILLISECOND)},
-        ),
-    ),
-    ClientBehavior(
-        key="crush",
-        title="Crush",
-        names=("crush*",),
-        list_changed_support=ListChangedSupport.UNKNOWN,
-        format=ClientFormat(
-            files={"{crush}/crush.json": "crush"},
-            has_rules=True,
-            project_files=("crush.json", ".crush.json"),
-            key="mcp",
-            entry="typed",
-            variables="bash",
-            timeouts={"timeout": ClientTimeout(covers=_OPENING, default=10)},
-        ),
-    ),
-    ClientBehavior(
-        key="goose",
-        title="Goose",
-        names=("goose*",),
-        list_changed_support=ListChangedSupport.UNKNOWN,
-        unedited="{goose}/config.yaml",
-    ),
-    ClientBehavior(
-        key="continue",
-        title="Continue",
-        names=("continue*",),
-        list_changed_support=ListChangedSupport.NO,
-        list_timeout=9.0,
-    ),
+CLIENTS: Final = msgspec.json.decode(
+    Path(__file__).with_name("clients.json").read_bytes(), type=tuple[ClientBehavior, ...]
 )
 """Measured with Claude Code, Codex, opencode, Gemini CLI, Copilot CLI, Qwen Code, Cline and Continue in November 2026.
 

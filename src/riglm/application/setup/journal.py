@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from riglm.application.setup.json_members import FileNotEditableError
 from riglm.domain.client_setup import ClientSetup, ConfigLocation
 from riglm.domain.errors import RiglmError
@@ -92,7 +94,7 @@ class SetupJournal:
         try:
             content = self._read(file)
             return () if content is None else tuple(map(_from_json, json.loads(content)["installations"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
             raise FileNotEditableError(
                 f"{file}: the record of what riglm changed cannot be read ({type(error).__name__}) — fix: the copies "
                 "of the clients' files are next to it; put them back by hand and remove the record"
@@ -114,40 +116,10 @@ class SetupJournal:
 
 
 def _to_json(setup: ClientSetup) -> dict[str, Any]:
-    place = setup.place
-    return {
-        "client": place.client,
-        "file": str(place.file),
-        "path": list(place.path),
-        "project": None if place.project is None else str(place.project),
-        "name": place.name,
-        "configuration": str(setup.configuration),
-        "entry": setup.entry,
-        "command": list(setup.command),
-        "servers": dict(setup.servers),
-        "before": setup.before,
-        "after": setup.after,
-        "configured": setup.configured,
-        "at": setup.at,
-    }
+    values: dict[str, Any] = msgspec.to_builtins(setup, enc_hook=str)
+    return {**values.pop("place"), **values}
 
 
 def _from_json(values: dict[str, Any]) -> ClientSetup:
-    place = ConfigLocation(
-        client=values["client"],
-        file=Path(values["file"]),
-        path=tuple(values["path"]),
-        project=None if values["project"] is None else Path(values["project"]),
-        name=values["name"],
-    )
-    return ClientSetup(
-        place=place,
-        configuration=Path(values["configuration"]),
-        entry=values["entry"],
-        command=tuple(values["command"]),
-        servers=dict(values["servers"]),
-        before=values["before"],
-        after=values["after"],
-        configured=values["configured"],
-        at=values["at"],
-    )
+    values = {**values, "place": {name: values[name] for name in ("client", "file", "path", "project", "name")}}
+    return msgspec.convert(values, ClientSetup, dec_hook=lambda _, value: Path(value))

@@ -34,7 +34,7 @@ def check_recorded_client(
     name = client.name or "a client without a name"
     known = support_of(client.name)
     surface, reason, _ = _surface(client, by_client.get(known.key, filtering) if known else filtering)
-    list_changed_support = known.list_changed_support.value if known else "is not known to riglm"
+    list_changed_support = known.list_changed_support.description if known else "is not known to riglm"
     what = (
         f"{client.version or 'no version'}, {client.era} era over {client.transport}, {client.sessions:,} sessions; "
         f"surface: {surface}, because {reason}; when the list changes it {list_changed_support}"
